@@ -1,0 +1,1 @@
+//! Runs a workload on a target: pacing, picking, recording.

@@ -1,0 +1,1 @@
+//! Studies, plans, trials and the store: from a question to evidence.

@@ -1,0 +1,1 @@
+//! Watches a trial: environment, /proc counters, device counters.

@@ -1,0 +1,1 @@
+//! Tables, HTML, CSV, JSON and Filebench text from stored results.

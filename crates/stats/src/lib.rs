@@ -1,0 +1,1 @@
+//! Histograms, intervals, verdicts: the arithmetic of measurement. No I/O.

@@ -1,0 +1,1 @@
+//! Filebench's workload model language: text to a workload, with spans and diagnostics.

@@ -1,0 +1,1 @@
+//! What is issued: filesets, flowops, processes, threads, distributions. No I/O.
