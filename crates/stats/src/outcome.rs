@@ -1,0 +1,131 @@
+//! What one trial measured, in the form that every load engine produces and the store keeps.
+
+use serde::{Deserialize, Serialize};
+
+use crate::histogram::Histogram;
+
+/// Everything that one trial measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// Length of the measured interval in seconds; the warm-up is not in it.
+    pub measured_seconds: f64,
+    /// Seconds of load before the measured interval began; nothing of it is counted below.
+    pub warmup_seconds: f64,
+    /// Why the trial ended.
+    pub ended: Ended,
+    /// One entry per flowop definition, in order of definition.
+    pub ops: Vec<OpOutcome>,
+    /// Further scalar results (CPU seconds, context switches, device bytes ...).
+    pub metrics: Vec<Metric>,
+    /// Remarks a reader of the result must see (a fallback taken, a limit met).
+    pub notes: Vec<String>,
+}
+
+/// Why a trial ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "why")]
+pub enum Ended {
+    /// The set time was up.
+    TimeUp,
+    /// The first thread had nothing left to do (mode `firstdone`), or every one (mode `alldone`).
+    Done,
+    /// The set number of operations was reached.
+    OpsReached,
+    /// The user interrupted it; the figures cover the part that ran.
+    Interrupted,
+    /// An operation failed and the run stopped; the figures are not a result.
+    Failed {
+        /// What failed, where, with the system's error.
+        message: String,
+    },
+}
+
+/// Filebench's classes of flowops: only `Io` and `Aio` count in the I/O summary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OpClass {
+    /// A file operation that counts in the summary.
+    Io,
+    /// An asynchronous file operation; counts too.
+    Aio,
+    /// Semaphores, barriers.
+    Sync,
+    /// Limiters, delays and other controls.
+    Other,
+    /// A composite flowop.
+    Composite,
+}
+
+/// Whether an operation counts as a read, a write or neither.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Counts in the `rd` column.
+    Read,
+    /// Counts in the `wr` column.
+    Write,
+    /// Counts in neither.
+    Neither,
+}
+
+/// What one flowop (all its instances together) did in the measured interval.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct OpOutcome {
+    /// The flowop's name in the workload, e.g. `appendfilerand2`.
+    pub name: String,
+    /// The flowop's type, e.g. `appendfilerand`.
+    pub kind: String,
+    /// Filebench's class.
+    pub class: OpClass,
+    /// Read, write or neither.
+    pub direction: Direction,
+    /// Completed operations.
+    pub ops: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Operations that failed.
+    pub errors: u64,
+    /// Operations skipped because no file could be picked (a drained pool).
+    pub starved: u64,
+    /// Service time in nanoseconds: from the start of the operation to its end.
+    pub service: Histogram,
+    /// Latency in nanoseconds from the intended start (set when a rate is set): no coordinated omission.
+    pub intended: Option<Histogram>,
+    /// Completed operations in each whole second of the measured interval.
+    pub ops_per_second: Vec<u64>,
+    /// Bytes moved in each whole second of the measured interval.
+    pub bytes_per_second: Vec<u64>,
+}
+
+/// A scalar result beside the operations.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Metric {
+    /// Name, e.g. `cpu_user_seconds`.
+    pub name: String,
+    /// Unit, e.g. `s`, `bytes`, `1`.
+    pub unit: String,
+    /// The value.
+    pub value: f64,
+}
+
+impl Outcome {
+    /// Operations of the classes that Filebench's I/O summary counts.
+    pub fn io_ops(&self) -> u64 {
+        self.io().map(|op| op.ops).sum()
+    }
+
+    /// Bytes moved by those operations.
+    pub fn io_bytes(&self) -> u64 {
+        self.io().map(|op| op.bytes).sum()
+    }
+
+    /// I/O operations per second of the measured interval; 0 when the interval is empty.
+    pub fn io_ops_per_second(&self) -> f64 {
+        if self.measured_seconds > 0.0 { self.io_ops() as f64 / self.measured_seconds } else { 0.0 }
+    }
+
+    /// The operations that count in the I/O summary.
+    pub fn io(&self) -> impl Iterator<Item = &OpOutcome> {
+        self.ops.iter().filter(|op| matches!(op.class, OpClass::Io | OpClass::Aio))
+    }
+}

@@ -1,0 +1,438 @@
+//! The workload: plain data, fully resolved (no variables, no names to look up but targets of flowops).
+
+/// A workload, ready to run on any target.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Workload {
+    /// Name for reports, usually the file's stem.
+    pub name: String,
+    /// Filesets in order of definition; flowops refer to them by index.
+    pub filesets: Vec<Fileset>,
+    /// Processes in order of definition.
+    pub processes: Vec<Process>,
+    /// Random variables; values refer to them by index.
+    pub draws: Vec<Draw>,
+    /// When the run ends.
+    pub end: EndMode,
+    /// What the script does, in order; holds exactly one [`Step::Run`], as its last step.
+    pub script: Vec<Step>,
+    /// Events per second of `eventgen`; `None` or 0: limiters let everything pass.
+    pub events_per_second: Option<Value>,
+    /// `enable lathist`: Filebench's power-of-two latency counters in its text report.
+    pub latency_counters: bool,
+    /// Seed that the file itself asks for; the command line's goes before it.
+    pub seed: Option<u64>,
+}
+
+/// A number: fixed, or drawn anew at every evaluation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value {
+    /// A fixed value.
+    Int(u64),
+    /// Index into [`Workload::draws`].
+    Draw(usize),
+}
+
+impl Default for Value {
+    fn default() -> Self {
+        Value::Int(0)
+    }
+}
+
+impl Value {
+    /// The value when it is fixed.
+    pub fn fixed(self) -> Option<u64> {
+        match self {
+            Value::Int(value) => Some(value),
+            Value::Draw(_) => None,
+        }
+    }
+}
+
+/// A random variable: `randvar(...)` or `cvar(...)`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Draw {
+    /// The variable's name without `$`; empty for an anonymous one.
+    pub name: String,
+    /// Mixed into the run's seed for this variable's stream.
+    pub seed: u64,
+    /// The distribution of raw values.
+    pub distribution: Distribution,
+    /// Round to a multiple of this; 0: no rounding. (Filebench's two kinds of variables round differently,
+    /// see [`Rounding`].)
+    pub round: u64,
+    /// Which rule `round` follows.
+    pub rounding: Rounding,
+    /// Lower clamp after rounding (custom variables only).
+    pub clamp_min: Option<f64>,
+    /// Upper clamp after rounding (custom variables only).
+    pub clamp_max: Option<f64>,
+}
+
+/// How [`Draw::round`] rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Rounding {
+    /// To the nearest multiple, halves up (`randvar`).
+    #[default]
+    Nearest,
+    /// The value is truncated to an integer first, then to the nearest multiple, halves down (`cvar`).
+    TruncatedNearest,
+}
+
+/// Distributions; parameters are already in their final unit (never "x 1000").
+#[derive(Debug, Clone, PartialEq)]
+pub enum Distribution {
+    /// Always this value.
+    Constant(f64),
+    /// Uniform on `[low, high)`.
+    Uniform {
+        /// Lower end.
+        low: f64,
+        /// Upper end, excluded.
+        high: f64,
+    },
+    /// `shift + Gamma(shape, scale)`.
+    Gamma {
+        /// Added to every value.
+        shift: f64,
+        /// Shape k > 0.
+        shape: f64,
+        /// Scale theta > 0.
+        scale: f64,
+    },
+    /// A piecewise uniform table: rows of (percent, segment low, segment high), then `value * factor + shift`.
+    Table {
+        /// Rows; the percents add up to 100.
+        rows: Vec<TableRow>,
+        /// Multiplied first.
+        factor: f64,
+        /// Added after.
+        shift: f64,
+    },
+    /// Normal.
+    Normal {
+        /// Mean.
+        mean: f64,
+        /// Standard deviation >= 0.
+        sigma: f64,
+    },
+    /// `exp(Normal(log_mean, log_sigma))`.
+    LogNormal {
+        /// Mean of the logarithm.
+        log_mean: f64,
+        /// Standard deviation of the logarithm.
+        log_sigma: f64,
+    },
+    /// Exponential with this mean.
+    Exponential {
+        /// Mean >= 0.
+        mean: f64,
+    },
+    /// Erlang: the mean of the result is `mean`.
+    Erlang {
+        /// Order >= 1.
+        shape: u64,
+        /// Mean of the result.
+        mean: f64,
+    },
+    /// Weibull: `scale * (-ln U)^(1/shape)`.
+    Weibull {
+        /// Shape > 0.
+        shape: f64,
+        /// Scale > 0.
+        scale: f64,
+    },
+    /// Triangular.
+    Triangular {
+        /// Lower end.
+        low: f64,
+        /// Upper end.
+        high: f64,
+        /// Most likely value, between the ends.
+        mode: f64,
+    },
+}
+
+/// One row of a table distribution.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TableRow {
+    /// Share in percent.
+    pub percent: f64,
+    /// Lower end of the segment.
+    pub low: f64,
+    /// Upper end of the segment.
+    pub high: f64,
+}
+
+/// A tree of files (`define fileset`), or a single file (`define file`).
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fileset {
+    /// Name; the tree's root is `path/name`.
+    pub name: String,
+    /// Parent directory as the file writes it; the runner maps it into the target.
+    pub path: String,
+    /// `define file`: one entry, or a raw device when `path/name` is a block device.
+    pub single: bool,
+    /// Number of files.
+    pub entries: u64,
+    /// Number of empty leaf directories.
+    pub leafdirs: u64,
+    /// Mean entries per directory.
+    pub dir_width: Value,
+    /// Gamma shape of width and depth; 0: constant.
+    pub dir_gamma: f64,
+    /// Depth of each directory, drawn from this variable instead of the gamma one.
+    pub dir_depth: Option<usize>,
+    /// Size of a file in bytes, evaluated once for each file.
+    pub size: Value,
+    /// Share of the files that exist at the start, in percent, 0 to 100.
+    pub prealloc_percent: u8,
+    /// Create the files with several threads.
+    pub parallel_alloc: bool,
+    /// Keep a tree that is there.
+    pub reuse: bool,
+    /// Believe that the tree is there and right.
+    pub trust_tree: bool,
+    /// Open read-only.
+    pub read_only: bool,
+    /// Open write-only (unless `read_only`).
+    pub write_only: bool,
+}
+
+/// A process definition.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Process {
+    /// Name.
+    pub name: String,
+    /// How many of it.
+    pub instances: u64,
+    /// Added to the nice value.
+    pub nice: i32,
+    /// Its threads in order of definition.
+    pub threads: Vec<Thread>,
+}
+
+/// A thread definition.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Thread {
+    /// Name.
+    pub name: String,
+    /// How many of it in each instance of the process.
+    pub instances: u64,
+    /// Bytes of buffer; 0: as large as its largest transfer.
+    pub memory_bytes: Value,
+    /// Best-effort I/O priority 0-7.
+    pub io_priority: Option<u8>,
+    /// The loop body.
+    pub body: Vec<Node>,
+}
+
+/// One step of a thread's loop: a flowop, or a composite one with its inner list.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Node {
+    /// A flowop.
+    Op(FlowOp),
+    /// A composite flowop: its body, `iters` times.
+    Group {
+        /// Instance name.
+        name: String,
+        /// Executions at each visit.
+        iters: Value,
+        /// Inner steps; their flowops are called `instance.inner`.
+        body: Vec<Node>,
+    },
+}
+
+/// Types of flowops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names are Filebench's; their semantics stand in docs/wml.md")]
+pub enum Kind {
+    OpenFile,
+    CreateFile,
+    CloseFile,
+    DeleteFile,
+    StatFile,
+    Read,
+    Write,
+    ReadWholeFile,
+    WriteWholeFile,
+    AppendFile,
+    AppendFileRand,
+    Fsync,
+    FsyncSet,
+    MakeDir,
+    RemoveDir,
+    ListDir,
+    AioWrite,
+    AioWait,
+    SemBlock,
+    SemPost,
+    Block,
+    Wakeup,
+    EventLimit,
+    IopsLimit,
+    OpsLimit,
+    BwLimit,
+    FinishOnCount,
+    FinishOnBytes,
+    Delay,
+    Hog,
+    Print,
+    TestRandVar,
+}
+
+impl Kind {
+    /// Every kind, with its name in WML.
+    pub const ALL: [(Kind, &'static str); 32] = [
+        (Kind::OpenFile, "openfile"),
+        (Kind::CreateFile, "createfile"),
+        (Kind::CloseFile, "closefile"),
+        (Kind::DeleteFile, "deletefile"),
+        (Kind::StatFile, "statfile"),
+        (Kind::Read, "read"),
+        (Kind::Write, "write"),
+        (Kind::ReadWholeFile, "readwholefile"),
+        (Kind::WriteWholeFile, "writewholefile"),
+        (Kind::AppendFile, "appendfile"),
+        (Kind::AppendFileRand, "appendfilerand"),
+        (Kind::Fsync, "fsync"),
+        (Kind::FsyncSet, "fsyncset"),
+        (Kind::MakeDir, "makedir"),
+        (Kind::RemoveDir, "removedir"),
+        (Kind::ListDir, "listdir"),
+        (Kind::AioWrite, "aiowrite"),
+        (Kind::AioWait, "aiowait"),
+        (Kind::SemBlock, "semblock"),
+        (Kind::SemPost, "sempost"),
+        (Kind::Block, "block"),
+        (Kind::Wakeup, "wakeup"),
+        (Kind::EventLimit, "eventlimit"),
+        (Kind::IopsLimit, "iopslimit"),
+        (Kind::OpsLimit, "opslimit"),
+        (Kind::BwLimit, "bwlimit"),
+        (Kind::FinishOnCount, "finishoncount"),
+        (Kind::FinishOnBytes, "finishonbytes"),
+        (Kind::Delay, "delay"),
+        (Kind::Hog, "hog"),
+        (Kind::Print, "print"),
+        (Kind::TestRandVar, "testrandvar"),
+    ];
+
+    /// The name in WML.
+    pub fn name(self) -> &'static str {
+        Kind::ALL.iter().find(|(kind, _)| *kind == self).map_or("?", |(_, name)| name)
+    }
+
+    /// The kind of that name.
+    pub fn from_name(name: &str) -> Option<Kind> {
+        Kind::ALL.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
+    }
+}
+
+/// A flowop with its attributes; an attribute that a kind does not use is ignored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FlowOp {
+    /// Instance name, for inner ones of composites `outer.inner`.
+    pub name: String,
+    /// What it does.
+    pub kind: Kind,
+    /// Executions at each visit.
+    pub iters: Value,
+    /// Index into [`Workload::filesets`].
+    pub fileset: Option<usize>,
+    /// File slot of the thread, 0-127.
+    pub fd: u8,
+    /// Slot whose file gives the size to `writewholefile`, 0-127.
+    pub src_fd: u8,
+    /// Bytes per transfer.
+    pub io_size: Value,
+    /// Limit of random offsets in bytes; 0: the file's nominal size.
+    pub working_set: Value,
+    /// Random offsets instead of sequential ones.
+    pub random: bool,
+    /// Explicit offset in bytes, evaluated at every execution (an extension); goes before `random`.
+    pub offset: Option<Value>,
+    /// `O_SYNC` when it opens.
+    pub dsync: bool,
+    /// `O_DIRECT` when it opens.
+    pub direct_io: bool,
+    /// `POSIX_FADV_RANDOM` when it opens.
+    pub no_read_ahead: bool,
+    /// Pick file number `value mod entries` instead of the next in turn.
+    pub index: Option<Value>,
+    /// Rotate over the slots, with a file rotor of the thread's own.
+    pub open_next: bool,
+    /// The number that the kind needs: seconds, count, bytes, tokens ...
+    pub value: Value,
+    /// Text of `print`.
+    pub text: Option<String>,
+    /// Name of the flowop that this one refers to.
+    pub target: Option<String>,
+    /// Semaphore high-water mark.
+    pub highwater: u64,
+    /// `sempost`: wait while the high-water mark is reached.
+    pub blocking: bool,
+}
+
+impl FlowOp {
+    /// A flowop with Filebench's defaults.
+    pub fn new(name: impl Into<String>, kind: Kind) -> Self {
+        FlowOp {
+            name: name.into(),
+            kind,
+            iters: Value::Int(1),
+            fileset: None,
+            fd: 0,
+            src_fd: 0,
+            io_size: Value::Int(0),
+            working_set: Value::Int(0),
+            random: false,
+            offset: None,
+            dsync: false,
+            direct_io: false,
+            no_read_ahead: false,
+            index: None,
+            open_next: false,
+            value: Value::Int(0),
+            text: None,
+            target: None,
+            highwater: 1,
+            blocking: false,
+        }
+    }
+}
+
+/// When a run ends (`set mode quit ...`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum EndMode {
+    /// When the time is up.
+    #[default]
+    Timeout,
+    /// When every thread is done.
+    AllDone,
+    /// When the first thread is done.
+    FirstDone,
+}
+
+/// A step of the script.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Print a line.
+    Echo(String),
+    /// Run a shell command.
+    System(String),
+    /// Wait.
+    SleepSeconds(u64),
+    /// Create the filesets now (they are created by `Run` otherwise).
+    CreateFiles,
+    /// Run the processes.
+    Run {
+        /// Length; `None`: 60 s in mode timeout, else until done.
+        seconds: Option<u64>,
+        /// End after this many I/O operations (an extension).
+        ops: Option<u64>,
+        /// Seconds between periodic reports; negative: counters restart at each; `None`: no such reports.
+        report_period_seconds: Option<i64>,
+        /// Seconds of warm-up before the measured interval (`warmup N` of older dialects).
+        warmup_seconds: u64,
+    },
+}
