@@ -1,0 +1,132 @@
+//! Differences of two environments: what may explain that two results differ.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::Environment;
+
+/// One setting, by its path, e.g. `cpu.governor`, `devices.0.scheduler`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fact {
+    /// Its path; the last part carries the unit.
+    pub name: String,
+    /// Its value as text.
+    pub value: String,
+}
+
+/// A setting that differs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// Its path.
+    pub name: String,
+    /// Its value in the first environment; `None`: not known there.
+    pub left: Option<String>,
+    /// Its value in the second.
+    pub right: Option<String>,
+    /// How much it matters.
+    pub weight: Weight,
+}
+
+/// How much a difference matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Weight {
+    /// Differs in every trial (free memory, number of a loop device); shown only on request.
+    Incidental,
+    /// A setting that may explain a different result.
+    Setting,
+    /// The machine, the kernel or its load differs: results are of different things.
+    Fundamental,
+}
+
+impl Environment {
+    /// Every known setting, in order of definition. Unknown ones are left out.
+    pub fn facts(&self) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        // A struct of plain fields always serialises.
+        flatten("", &serde_json::to_value(self).unwrap_or(Value::Null), &mut facts);
+        facts
+    }
+}
+
+/// What differs between two environments, the weightiest first.
+pub fn diff(left: &Environment, right: &Environment) -> Vec<Difference> {
+    let (left_facts, right_facts) = (left.facts(), right.facts());
+    let value_in = |facts: &[Fact], name: &str| {
+        facts.iter().find(|fact| fact.name == name).map(|fact| fact.value.clone())
+    };
+    let mut names: Vec<&String> = left_facts.iter().map(|fact| &fact.name).collect();
+    for fact in &right_facts {
+        if !names.contains(&&fact.name) {
+            names.push(&fact.name);
+        }
+    }
+    let mut differences: Vec<Difference> = names
+        .into_iter()
+        .map(|name| (name, value_in(&left_facts, name), value_in(&right_facts, name)))
+        .filter(|(_, left, right)| left != right)
+        .map(|(name, left, right)| Difference { name: name.clone(), weight: weight_of(name), left, right })
+        .collect();
+    if busier(left, right) {
+        let load = |environment: &Environment| environment.load.average.map(|average| average[0].to_string());
+        differences.retain(|difference| difference.name != "load.average");
+        differences.push(Difference {
+            name: "load.average".into(),
+            left: load(left),
+            right: load(right),
+            weight: Weight::Fundamental,
+        });
+    }
+    differences.sort_by_key(|difference| std::cmp::Reverse(difference.weight));
+    differences
+}
+
+/// Whether one of the two ran while the machine was clearly busier: the load differs by more than half its cores.
+fn busier(left: &Environment, right: &Environment) -> bool {
+    let (Some(one), Some(other)) = (left.load.average, right.load.average) else { return false };
+    let cores = f64::from(left.cpu.cores_online.or(right.cpu.cores_online).unwrap_or(1));
+    (one[0] - other[0]).abs() > (cores / 2.0).max(1.0)
+}
+
+fn weight_of(name: &str) -> Weight {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    match name.split('.').next().unwrap_or(name) {
+        "load" => Weight::Incidental,
+        "target" if matches!(last, "source" | "free_bytes") => Weight::Incidental,
+        "devices" if last == "name" => Weight::Incidental,
+        "kernel" => Weight::Fundamental,
+        "cpu" if matches!(last, "model" | "cores_online" | "virtualisation") => Weight::Fundamental,
+        "memory" if last == "total_bytes" => Weight::Fundamental,
+        _ => Weight::Setting,
+    }
+}
+
+fn flatten(path: &str, value: &Value, facts: &mut Vec<Fact>) {
+    let below = |name: &str| if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
+    match value {
+        Value::Null => {}
+        Value::Array(items) if items.is_empty() => {}
+        Value::Object(fields) => {
+            // A program and its version read better as one fact.
+            if let (Some(Value::String(name)), Some(Value::String(version)), 2) =
+                (fields.get("name"), fields.get("version"), fields.len())
+            {
+                facts.push(Fact { name: format!("tools.{name}"), value: version.clone() });
+                return;
+            }
+            fields.iter().for_each(|(name, value)| flatten(&below(name), value, facts));
+        }
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            items.iter().enumerate().for_each(|(at, item)| flatten(&below(&at.to_string()), item, facts));
+        }
+        Value::Array(items) => {
+            let words: Vec<String> = items.iter().map(plain).collect();
+            facts.push(Fact { name: path.to_string(), value: words.join(" ") });
+        }
+        single => facts.push(Fact { name: path.to_string(), value: plain(single) }),
+    }
+}
+
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_string)
+}
