@@ -1,0 +1,371 @@
+//! Buffers: sets of pending messages over a key range, and the algebra that moves them down the tree.
+//!
+//! A buffer means: first delete its ranges, then apply its messages. Keeping the ranges "first" is possible
+//! because a message that arrives for a key in a deleted range is resolved at once
+//! ([`Op::on_absent`]), and a range delete that arrives drops the messages it dominates. So no message needs
+//! a sequence number inside a buffer, and a buffer never holds what cannot matter any more.
+
+use crate::key::{Key, KeyRange, Translation};
+use crate::message::Op;
+use crate::ranges::RangeSet;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// Memory of an entry besides key and payload, about.
+const ENTRY_OVERHEAD: usize = 48;
+
+/// Weight of one entry; see [`Op::weight`].
+pub fn entry_weight(key: &[u8], op: &Op) -> usize {
+    key.len() + op.weight() + ENTRY_OVERHEAD
+}
+
+fn tombs_weight(tombs: &RangeSet) -> usize {
+    tombs.iter().map(|r| 2 * r.lo.len() + ENTRY_OVERHEAD).sum()
+}
+
+/// What a buffer knows about a key.
+#[derive(Debug)]
+pub enum Found<'a> {
+    /// Nothing is pending.
+    Nothing,
+    /// The key lies in a deleted range and has no message of its own.
+    Deleted,
+    /// This message is pending (it already accounts for the deleted ranges).
+    Op(&'a Op),
+}
+
+/// An immutable, sorted set of messages.
+#[derive(Clone, Debug, Default)]
+pub struct Buffer {
+    tombs: RangeSet,
+    ops: Vec<(Key, Op)>,
+    weight: usize,
+}
+
+impl Buffer {
+    /// From deleted ranges and messages sorted by key, each already resolved against the ranges.
+    pub fn from_parts(tombs: RangeSet, ops: Vec<(Key, Op)>) -> Self {
+        debug_assert!(ops.windows(2).all(|w| w[0].0 < w[1].0), "messages out of order");
+        let weight = tombs_weight(&tombs) + ops.iter().map(|(k, op)| entry_weight(k, op)).sum::<usize>();
+        Buffer { tombs, ops, weight }
+    }
+
+    /// The deleted ranges.
+    pub fn tombs(&self) -> &RangeSet {
+        &self.tombs
+    }
+
+    /// The messages, sorted by key.
+    pub fn ops(&self) -> &[(Key, Op)] {
+        &self.ops
+    }
+
+    /// Size in the sense of [`Op::weight`].
+    pub fn weight(&self) -> usize {
+        self.weight
+    }
+
+    /// True if nothing is pending.
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty() && self.tombs.is_empty()
+    }
+
+    /// What is pending for `key`.
+    pub fn get(&self, key: &[u8]) -> Found<'_> {
+        match self.ops.binary_search_by(|(k, _)| k[..].cmp(key)) {
+            Ok(i) => Found::Op(&self.ops[i].1),
+            Err(_) if self.tombs.contains(key) => Found::Deleted,
+            Err(_) => Found::Nothing,
+        }
+    }
+
+    fn span(&self, window: &KeyRange) -> std::ops::Range<usize> {
+        let from = self.ops.partition_point(|(k, _)| k[..] < window.lo[..]);
+        let to = from + self.ops[from..].partition_point(|(k, _)| window.hi.is_after(k));
+        from..to
+    }
+
+    /// What is pending inside `window`.
+    pub fn slice(&self, window: &KeyRange) -> Buffer {
+        Buffer::from_parts(self.tombs.clip(window), self.ops[self.span(window)].to_vec())
+    }
+
+    /// Splits off what is pending inside each of `windows`, which are sorted and disjoint and together hold
+    /// everything that is pending.
+    pub fn partition<'a>(&'a self, windows: impl Iterator<Item = &'a KeyRange>) -> Vec<Buffer> {
+        windows.map(|w| self.slice(w)).collect()
+    }
+
+    /// The buffer that does what `self` and then `newer` do.
+    pub fn then(&self, newer: &Buffer) -> Buffer {
+        if self.is_empty() {
+            return newer.clone();
+        }
+        if newer.is_empty() {
+            return self.clone();
+        }
+        let mut tombs = self.tombs.clone();
+        newer.tombs.iter().for_each(|r| tombs.insert(&r));
+        let base = if self.tombs.is_empty() { None } else { Some(&self.tombs) };
+        Buffer::from_parts(tombs, merge(&self.ops, base, newer))
+    }
+
+    /// Everything of both; `right` lies wholly after `self`.
+    pub fn concat(&self, right: &Buffer) -> Buffer {
+        let mut tombs = self.tombs.clone();
+        right.tombs.iter().for_each(|r| tombs.insert(&r));
+        let mut ops = self.ops.clone();
+        ops.extend_from_slice(&right.ops);
+        Buffer::from_parts(tombs, ops)
+    }
+
+    /// The same messages below an edge. All must lie within the keys that begin with the outer prefix.
+    pub fn translate_in(&self, t: &Translation) -> Buffer {
+        self.rekey(|k| t.key_in(k), |r| t.range_in(r))
+    }
+
+    /// The same messages above an edge. All must lie within the keys that begin with the inner prefix.
+    pub fn translate_out(&self, t: &Translation) -> Buffer {
+        self.rekey(|k| t.key_out(k), |r| t.range_out(r))
+    }
+
+    fn rekey(&self, key: impl Fn(&[u8]) -> Key, range: impl Fn(&KeyRange) -> KeyRange) -> Buffer {
+        let mut tombs = RangeSet::default();
+        self.tombs.iter().for_each(|r| tombs.insert(&range(&r)));
+        Buffer::from_parts(tombs, self.ops.iter().map(|(k, op)| (key(k), op.clone())).collect())
+    }
+
+    /// The key-value pairs that result from applying this buffer to `entries` (sorted, resolved, none absent).
+    pub fn apply_to(&self, entries: &[(Key, Op)]) -> Vec<(Key, Op)> {
+        let nothing_below = RangeSet::everything();
+        let mut merged = merge(entries, Some(&nothing_below), self);
+        merged.retain(|(_, op)| !op.is_absent());
+        merged
+    }
+}
+
+/// Merges sorted `older` messages with a newer buffer. A newer message without an older one below it is
+/// resolved if `deleted_below` holds its key.
+fn merge(older: &[(Key, Op)], deleted_below: Option<&RangeSet>, newer: &Buffer) -> Vec<(Key, Op)> {
+    let mut out = Vec::with_capacity(older.len() + newer.ops.len());
+    let mut old = older.iter().peekable();
+    let dominated = |key: &Key| !newer.tombs.is_empty() && newer.tombs.contains(key);
+    for (key, op) in &newer.ops {
+        while let Some((k, o)) = old.next_if(|(k, _)| k < key) {
+            if !dominated(k) {
+                out.push((k.clone(), o.clone()));
+            }
+        }
+        let below = old.next_if(|(k, _)| k == key);
+        let merged = match below {
+            _ if op.is_resolved() => op.clone(),
+            Some((_, o)) => o.then(op),
+            None if deleted_below.is_some_and(|d| d.contains(key)) => op.on_absent(),
+            None => op.clone(),
+        };
+        out.push((key.clone(), merged));
+    }
+    out.extend(old.filter(|(k, _)| !dominated(k)).cloned());
+    out
+}
+
+/// The mutable buffer in front of the root.
+#[derive(Default)]
+pub struct Memtable {
+    tombs: RangeSet,
+    ops: BTreeMap<Key, Op>,
+    weight: usize,
+}
+
+impl Memtable {
+    /// Adds a message for one key.
+    pub fn push(&mut self, key: &Key, op: Op) {
+        if let Some(old) = self.ops.get_mut(key) {
+            self.weight -= old.weight();
+            old.push(op);
+            self.weight += old.weight();
+            return;
+        }
+        let op = if !op.is_resolved() && self.tombs.contains(key) { op.on_absent() } else { op };
+        self.weight += entry_weight(key, &op);
+        self.ops.insert(key.clone(), op);
+    }
+
+    /// Adds a range delete; messages it dominates are dropped.
+    pub fn delete_range(&mut self, range: &KeyRange) {
+        if range.is_empty() {
+            return;
+        }
+        let inside = (Bound::Included(&range.lo[..]), Bound::Unbounded);
+        let dead: Vec<Key> = self
+            .ops
+            .range::<[u8], _>(inside)
+            .take_while(|(k, _)| range.hi.is_after(k))
+            .map(|(k, _)| k.clone())
+            .collect();
+        for key in dead {
+            if let Some(op) = self.ops.remove(&key) {
+                self.weight -= entry_weight(&key, &op);
+            }
+        }
+        self.weight += 2 * range.lo.len() + ENTRY_OVERHEAD;
+        self.tombs.insert(range);
+    }
+
+    /// What is pending for `key`.
+    pub fn get(&self, key: &[u8]) -> Found<'_> {
+        match self.ops.get(key) {
+            Some(op) => Found::Op(op),
+            None if self.tombs.contains(key) => Found::Deleted,
+            None => Found::Nothing,
+        }
+    }
+
+    /// What is pending inside `window`, or `None` if that is more than `limit` messages.
+    pub fn slice(&self, window: &KeyRange, limit: usize) -> Option<Buffer> {
+        if window.is_empty() {
+            return Some(Buffer::default());
+        }
+        let mut ops = Vec::new();
+        for (k, op) in self.ops.range::<[u8], _>((Bound::Included(&window.lo[..]), Bound::Unbounded)) {
+            if !window.hi.is_after(k) {
+                break;
+            }
+            if ops.len() == limit {
+                return None;
+            }
+            ops.push((k.clone(), op.clone()));
+        }
+        Some(Buffer::from_parts(self.tombs.clip(window), ops))
+    }
+
+    /// Everything, as an immutable buffer.
+    pub fn freeze(self) -> Buffer {
+        Buffer::from_parts(self.tombs, self.ops.into_iter().collect())
+    }
+
+    /// Size in the sense of [`Op::weight`].
+    pub fn weight(&self) -> usize {
+        self.weight
+    }
+
+    /// True if nothing is pending.
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty() && self.tombs.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Base, Value};
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Put(u8, u8),
+        Delete(u8),
+        Patch(u8, u8, u8),
+        DeleteRange(u8, u8),
+    }
+
+    type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            3 => (0u8..24, any::<u8>()).prop_map(|(k, v)| Step::Put(k, v)),
+            2 => (0u8..24).prop_map(Step::Delete),
+            3 => (0u8..24, 0u8..6, any::<u8>()).prop_map(|(k, o, v)| Step::Patch(k, o, v)),
+            2 => (0u8..24, 0u8..28).prop_map(|(a, b)| Step::DeleteRange(a, b)),
+        ];
+        prop::collection::vec(step, 0..30)
+    }
+
+    fn range(a: u8, b: u8) -> KeyRange {
+        KeyRange::new(&[b'k', a], &[b'k', b])
+    }
+
+    fn run(steps: &[Step], model: &mut Model) -> Buffer {
+        let mut table = Memtable::default();
+        for step in steps {
+            match *step {
+                Step::Put(k, v) => {
+                    table.push(&[b'k', k][..].into(), Op::put(&[v; 3]));
+                    model.insert(vec![b'k', k], vec![v; 3]);
+                }
+                Step::Delete(k) => {
+                    table.push(&[b'k', k][..].into(), Op::delete());
+                    model.remove(&vec![b'k', k]);
+                }
+                Step::Patch(k, off, v) => {
+                    table.push(&[b'k', k][..].into(), Op::patch(off as u32, &[v]));
+                    let value = model.entry(vec![b'k', k]).or_default();
+                    value.resize(value.len().max(off as usize + 1), 0);
+                    value[off as usize] = v;
+                }
+                Step::DeleteRange(a, b) => {
+                    table.delete_range(&range(a, b));
+                    model.retain(|k, _| !range(a, b).contains(k));
+                }
+            }
+        }
+        let buffer = table.freeze();
+        assert!(buffer.ops().iter().all(|(k, op)| op.is_resolved() || !buffer.tombs().contains(k)));
+        buffer
+    }
+
+    fn plain(entries: &[(Key, Op)]) -> Model {
+        let bytes = |op: &Op| match &op.base {
+            Base::Value(Value::Inline(b)) => b.to_vec(),
+            other => panic!("unresolved entry {other:?}"),
+        };
+        entries.iter().map(|(k, op)| (k.to_vec(), bytes(op))).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn buffers_compose_slice_and_translate(a in steps(), b in steps(), c in steps(), cut in 0u8..26) {
+            let mut model = Model::new();
+            let (a, b, c) = (run(&a, &mut model), run(&b, &mut model), run(&c, &mut model));
+            let one_by_one = c.apply_to(&b.apply_to(&a.apply_to(&[])));
+            prop_assert_eq!(plain(&one_by_one), model.clone());
+            prop_assert_eq!(plain(&a.then(&b).then(&c).apply_to(&[])), model.clone());
+            let all = a.then(&b.then(&c));
+            prop_assert_eq!(plain(&all.apply_to(&[])), model.clone());
+            for k in 0..26u8 {
+                let composed = match all.get(&[b'k', k]) {
+                    Found::Op(op) => !op.on_absent().is_absent(),
+                    _ => false,
+                };
+                prop_assert_eq!(composed, model.contains_key(&vec![b'k', k]), "key {}", k);
+            }
+            let (left, right) = (KeyRange::new(b"", &[b'k', cut]), KeyRange::from(&[b'k', cut]));
+            let parts = all.partition([&left, &right].into_iter());
+            prop_assert_eq!(plain(&parts[0].concat(&parts[1]).apply_to(&[])), model.clone());
+            let t = Translation { outer: b"k"[..].into(), inner: b"xyz"[..].into() };
+            let there = all.translate_in(&t);
+            prop_assert!(there.ops().iter().all(|(k, _)| k.starts_with(b"xyz")));
+            prop_assert_eq!(plain(&there.translate_out(&t).apply_to(&[])), model);
+        }
+    }
+
+    #[test]
+    fn a_range_delete_drops_the_messages_it_dominates() {
+        let mut table = Memtable::default();
+        for k in 0..100u8 {
+            table.push(&[k][..].into(), Op::put(b"v"));
+        }
+        let before = table.weight();
+        table.delete_range(&KeyRange::new(&[10], &[90]));
+        assert_eq!(table.freeze().ops().len(), 20);
+        assert!(before > 4000);
+    }
+
+    #[test]
+    fn slicing_a_memtable_gives_up_beyond_its_limit() {
+        let mut table = Memtable::default();
+        (0..10u8).for_each(|k| table.push(&[k][..].into(), Op::put(b"v")));
+        assert!(table.slice(&KeyRange::all(), 9).is_none());
+        assert_eq!(table.slice(&KeyRange::new(&[2], &[5]), 9).expect("within the limit").ops().len(), 3);
+    }
+}

@@ -1,0 +1,53 @@
+//! Where the bytes live: the [`Storage`] trait, and its file, io_uring and simulated forms.
+
+mod aligned;
+mod file;
+mod sim;
+mod uring;
+
+pub use aligned::AlignedBuf;
+pub use file::FileStorage;
+pub use sim::{FaultPlan, SimStorage};
+pub use uring::UringStorage;
+
+use std::io;
+
+/// Size in bytes of the allocation unit; every transfer is a multiple of it, at a multiple of it.
+pub const UNIT: usize = 4096;
+
+/// A flat, fixed-length array of bytes with a volatile write cache: a file, a block device, a simulation.
+///
+/// Callers pass offsets and lengths that are multiples of [`UNIT`], in buffers from [`AlignedBuf`], so that
+/// an implementation may use direct I/O. A completed write is visible to every later read, but survives a
+/// power cut only once a later [`Storage::flush`] has returned; until then any subset of its sectors may.
+pub trait Storage: Send + Sync {
+    /// Capacity in bytes.
+    fn len(&self) -> io::Result<u64>;
+
+    /// True if the capacity is zero.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Fills `buf` from `off`. Reading past the end is an error.
+    fn read_at(&self, buf: &mut [u8], off: u64) -> io::Result<()>;
+
+    /// Writes all of `buf` at `off`. Writing past the end is an error.
+    fn write_at(&self, buf: &[u8], off: u64) -> io::Result<()>;
+
+    /// Writes several buffers, in any order; on an error any subset may have been written.
+    fn write_many(&self, writes: &[(u64, &[u8])]) -> io::Result<()> {
+        writes.iter().try_for_each(|(off, buf)| self.write_at(buf, *off))
+    }
+
+    /// Makes every completed write durable.
+    fn flush(&self) -> io::Result<()>;
+
+    /// Says that the content of a range is no longer needed; it reads as anything afterwards. A hint.
+    fn discard(&self, off: u64, len: u64) -> io::Result<()>;
+}
+
+/// Rounds `n` bytes up to whole units, in bytes.
+pub(crate) fn round_up(n: usize) -> usize {
+    n.div_ceil(UNIT) * UNIT
+}

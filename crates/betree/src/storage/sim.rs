@@ -1,0 +1,279 @@
+//! Storage in memory with a volatile write cache, power cuts and injected faults.
+
+use super::{Storage, UNIT};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// What survives or is lost on its own in a power cut.
+const SECTOR: usize = 512;
+
+/// Which calls fail. Counts are of calls from the moment the plan is set; `None` never fires.
+#[derive(Clone, Debug, Default)]
+pub struct FaultPlan {
+    /// After this many writes and flushes have completed, the power is off: every later call fails, and the
+    /// call that hits the limit may be torn.
+    pub power_off_after: Option<u64>,
+    /// The write with this number (from 0) fails with `EIO` and leaves no trace.
+    pub write_error_at: Option<u64>,
+    /// Every write from this number on fails with `ENOSPC`.
+    pub full_from: Option<u64>,
+    /// The read with this number (from 0) fails with `EIO`.
+    pub read_error_at: Option<u64>,
+    /// The flush with this number (from 0) fails with `EIO`; what it should have saved stays volatile.
+    pub flush_error_at: Option<u64>,
+}
+
+struct State {
+    /// What a read sees.
+    current: Vec<u8>,
+    /// What has been flushed.
+    durable: Vec<u8>,
+    /// Writes since the last flush, oldest first.
+    pending: Vec<(usize, Vec<u8>)>,
+    plan: FaultPlan,
+    writes: u64,
+    flushes: u64,
+    reads: u64,
+    dead: bool,
+}
+
+/// A simulated device. Clones share the same device.
+///
+/// A power cut ([`SimStorage::power_cut`]) keeps everything flushed and an arbitrary subset, sector by sector,
+/// of what was written since.
+#[derive(Clone)]
+pub struct SimStorage {
+    state: Arc<Mutex<State>>,
+}
+
+impl SimStorage {
+    /// A zero-filled device of `len` bytes.
+    pub fn new(len: u64) -> Self {
+        Self::from_image(vec![0; len as usize])
+    }
+
+    /// A device whose flushed content is `image`.
+    pub fn from_image(image: Vec<u8>) -> Self {
+        let state = State {
+            durable: image.clone(),
+            current: image,
+            pending: Vec::new(),
+            plan: FaultPlan::default(),
+            writes: 0,
+            flushes: 0,
+            reads: 0,
+            dead: false,
+        };
+        SimStorage { state: Arc::new(Mutex::new(state)) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Sets the faults to come and restarts the counts they refer to.
+    pub fn set_faults(&self, plan: FaultPlan) {
+        let mut s = self.lock();
+        s.plan = plan;
+        (s.writes, s.flushes, s.reads) = (0, 0, 0);
+    }
+
+    /// Writes and flushes completed since the faults were last set.
+    pub fn mutations(&self) -> u64 {
+        let s = self.lock();
+        s.writes + s.flushes
+    }
+
+    /// The device as found after the power comes back: `seed` chooses which unflushed sectors survived.
+    ///
+    /// One seed in eight loses all of them and one in eight keeps all, so both extremes are met often.
+    pub fn power_cut(&self, seed: u64) -> SimStorage {
+        let s = self.lock();
+        let mut image = s.durable.clone();
+        let mut random = SplitMix(seed);
+        let mood = random.next() % 8;
+        for (off, data) in &s.pending {
+            // Most writes are kept or lost whole; some are torn.
+            let fate = random.next() % 4;
+            for (i, sector) in data.chunks(SECTOR).enumerate() {
+                let keep = match (mood, fate) {
+                    (0, _) => false,
+                    (1, _) => true,
+                    (_, 0) => random.next() % 2 == 0,
+                    (_, f) => f == 1,
+                };
+                if keep {
+                    let at = off + i * SECTOR;
+                    image[at..at + sector.len()].copy_from_slice(sector);
+                }
+            }
+        }
+        SimStorage::from_image(image)
+    }
+
+    /// The bytes a read would see now.
+    pub fn image(&self) -> Vec<u8> {
+        self.lock().current.clone()
+    }
+
+    /// Overwrites flushed bytes behind the store's back, as decay or a stray write would.
+    pub fn corrupt(&self, off: u64, bytes: &[u8]) {
+        let mut s = self.lock();
+        let at = off as usize;
+        s.current[at..at + bytes.len()].copy_from_slice(bytes);
+        s.durable[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+}
+
+impl State {
+    fn check(&self, off: u64, len: usize) -> io::Result<()> {
+        if self.dead {
+            return Err(io::Error::new(io::ErrorKind::BrokenPipe, "simulated power is off"));
+        }
+        let fits = (off as usize).checked_add(len).is_some_and(|end| end <= self.current.len());
+        if !fits || !off.is_multiple_of(UNIT as u64) || !len.is_multiple_of(UNIT) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "transfer not inside, or not in units"));
+        }
+        Ok(())
+    }
+
+    /// Counts one mutation; false when the power goes with it.
+    fn powered(&mut self) -> bool {
+        if self.plan.power_off_after.is_some_and(|n| self.writes + self.flushes >= n) {
+            self.dead = true;
+        }
+        !self.dead
+    }
+}
+
+impl Storage for SimStorage {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.lock().current.len() as u64)
+    }
+
+    fn read_at(&self, buf: &mut [u8], off: u64) -> io::Result<()> {
+        let mut s = self.lock();
+        s.check(off, buf.len())?;
+        s.reads += 1;
+        if s.plan.read_error_at == Some(s.reads - 1) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        buf.copy_from_slice(&s.current[off as usize..off as usize + buf.len()]);
+        Ok(())
+    }
+
+    fn write_at(&self, buf: &[u8], off: u64) -> io::Result<()> {
+        let mut s = self.lock();
+        s.check(off, buf.len())?;
+        let alive = s.powered();
+        let number = s.writes;
+        s.writes += 1;
+        if alive && s.plan.write_error_at == Some(number) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        if alive && s.plan.full_from.is_some_and(|n| number >= n) {
+            return Err(io::Error::from_raw_os_error(libc::ENOSPC));
+        }
+        // The write in flight when the power goes is pending too: it may be found whole, torn or not at all.
+        let at = off as usize;
+        s.pending.push((at, buf.to_vec()));
+        if !alive {
+            return s.check(off, buf.len());
+        }
+        s.current[at..at + buf.len()].copy_from_slice(buf);
+        Ok(())
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        let mut s = self.lock();
+        s.check(0, 0)?;
+        if !s.powered() {
+            return s.check(0, 0);
+        }
+        let number = s.flushes;
+        s.flushes += 1;
+        if s.plan.flush_error_at == Some(number) {
+            return Err(io::Error::from_raw_os_error(libc::EIO));
+        }
+        for (off, data) in std::mem::take(&mut s.pending) {
+            s.durable[off..off + data.len()].copy_from_slice(&data);
+        }
+        Ok(())
+    }
+
+    fn discard(&self, off: u64, len: u64) -> io::Result<()> {
+        // A discarded range may read as anything: fill it, so that a read of freed space is noticed.
+        let fill = vec![0xDD; len as usize];
+        let mut s = self.lock();
+        s.check(off, fill.len())?;
+        if !s.powered() {
+            return s.check(0, 0);
+        }
+        let at = off as usize;
+        s.current[at..at + fill.len()].copy_from_slice(&fill);
+        s.pending.push((at, fill));
+        Ok(())
+    }
+}
+
+/// The generator of Steele, Lea and Flood (OOPSLA 2014): tiny, seedable, good enough to pick sectors.
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: usize = UNIT;
+
+    fn read(s: &SimStorage, unit: u64) -> u8 {
+        let mut buf = vec![0; PAGE];
+        s.read_at(&mut buf, unit * UNIT as u64).expect("read");
+        buf[0]
+    }
+
+    #[test]
+    fn flushed_writes_survive_and_unflushed_ones_may_not() {
+        let s = SimStorage::new(4 * UNIT as u64);
+        s.write_at(&vec![1; PAGE], 0).expect("write");
+        s.flush().expect("flush");
+        s.write_at(&vec![2; PAGE], 0).expect("write");
+        s.write_at(&vec![3; PAGE], UNIT as u64).expect("write");
+        assert_eq!((read(&s, 0), read(&s, 1)), (2, 3));
+        let outcomes: std::collections::BTreeSet<(u8, u8)> =
+            (0..200).map(|seed| s.power_cut(seed)).map(|c| (read(&c, 0), read(&c, 1))).collect();
+        for expected in [(1, 0), (2, 0), (1, 3), (2, 3)] {
+            assert!(outcomes.contains(&expected), "never saw {expected:?} in {outcomes:?}");
+        }
+        assert!(outcomes.iter().all(|o| o.0 != 0), "flushed data lost");
+        let torn = (0..200).any(|seed| {
+            let image = s.power_cut(seed).image();
+            image[..PAGE].contains(&1) && image[..PAGE].contains(&2)
+        });
+        assert!(torn, "no torn write in 200 cuts");
+    }
+
+    #[test]
+    fn faults_fire_where_planned() {
+        let s = SimStorage::new(4 * UNIT as u64);
+        let page = vec![7; PAGE];
+        s.set_faults(FaultPlan { write_error_at: Some(1), full_from: Some(3), ..FaultPlan::default() });
+        assert!(s.write_at(&page, 0).is_ok());
+        assert_eq!(s.write_at(&page, 0).expect_err("EIO").raw_os_error(), Some(libc::EIO));
+        assert!(s.write_at(&page, 0).is_ok());
+        assert_eq!(s.write_at(&page, 0).expect_err("ENOSPC").raw_os_error(), Some(libc::ENOSPC));
+        s.set_faults(FaultPlan { power_off_after: Some(1), ..FaultPlan::default() });
+        assert!(s.write_at(&page, 0).is_ok());
+        assert!(s.flush().is_err());
+        assert!(s.read_at(&mut vec![0; PAGE], 0).is_err());
+    }
+}
