@@ -17,7 +17,7 @@ fn main() {
         state
     };
     let narrow: Vec<u64> = (0..VALUES).map(|_| 8_000 + next() % 4_000).collect();
-    let wide: Vec<u64> = (0..VALUES).map(|_| 1_000 + (next() % 100_000_000 >> (next() % 17))).collect();
+    let wide: Vec<u64> = (0..VALUES).map(|_| 1_000 + ((next() % 100_000_000) >> (next() % 17))).collect();
     for (name, values) in [("within one octave", &narrow), ("1 us to 100 ms", &wide)] {
         let mut histogram = Histogram::new();
         histogram.extend(values.iter().copied());

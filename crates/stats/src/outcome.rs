@@ -124,8 +124,92 @@ impl Outcome {
         if self.measured_seconds > 0.0 { self.io_ops() as f64 / self.measured_seconds } else { 0.0 }
     }
 
+    /// Service times in nanoseconds of all those operations together.
+    pub fn io_service(&self) -> Histogram {
+        let mut all = Histogram::new();
+        self.io().for_each(|op| all.merge(&op.service));
+        all
+    }
+
+    /// Those operations completed in each whole second of the measured interval.
+    pub fn io_ops_by_second(&self) -> Vec<u64> {
+        sum_by_second(self.io().map(|op| op.ops_per_second.as_slice()))
+    }
+
+    /// Bytes moved by those operations in each whole second of the measured interval.
+    pub fn io_bytes_by_second(&self) -> Vec<u64> {
+        sum_by_second(self.io().map(|op| op.bytes_per_second.as_slice()))
+    }
+
     /// The operations that count in the I/O summary.
     pub fn io(&self) -> impl Iterator<Item = &OpOutcome> {
         self.ops.iter().filter(|op| matches!(op.class, OpClass::Io | OpClass::Aio))
+    }
+}
+
+/// Sums series that start together; the longest gives the length.
+fn sum_by_second<'a>(series: impl Iterator<Item = &'a [u64]>) -> Vec<u64> {
+    let mut sums: Vec<u64> = Vec::new();
+    for one in series {
+        sums.resize(sums.len().max(one.len()), 0);
+        for (sum, value) in sums.iter_mut().zip(one) {
+            *sum = sum.saturating_add(*value);
+        }
+    }
+    sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn op(class: OpClass, latencies_ns: &[u64], by_second: &[u64]) -> OpOutcome {
+        OpOutcome {
+            name: "op1".into(),
+            kind: "appendfilerand".into(),
+            class,
+            direction: Direction::Write,
+            ops: latencies_ns.len() as u64,
+            bytes: 4_096,
+            errors: 0,
+            starved: 1,
+            service: latencies_ns.iter().copied().collect(),
+            intended: Some(Histogram::new()),
+            ops_per_second: by_second.to_vec(),
+            bytes_per_second: by_second.iter().map(|n| n * 10).collect(),
+        }
+    }
+
+    fn outcome() -> Outcome {
+        Outcome {
+            measured_seconds: 2.5,
+            warmup_seconds: 0.1,
+            ended: Ended::Failed { message: "fsync: EIO".into() },
+            ops: vec![
+                op(OpClass::Io, &[1_000, 2_000, 3_000], &[2, 1]),
+                op(OpClass::Aio, &[9_000, 9_500], &[1, 0, 1]),
+                op(OpClass::Sync, &[5], &[1, 1, 1, 1]),
+            ],
+            metrics: vec![Metric { name: "cpu_user_seconds".into(), unit: "s".into(), value: 0.1 + 0.2 }],
+            notes: vec!["no io_uring".into()],
+        }
+    }
+
+    #[test]
+    fn only_io_classes_count_in_the_summary() {
+        let outcome = outcome();
+        assert_eq!((outcome.io_ops(), outcome.io_bytes(), outcome.io_ops_per_second()), (5, 8_192, 2.0));
+        let service = outcome.io_service();
+        assert_eq!((service.count(), service.min(), service.max()), (5, Some(1_000), Some(9_500)));
+        assert_eq!(outcome.io_ops_by_second(), [3, 1, 1]);
+        assert_eq!(outcome.io_bytes_by_second(), [30, 10, 10]);
+        assert_eq!(Outcome { measured_seconds: 0.0, ..outcome }.io_ops_per_second(), 0.0);
+    }
+
+    #[test]
+    fn the_stored_form_is_lossless() {
+        let text = serde_json::to_string(&outcome()).unwrap();
+        assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), outcome());
+        assert!(text.contains(r#""ended":{"why":"failed","message":"fsync: EIO"}"#), "{text}");
     }
 }
