@@ -1,0 +1,23 @@
+# Random reads of one large file.
+# Covers random I/O and, as far as the file fits into memory, caching.
+# Size: twice the memory, at most a quarter of the free space and 2 GiB (raise $filesize to leave the cache).
+
+set $dir=/tmp
+set $filesize=max(64m, min($ram * 2, round_down($free / 4, 1m), 2g))
+set $workingset=0
+set $iosize=8k
+set $nthreads=1
+set $directio=false
+set $runtime=60
+
+define fileset name=data, path=$dir, entries=1, size=$filesize, dirwidth=1024, prealloc, paralloc, reuse
+
+define process name=randomread
+{
+  thread name=reader, instances=$nthreads, memsize=5m
+  {
+    flowop read name=read, filesetname=data, iosize=$iosize, workingset=$workingset, random, directio=$directio
+  }
+}
+
+run $runtime
