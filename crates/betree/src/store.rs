@@ -1,0 +1,501 @@
+//! Nodes and extents on storage: loading, writing back, caching.
+
+use crate::block::{BlockId, BlockInfo, BlockKind, BlockRef, EXTENT_CHUNK};
+use crate::cache::Cache;
+use crate::codec::{Basement, Body, Compression, compress, decompress, extents_of};
+use crate::error::{Doing, Error, Result};
+use crate::header::{self, Placed};
+use crate::message::{Base, ExtentSlice, Op, Value};
+use crate::node::{Home, Inner, LeafPart, Meter, Node, NodeRef, Part, Slot};
+use crate::storage::{AlignedBuf, Storage, UNIT, round_up};
+use crate::table::Table;
+use crate::wire::{Decoded, Malformed};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+/// Bytes of encoded nodes that are written together.
+const WRITE_BATCH_BYTES: usize = 8 << 20;
+
+/// Sizes at which nodes change shape, in bytes of [`Op::weight`] unless said otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// A leaf above this splits.
+    pub leaf_bytes: usize,
+    /// A basement above this splits.
+    pub basement_bytes: usize,
+    /// An inner node whose pending messages exceed this flushes some to a child.
+    pub buffer_bytes: usize,
+    /// An inner node with more children splits.
+    pub fanout: usize,
+}
+
+/// Counts of work done since the store was opened.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub(crate) node_bytes_written: AtomicU64,
+    pub(crate) nodes_written: AtomicU64,
+    pub(crate) extent_bytes_written: AtomicU64,
+    pub(crate) bytes_read: AtomicU64,
+    pub(crate) reads: AtomicU64,
+    pub(crate) flushes_down: AtomicU64,
+    pub(crate) subtrees_dropped: AtomicU64,
+}
+
+/// Adds to a counter that nobody synchronises with.
+pub(crate) fn count(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+/// Everything the tree needs to turn references into nodes and back.
+pub struct Store {
+    pub(crate) storage: Arc<dyn Storage>,
+    pub(crate) table: Table,
+    pub(crate) meter: Arc<Meter>,
+    pub(crate) cache: Cache,
+    pub(crate) shape: Shape,
+    pub(crate) compression: Compression,
+    /// Number of the last message applied to the newest tree; stamped on new nodes.
+    pub(crate) msn: AtomicU64,
+    pub(crate) counters: Counters,
+    /// New nodes in the order made, so children before parents.
+    dirty: Mutex<VecDeque<Weak<Slot>>>,
+    /// Held while nodes are written, so that none is written twice.
+    writing: Mutex<()>,
+}
+
+/// Nodes encoded but not written yet.
+#[derive(Default)]
+struct Batch {
+    bytes: usize,
+    nodes: Vec<Staged>,
+}
+
+struct Staged {
+    slot: NodeRef,
+    node: Arc<Node>,
+    info: BlockInfo,
+    buf: AlignedBuf,
+    placed: Vec<Placed>,
+}
+
+impl Store {
+    /// A store over `storage` whose blocks `table` describes.
+    pub fn new(
+        storage: Arc<dyn Storage>,
+        table: Table,
+        shape: Shape,
+        compression: Compression,
+        cache_bytes: usize,
+    ) -> Self {
+        let meter = Arc::new(Meter::default());
+        Store {
+            storage,
+            table,
+            cache: Cache::new(cache_bytes, meter.clone()),
+            meter,
+            shape,
+            compression,
+            msn: AtomicU64::new(0),
+            counters: Counters::default(),
+            dirty: Mutex::default(),
+            writing: Mutex::default(),
+        }
+    }
+
+    /// Takes a new node into the care of the store.
+    pub(crate) fn make(&self, node: Node) -> NodeRef {
+        let slot = Slot::dirty(node, self.msn.load(Ordering::Relaxed));
+        let mut dirty = self.dirty.lock().unwrap_or_else(|e| e.into_inner());
+        if dirty.len() == dirty.capacity() {
+            dirty.retain(|w| w.upgrade().is_some_and(|s| s.block().is_none()));
+        }
+        dirty.push_back(Arc::downgrade(&slot));
+        slot
+    }
+
+    pub(crate) fn part<T: Body>(&self, body: T) -> Arc<Part<T>> {
+        Part::dirty(body, &self.meter)
+    }
+
+    fn resolve(&self, id: BlockId) -> Decoded<BlockRef> {
+        self.table.reference(id).ok_or(Malformed("reference to a block that does not exist"))
+    }
+
+    /// Reads bytes `[off, off + len)` of a block; returns a buffer and where in it they start.
+    pub(crate) fn read_block(&self, info: &BlockInfo, off: usize, len: usize) -> Result<(AlignedBuf, usize)> {
+        let start = off / UNIT * UNIT;
+        let mut buf = AlignedBuf::zeroed(off + len - start);
+        let mut at = 0;
+        for (from, n) in info.locate(start as u64, buf.len() as u64) {
+            self.storage.read_at(&mut buf[at..at + n as usize], from).doing("reading a block")?;
+            at += n as usize;
+        }
+        count(&self.counters.reads, 1);
+        count(&self.counters.bytes_read, at as u64);
+        if at < off + len - start {
+            return Err(Error::corrupt("block", offset_of(info), "shorter than what refers to it"));
+        }
+        Ok((buf, off - start))
+    }
+
+    /// The node, read if need be.
+    pub(crate) fn load(&self, slot: &NodeRef) -> Result<Arc<Node>> {
+        let mut state = slot.lock();
+        if let Some(node) = &state.node {
+            return Ok(node.clone());
+        }
+        let block =
+            slot.block().ok_or_else(|| Error::Invalid("node is neither in memory nor stored".into()))?;
+        let info = block.info();
+        let (buf, skip) = self.read_block(info, 0, info.head_len as usize)?;
+        let bytes = &buf[skip..skip + info.head_len as usize];
+        if info.sums.first() != Some(&crc32c::crc32c(bytes)) {
+            return Err(Error::corrupt("node header", offset_of(info), "checksum mismatch"));
+        }
+        let node = header::decode(bytes, block, &self.meter, &mut |id| self.resolve(id))
+            .map_err(|m| Error::corrupt("node header", offset_of(info), m.0))?;
+        let node = Arc::new(node);
+        state.node = Some(node.clone());
+        drop(state);
+        if matches!(*node, Node::Leaf(_)) {
+            self.cache.insert(slot, false);
+        }
+        Ok(node)
+    }
+
+    /// The content of a part, read if need be.
+    pub(crate) fn load_part<T: Body>(&self, part: &Arc<Part<T>>) -> Result<Arc<T>> {
+        if let Some(body) = part.peek() {
+            return Ok(body);
+        }
+        let body = {
+            let mut state = part.lock();
+            if let Some(body) = &state.body {
+                return Ok(body.clone());
+            }
+            let home = state
+                .home
+                .clone()
+                .ok_or_else(|| Error::Invalid("part is neither in memory nor stored".into()))?;
+            let stored = self.read_stored(&home)?;
+            let body: Arc<T> = Arc::new(self.decode_part(&home, &stored)?);
+            part.loaded(&mut state, body.clone());
+            body
+        };
+        self.cache.insert(part, T::KEEP);
+        self.cache.trim();
+        Ok(body)
+    }
+
+    fn read_stored(&self, home: &Home) -> Result<Vec<u8>> {
+        let (buf, skip) = self.read_block(home.block.info(), home.off as usize, home.stored as usize)?;
+        let bytes = &buf[skip..skip + home.stored as usize];
+        self.check_part(home, bytes)?;
+        Ok(bytes.to_vec())
+    }
+
+    fn check_part(&self, home: &Home, bytes: &[u8]) -> Result<()> {
+        if crc32c::crc32c(bytes) == home.crc {
+            return Ok(());
+        }
+        Err(Error::corrupt("node part", offset_of(home.block.info()) + home.off as u64, "checksum mismatch"))
+    }
+
+    fn decode_part<T: Body>(&self, home: &Home, stored: &[u8]) -> Result<T> {
+        decompress(home.codec, stored, home.raw as usize)
+            .and_then(|raw| T::decode(&raw, &mut |id| self.resolve(id)))
+            .map_err(|m| Error::corrupt("node part", offset_of(home.block.info()) + home.off as u64, m.0))
+    }
+
+    /// Reads those of `parts` that lie one after the other on storage with one request, for a scan.
+    pub(crate) fn load_ahead(&self, parts: &[LeafPart]) -> Result<()> {
+        let mut run: Vec<(&Arc<Part<Basement>>, Home)> = Vec::new();
+        for p in parts {
+            let state = p.body.lock();
+            match (&state.body, &state.home) {
+                (None, Some(home)) => {
+                    let follows = run.last().is_none_or(|(_, last)| {
+                        last.block.id() == home.block.id() && last.off + last.stored == home.off
+                    });
+                    if !follows {
+                        break;
+                    }
+                    run.push((&p.body, home.clone()));
+                }
+                _ if run.is_empty() => {}
+                _ => break,
+            }
+        }
+        let (Some((_, first)), Some((_, last))) = (run.first(), run.last()) else { return Ok(()) };
+        let (from, to) = (first.off as usize, (last.off + last.stored) as usize);
+        let (buf, skip) = self.read_block(first.block.info(), from, to - from)?;
+        for (part, home) in &run {
+            let at = skip + home.off as usize - from;
+            let bytes = &buf[at..at + home.stored as usize];
+            self.check_part(home, bytes)?;
+            let body = Arc::new(self.decode_part(home, bytes)?);
+            let mut state = part.lock();
+            if state.body.is_none() {
+                part.loaded(&mut state, body);
+                drop(state);
+                self.cache.insert(part, false);
+            }
+        }
+        self.cache.trim();
+        Ok(())
+    }
+
+    /// Writes `root` and everything below that is not on storage; returns its block. Nothing is flushed.
+    pub(crate) fn write_tree(&self, root: &NodeRef) -> Result<BlockRef> {
+        let _writing = self.writing.lock().unwrap_or_else(|e| e.into_inner());
+        let mut batch = Batch::default();
+        self.stage(root, &mut batch)?;
+        self.write_batch(&mut batch)?;
+        root.block().cloned().ok_or_else(|| Error::Invalid("root was not written".into()))
+    }
+
+    /// Writes the oldest new nodes until at most `keep` bytes are dirty.
+    pub(crate) fn write_dirty(&self, keep: usize) -> Result<()> {
+        if self.meter.dirty() <= keep {
+            return Ok(());
+        }
+        let _writing = self.writing.lock().unwrap_or_else(|e| e.into_inner());
+        let mut batch = Batch::default();
+        while self.meter.dirty().saturating_sub(batch.bytes) > keep {
+            let oldest = self.dirty.lock().unwrap_or_else(|e| e.into_inner()).pop_front();
+            let Some(oldest) = oldest else { break };
+            let Some(slot) = oldest.upgrade() else { continue };
+            if let Err(e) = self.stage(&slot, &mut batch).and_then(|()| {
+                if batch.bytes > WRITE_BATCH_BYTES { self.write_batch(&mut batch) } else { Ok(()) }
+            }) {
+                self.dirty.lock().unwrap_or_else(|e| e.into_inner()).push_front(oldest);
+                self.abandon(&mut batch);
+                return Err(e);
+            }
+        }
+        let written = self.write_batch(&mut batch);
+        self.cache.trim();
+        written
+    }
+
+    /// Encodes `slot` and what is new below it into the batch.
+    fn stage(&self, slot: &NodeRef, batch: &mut Batch) -> Result<()> {
+        if slot.block().is_some() || batch.nodes.iter().any(|s| Arc::ptr_eq(&s.slot, slot)) {
+            return Ok(());
+        }
+        let node = self.load(slot)?;
+        if let Node::Inner(inner) = &*node {
+            inner.edges.iter().try_for_each(|e| self.stage(&e.child, batch))?;
+            if inner.edges.iter().any(|e| e.child.block().is_none()) {
+                self.write_batch(batch)?;
+            }
+        }
+        let staged = match self.encode_node(slot, node) {
+            Ok(staged) => staged,
+            Err(e) => {
+                self.abandon(batch);
+                return Err(e);
+            }
+        };
+        batch.bytes += staged.buf.len();
+        batch.nodes.push(staged);
+        if batch.bytes >= WRITE_BATCH_BYTES { self.write_batch(batch) } else { Ok(()) }
+    }
+
+    fn encode_node(&self, slot: &NodeRef, node: Arc<Node>) -> Result<Staged> {
+        let mut placed = Vec::new();
+        let mut body = Vec::new();
+        let mut out: BTreeSet<BlockId> = BTreeSet::new();
+        match &*node {
+            Node::Leaf(leaf) => {
+                for p in &leaf.parts {
+                    self.encode_part(&p.body, &mut body, &mut placed)?;
+                }
+            }
+            Node::Inner(Inner { edges }) => {
+                for e in edges {
+                    out.extend(e.child.block().map(|b| b.id()));
+                    if let Some(b) = &e.buffer {
+                        self.encode_part(b, &mut body, &mut placed)?;
+                    }
+                }
+            }
+        }
+        out.extend(placed.iter().flat_map(|p| p.extents.iter().copied()));
+        let head = header::encode(&node, slot.msn(), &placed);
+        let len = head.len() + body.len();
+        let mut buf = AlignedBuf::zeroed(len);
+        buf[..head.len()].copy_from_slice(&head);
+        buf[head.len()..len].copy_from_slice(&body);
+        let segments = self.table.allocate((buf.len() / UNIT) as u64).ok_or(Error::NoSpace)?;
+        let info = BlockInfo {
+            kind: BlockKind::Node,
+            segments,
+            len: len as u32,
+            head_len: head.len() as u32,
+            sums: vec![crc32c::crc32c(&head)],
+            out: out.into_iter().collect(),
+        };
+        Ok(Staged { slot: slot.clone(), node, info, buf, placed })
+    }
+
+    fn encode_part<T: Body>(
+        &self,
+        part: &Arc<Part<T>>,
+        out: &mut Vec<u8>,
+        placed: &mut Vec<Placed>,
+    ) -> Result<()> {
+        let (body, home) = {
+            let state = part.lock();
+            (state.body.clone(), state.home.clone())
+        };
+        let off = out.len() as u32;
+        let p = match (body, home) {
+            (Some(body), home) => {
+                let mut raw = Vec::with_capacity(part.weight());
+                body.encode(&mut raw);
+                let raw_len = raw.len() as u32;
+                let (codec, stored) = compress(self.compression, raw);
+                let extents = match home {
+                    Some(h) => h.extents,
+                    None => extents_of(body.entries()).into_iter().collect(),
+                };
+                let crc = crc32c::crc32c(&stored);
+                out.extend_from_slice(&stored);
+                Placed { off, stored: stored.len() as u32, raw: raw_len, codec, crc, extents }
+            }
+            (None, Some(h)) => {
+                out.extend_from_slice(&self.read_stored(&h)?);
+                Placed { off, stored: h.stored, raw: h.raw, codec: h.codec, crc: h.crc, extents: h.extents }
+            }
+            (None, None) => return Err(Error::Invalid("part is neither in memory nor stored".into())),
+        };
+        placed.push(p);
+        Ok(())
+    }
+
+    fn write_batch(&self, batch: &mut Batch) -> Result<()> {
+        let writes: Vec<(u64, &[u8])> = batch.nodes.iter().flat_map(|s| scatter(&s.info, &s.buf)).collect();
+        if let Err(e) = self.storage.write_many(&writes).doing("writing nodes") {
+            self.abandon(batch);
+            return Err(e);
+        }
+        batch.bytes = 0;
+        for s in std::mem::take(&mut batch.nodes) {
+            count(&self.counters.nodes_written, 1);
+            count(&self.counters.node_bytes_written, s.buf.len() as u64);
+            let block = self.table.insert(s.info);
+            self.settle(&s.node, &s.placed, &block);
+            s.slot.settle(block);
+            if matches!(*s.node, Node::Leaf(_)) {
+                self.cache.insert(&s.slot, false);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives back the space of nodes that could not be written; they stay dirty.
+    fn abandon(&self, batch: &mut Batch) {
+        batch.bytes = 0;
+        for s in batch.nodes.drain(..) {
+            self.table.give_back(&s.info.segments);
+        }
+    }
+
+    /// Tells the parts of a written node where they are.
+    fn settle(&self, node: &Node, placed: &[Placed], block: &BlockRef) {
+        match node {
+            Node::Leaf(leaf) => {
+                for (p, at) in leaf.parts.iter().zip(placed) {
+                    if p.body.settle(at.home(block)) {
+                        self.cache.insert(&p.body, false);
+                    }
+                }
+            }
+            Node::Inner(inner) => {
+                for (b, at) in inner.edges.iter().filter_map(|e| e.buffer.as_ref()).zip(placed) {
+                    if b.settle(at.home(block)) {
+                        self.cache.insert(b, true);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Writes an extent. It becomes durable with the next flush.
+    pub(crate) fn write_extent(&self, bytes: &[u8]) -> Result<BlockRef> {
+        let buf = AlignedBuf::from_slice(bytes);
+        let segments = self.table.allocate((buf.len() / UNIT) as u64).ok_or(Error::NoSpace)?;
+        let info = BlockInfo {
+            kind: BlockKind::Extent,
+            segments,
+            len: bytes.len() as u32,
+            head_len: 0,
+            sums: bytes.chunks(EXTENT_CHUNK).map(crc32c::crc32c).collect(),
+            out: Vec::new(),
+        };
+        if let Err(e) = self.storage.write_many(&scatter(&info, &buf)).doing("writing an extent") {
+            self.table.give_back(&info.segments);
+            return Err(e);
+        }
+        count(&self.counters.extent_bytes_written, buf.len() as u64);
+        Ok(self.table.insert(info))
+    }
+
+    /// Reads part of an extent, checking every chunk it touches.
+    pub(crate) fn read_slice(&self, slice: &ExtentSlice) -> Result<Vec<u8>> {
+        let info = slice.extent.info();
+        let (off, len) = (slice.off as usize, slice.len as usize);
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        let first = off / EXTENT_CHUNK * EXTENT_CHUNK;
+        let last = ((off + len).div_ceil(EXTENT_CHUNK) * EXTENT_CHUNK).min(info.len as usize);
+        let (buf, skip) = self.read_block(info, first, last - first)?;
+        let bytes = &buf[skip..skip + last - first];
+        for (i, chunk) in bytes.chunks(EXTENT_CHUNK).enumerate() {
+            if info.sums.get(first / EXTENT_CHUNK + i) != Some(&crc32c::crc32c(chunk)) {
+                return Err(Error::corrupt("extent", offset_of(info) + first as u64, "checksum mismatch"));
+            }
+        }
+        Ok(bytes[off - first..off - first + len].to_vec())
+    }
+
+    /// The value that a message without anything below it leaves; `None` is no value.
+    pub(crate) fn value_of(&self, op: &Op) -> Result<Option<Vec<u8>>> {
+        let base = match &op.base {
+            Base::Value(Value::Inline(bytes)) => Some(bytes.to_vec()),
+            Base::Value(Value::Slice(s)) => Some(self.read_slice(s)?),
+            Base::Absent | Base::Keep => None,
+        };
+        Ok(match &op.edits {
+            Some(edits) => edits.apply(base),
+            None => base,
+        })
+    }
+}
+
+/// Pairs the segments of a block with the bytes that go there.
+fn scatter<'a>(info: &BlockInfo, buf: &'a AlignedBuf) -> Vec<(u64, &'a [u8])> {
+    let mut rest: &[u8] = buf;
+    let places = info.locate(0, buf.len() as u64);
+    places
+        .into_iter()
+        .map(|(off, n)| {
+            let (head, tail) = rest.split_at(n as usize);
+            rest = tail;
+            (off, head)
+        })
+        .collect()
+}
+
+/// Byte offset of a block, for messages. Round numbers keep it readable.
+pub(crate) fn offset_of(info: &BlockInfo) -> u64 {
+    info.segments.first().map_or(0, |s| s.start * UNIT as u64)
+}
+
+/// Units needed for `bytes`.
+pub(crate) fn units_for(bytes: usize) -> u64 {
+    (round_up(bytes) / UNIT) as u64
+}

@@ -1,0 +1,248 @@
+//! Applying messages: distributing them over edges, flushing full buffers, splitting and merging nodes.
+
+use crate::buffer::Buffer;
+use crate::codec::Body;
+use crate::error::Result;
+use crate::key::{End, Key, KeyRange};
+use crate::message::{Base, Op, Value};
+use crate::node::{Edge, Inner, Leaf, LeafPart, Node, NodeRef};
+use crate::store::{Store, count};
+use std::sync::Arc;
+
+/// An edge on its way into a new node.
+struct Working {
+    edge: Edge,
+    /// The edge's buffer if it changed; then `edge.buffer` no longer counts.
+    fresh: Option<Buffer>,
+    /// Made or changed by this application, so worth a look for merging.
+    touched: bool,
+}
+
+impl Working {
+    fn old(edge: Edge) -> Self {
+        Working { edge, fresh: None, touched: false }
+    }
+
+    fn new(edge: Edge) -> Self {
+        Working { edge, fresh: None, touched: true }
+    }
+
+    fn pending(&self) -> usize {
+        self.fresh.as_ref().map_or_else(|| self.edge.pending(), Buffer::weight)
+    }
+}
+
+impl Store {
+    /// The tree after applying `batch` to `root`.
+    pub(crate) fn apply(&self, root: &NodeRef, batch: &Buffer) -> Result<NodeRef> {
+        let node = Node::clone(&*self.load(root)?);
+        let edges = self.apply_node(node, &KeyRange::all(), batch)?;
+        Ok(self.make_root(edges))
+    }
+
+    /// Applies `batch`, all of it inside `range`, to a node with exactly that range; returns what replaces it.
+    fn apply_node(&self, node: Node, range: &KeyRange, batch: &Buffer) -> Result<Vec<Edge>> {
+        match node {
+            Node::Leaf(leaf) => self.apply_leaf(leaf, range, batch),
+            Node::Inner(inner) => self.apply_inner(inner, range, batch),
+        }
+    }
+
+    fn apply_leaf(&self, leaf: Leaf, range: &KeyRange, batch: &Buffer) -> Result<Vec<Edge>> {
+        let mut parts = Vec::with_capacity(leaf.parts.len());
+        // Entries of consecutive changed basements, divided anew together.
+        let mut changed: Vec<(Key, Op)> = Vec::new();
+        let mut lo = range.lo.clone();
+        for (i, part) in leaf.parts.iter().enumerate() {
+            let hi = leaf.parts.get(i + 1).map_or(range.hi.clone(), |next| End::At(next.lo.clone()));
+            let window = KeyRange { lo, hi: hi.clone() };
+            lo = leaf.parts.get(i + 1).map(|next| next.lo.clone()).unwrap_or_default();
+            let slice = batch.slice(&window);
+            if slice.is_empty() {
+                parts.extend(self.basements(std::mem::take(&mut changed)));
+                parts.push(part.clone());
+            } else if slice.tombs().covers(&window) {
+                changed.extend(slice.apply_to(&[]));
+            } else {
+                changed.extend(slice.apply_to(self.load_part(&part.body)?.entries()));
+            }
+        }
+        if leaf.parts.is_empty() {
+            changed = batch.apply_to(&[]);
+        }
+        for (_, op) in &mut changed {
+            self.fold(op)?;
+        }
+        parts.extend(self.basements(changed));
+        Ok(self.pack_leaves(parts, range))
+    }
+
+    /// Rewrites a large value once its patches have grown to a good part of it.
+    fn fold(&self, op: &mut Op) -> Result<()> {
+        let (Base::Value(Value::Slice(slice)), Some(edits)) = (&op.base, &op.edits) else { return Ok(()) };
+        if edits.weight() < slice.len as usize / 4 && edits.len_after(slice.len) <= slice.len {
+            return Ok(());
+        }
+        if let Some(bytes) = self.value_of(op)? {
+            *op = if bytes.len() > self.shape.basement_bytes {
+                let len = bytes.len() as u32;
+                Op::put_slice(crate::message::ExtentSlice { extent: self.write_extent(&bytes)?, off: 0, len })
+            } else {
+                Op::put(&bytes)
+            };
+        }
+        Ok(())
+    }
+
+    /// Leaves of about equal size from basements in key order.
+    fn pack_leaves(&self, parts: Vec<LeafPart>, range: &KeyRange) -> Vec<Edge> {
+        if parts.is_empty() {
+            return Vec::new();
+        }
+        let total: usize = parts.iter().map(|p| p.body.weight()).sum();
+        let leaves =
+            if total <= self.shape.leaf_bytes { 1 } else { total.div_ceil(self.shape.leaf_bytes * 3 / 4) };
+        let target = total.div_ceil(leaves);
+        let mut out = Vec::with_capacity(leaves);
+        let (mut current, mut size, mut lo) = (Vec::new(), 0, range.lo.clone());
+        for part in parts {
+            if size > 0 && size + part.body.weight() / 2 > target {
+                let hi = KeyRange { lo, hi: End::At(part.lo.clone()) };
+                out.push(self.edge_to(hi, Node::Leaf(Leaf { parts: std::mem::take(&mut current) })));
+                (size, lo) = (0, part.lo.clone());
+            }
+            size += part.body.weight();
+            current.push(part);
+        }
+        out.push(self.edge_to(KeyRange { lo, hi: range.hi.clone() }, Node::Leaf(Leaf { parts: current })));
+        out
+    }
+
+    fn apply_inner(&self, inner: Inner, range: &KeyRange, batch: &Buffer) -> Result<Vec<Edge>> {
+        let mut edges = self.distribute(inner, range, batch)?;
+        let mut pending: usize = edges.iter().map(Working::pending).sum();
+        while pending > self.shape.buffer_bytes {
+            let Some(fullest) = (0..edges.len()).max_by_key(|i| edges[*i].pending()) else { break };
+            pending -= edges[fullest].pending();
+            let below = self.flush(&edges[fullest])?;
+            pending += below.iter().map(Edge::pending).sum::<usize>();
+            edges.splice(fullest..=fullest, below.into_iter().map(Working::new));
+        }
+        self.merge_small(&mut edges)?;
+        let edges = edges
+            .into_iter()
+            .map(|w| match w.fresh {
+                Some(b) if b.is_empty() => Edge { buffer: None, ..w.edge },
+                Some(b) => Edge { buffer: Some(self.part(b)), ..w.edge },
+                None => w.edge,
+            })
+            .collect();
+        Ok(self.pack_edges(edges, range))
+    }
+
+    /// Puts each message with its edge. An edge whose whole range is deleted goes at once, with all below it.
+    fn distribute(&self, inner: Inner, range: &KeyRange, batch: &Buffer) -> Result<Vec<Working>> {
+        let mut out = Vec::with_capacity(inner.edges.len() + 1);
+        let mut lo = range.lo.clone();
+        for edge in inner.edges {
+            let gap = KeyRange { lo, hi: End::At(edge.range.lo.clone()) };
+            self.fill(&gap, batch, &mut out)?;
+            lo = match &edge.range.hi {
+                End::At(hi) => hi.clone(),
+                End::Open => Key::default(),
+            };
+            let open = edge.range.hi == End::Open;
+            let slice = batch.slice(&edge.range);
+            if slice.is_empty() {
+                out.push(Working::old(edge));
+            } else if slice.tombs().covers(&edge.range) {
+                count(&self.counters.subtrees_dropped, 1);
+                self.fill(&edge.range, &slice, &mut out)?;
+            } else {
+                let fresh = match &edge.buffer {
+                    Some(b) => self.load_part(b)?.then(&slice),
+                    None => slice,
+                };
+                out.push(Working { edge, fresh: Some(fresh), touched: true });
+            }
+            if open {
+                return Ok(out);
+            }
+        }
+        self.fill(&KeyRange { lo, hi: range.hi.clone() }, batch, &mut out)?;
+        Ok(out)
+    }
+
+    /// Leaves for messages in a range that has nothing below it.
+    fn fill(&self, gap: &KeyRange, batch: &Buffer, out: &mut Vec<Working>) -> Result<()> {
+        if gap.is_empty() {
+            return Ok(());
+        }
+        let slice = batch.slice(gap);
+        if !slice.ops().is_empty() {
+            out.extend(self.apply_leaf(Leaf::default(), gap, &slice)?.into_iter().map(Working::new));
+        }
+        Ok(())
+    }
+
+    /// Moves an edge's messages into its child; returns what replaces the edge.
+    fn flush(&self, w: &Working) -> Result<Vec<Edge>> {
+        count(&self.counters.flushes_down, 1);
+        let batch = match (&w.fresh, &w.edge.buffer) {
+            (Some(b), _) => Arc::new(b.clone()),
+            (None, Some(b)) => self.load_part(b)?,
+            (None, None) => Arc::default(),
+        };
+        self.apply_node(self.load_exact(&w.edge)?, &w.edge.range, &batch)
+    }
+
+    /// Joins neighbours that fit well into one node, if at least one of them has just changed.
+    fn merge_small(&self, edges: &mut Vec<Working>) -> Result<()> {
+        let mut i = 0;
+        while i + 1 < edges.len() {
+            let (a, b) = (&edges[i], &edges[i + 1]);
+            if !(a.touched || b.touched) || !self.may_merge(&a.edge, &b.edge) {
+                i += 1;
+                continue;
+            }
+            let merged = match (self.load_exact(&a.edge)?, self.load_exact(&b.edge)?) {
+                (Node::Leaf(mut l), Node::Leaf(r)) => {
+                    l.parts.extend(r.parts);
+                    Node::Leaf(l)
+                }
+                (Node::Inner(mut l), Node::Inner(r)) => {
+                    l.edges.extend(r.edges);
+                    Node::Inner(l)
+                }
+                // Levels are equal, so both are of one kind.
+                _ => return Ok(()),
+            };
+            let range = KeyRange { lo: a.edge.range.lo.clone(), hi: b.edge.range.hi.clone() };
+            let buffer = self.buffer_of(a)?.concat(&*self.buffer_of(b)?);
+            let w = Working { edge: self.edge_to(range, merged), fresh: Some(buffer), touched: true };
+            edges.splice(i..i + 2, [w]);
+        }
+        Ok(())
+    }
+
+    fn may_merge(&self, a: &Edge, b: &Edge) -> bool {
+        let (x, y) = (&a.child, &b.child);
+        let weight = x.weight() + y.weight();
+        match (x.level(), y.level()) {
+            (0, 0) => weight < self.shape.leaf_bytes / 2,
+            (l, m) => {
+                l == m
+                    && x.width() + y.width() <= self.shape.fanout / 2
+                    && weight < self.shape.buffer_bytes / 2
+            }
+        }
+    }
+
+    fn buffer_of(&self, w: &Working) -> Result<Arc<Buffer>> {
+        match (&w.fresh, &w.edge.buffer) {
+            (Some(b), _) => Ok(Arc::new(b.clone())),
+            (None, Some(b)) => self.load_part(b),
+            (None, None) => Ok(Arc::default()),
+        }
+    }
+}

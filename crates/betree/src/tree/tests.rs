@@ -1,0 +1,266 @@
+//! The tree against a sorted map, without log or checkpoints: everything but the reading of evicted nodes
+//! happens in memory.
+
+use crate::buffer::Memtable;
+use crate::codec::Compression;
+use crate::key::{End, Key, KeyRange};
+use crate::message::Op;
+use crate::node::NodeRef;
+use crate::storage::SimStorage;
+use crate::store::{Shape, Store};
+use crate::table::Table;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const UNITS: u64 = 4096;
+
+fn store(cache_bytes: usize) -> Store {
+    let shape = Shape { leaf_bytes: 2000, basement_bytes: 500, buffer_bytes: 2500, fanout: 6 };
+    let storage = Arc::new(SimStorage::new(UNITS * 4096));
+    Store::new(storage, Table::new(0, UNITS, false), shape, Compression::Lz4, cache_bytes)
+}
+
+fn scan(store: &Store, root: &NodeRef, range: KeyRange, ahead: bool) -> Model {
+    let mut out = Model::new();
+    let mut window = range;
+    while !window.is_empty() {
+        let chunk = store.chunk(root, &window, ahead).expect("scan");
+        for (k, op) in &chunk.entries {
+            assert!(window.contains(k), "{k:?} outside {window:?}");
+            let value = store.value_of(op).expect("read").expect("entries have values");
+            assert!(out.insert(k.to_vec(), value).is_none(), "key {k:?} seen twice");
+        }
+        match chunk.upto {
+            End::At(next) => {
+                assert!(next > window.lo, "scan does not advance");
+                window.lo = next;
+            }
+            End::Open => break,
+        }
+    }
+    out
+}
+
+fn get(store: &Store, root: &NodeRef, key: &[u8]) -> Option<Vec<u8>> {
+    store.value_of(&store.find(root, key, None).expect("find")).expect("read")
+}
+
+struct World {
+    random: Xoshiro256PlusPlus,
+    keys: u64,
+}
+
+impl World {
+    fn below(&mut self, n: u64) -> u64 {
+        self.random.next_u64() % n
+    }
+
+    fn dir(&mut self) -> Vec<u8> {
+        format!("{}/", (b'a' + self.below(6) as u8) as char).into_bytes()
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        let mut key = self.dir();
+        if self.below(3) == 0 {
+            key.extend(self.dir());
+        }
+        key.extend(format!("{:04}", self.below(self.keys)).bytes());
+        key
+    }
+
+    fn batch(&mut self, model: &mut Model) -> Memtable {
+        let mut table = Memtable::default();
+        for _ in 0..self.below(60) {
+            let key = self.key();
+            match self.below(20) {
+                0..10 => {
+                    let value = vec![self.below(256) as u8; self.below(120) as usize];
+                    table.push(&key[..].into(), Op::put(&value));
+                    model.insert(key, value);
+                }
+                10..15 => {
+                    let (off, byte) = (self.below(60), self.below(256) as u8);
+                    table.push(&key[..].into(), Op::patch(off as u32, &[byte; 3]));
+                    let value = model.entry(key).or_default();
+                    value.resize(value.len().max(off as usize + 3), 0);
+                    value[off as usize..off as usize + 3].fill(byte);
+                }
+                15..18 => {
+                    table.push(&key[..].into(), Op::delete());
+                    model.remove(&key);
+                }
+                18 => {
+                    let mut ends = [key, self.key()];
+                    ends.sort();
+                    let range = KeyRange::new(&ends[0], &ends[1]);
+                    // Mostly short ranges, or the map would stay empty.
+                    if self.below(4) > 0 || ends[0][..2] == ends[1][..2] {
+                        table.delete_range(&range);
+                        model.retain(|k, _| !range.contains(k));
+                    }
+                }
+                _ => {
+                    if self.below(4) == 0 {
+                        let range = KeyRange::prefix(&self.dir());
+                        table.delete_range(&range);
+                        model.retain(|k, _| !range.contains(k));
+                    }
+                }
+            }
+        }
+        table
+    }
+
+    /// Two prefixes of which neither begins with the other.
+    fn two_dirs(&mut self) -> (Key, Key) {
+        loop {
+            let (mut a, mut b) = (self.dir(), self.dir());
+            if self.below(3) == 0 {
+                a.extend(self.dir());
+            }
+            if self.below(3) == 0 {
+                b.extend(self.dir());
+            }
+            if !a.starts_with(&b) && !b.starts_with(&a) {
+                return (a.into(), b.into());
+            }
+        }
+    }
+}
+
+fn clone_in_model(model: &mut Model, from: &[u8], to: &[u8]) {
+    model.retain(|k, _| !k.starts_with(to));
+    let copies: Vec<_> = model
+        .iter()
+        .filter(|(k, _)| k.starts_with(from))
+        .map(|(k, v)| ([to, &k[from.len()..]].concat(), v.clone()))
+        .collect();
+    model.extend(copies);
+}
+
+fn run(seed: u64, steps: u64, cache_bytes: usize, clones: bool) {
+    println!("seed {seed}");
+    let store = store(cache_bytes);
+    let mut w = World { random: Xoshiro256PlusPlus::seed_from_u64(seed), keys: 200 };
+    let mut model = Model::new();
+    let mut root = store.empty_tree();
+    let mut snapshots: Vec<(NodeRef, Model)> = Vec::new();
+    for step in 0..steps {
+        if clones && w.below(6) == 0 {
+            let (from, to) = w.two_dirs();
+            root = match w.below(8) {
+                0 => store.copy_prefix(&root, &from, &to).expect("copy"),
+                _ => store.clone_prefix(&root, &from, &to).expect("clone"),
+            };
+            clone_in_model(&mut model, &from, &to);
+        } else {
+            let batch = w.batch(&mut model).freeze();
+            root = store.apply(&root, &batch).expect("apply");
+        }
+        if cache_bytes < 1 << 20 {
+            store.write_dirty(cache_bytes / 2).expect("write back");
+        }
+        for _ in 0..10 {
+            let key = w.key();
+            assert_eq!(
+                get(&store, &root, &key),
+                model.get(&key).cloned(),
+                "seed {seed} step {step} key {key:?}"
+            );
+        }
+        if step % 16 == 0 {
+            assert_eq!(
+                scan(&store, &root, KeyRange::all(), step % 32 == 0),
+                model,
+                "seed {seed} step {step}"
+            );
+            let range = KeyRange::prefix(&w.dir());
+            let expected: Model = model
+                .iter()
+                .filter(|(k, _)| range.contains(k))
+                .map(|(k, v)| (k.clone(), v.clone()))
+                .collect();
+            assert_eq!(scan(&store, &root, range, true), expected);
+            snapshots.push((root.clone(), model.clone()));
+        }
+    }
+    assert!(clones || root.level() >= 2, "tree too small to prove much: level {}", root.level());
+    for (snapshot, model) in &snapshots {
+        assert_eq!(&scan(&store, snapshot, KeyRange::all(), false), model, "an old root changed");
+    }
+    snapshots.clear();
+    // Everything can be written, and everything is freed when the last root goes.
+    let block = store.write_tree(&root).expect("write");
+    assert_eq!(store.meter.dirty(), 0);
+    assert_eq!(store.table.audit(0, UNITS, &[]), Vec::<String>::new());
+    assert_eq!(scan(&store, &root, KeyRange::all(), true), model);
+    drop((root, block));
+    assert_eq!(store.table.free_units(), UNITS, "space leaked");
+    assert_eq!((store.meter.resident(), store.meter.dirty()), (0, 0));
+}
+
+#[test]
+fn random_batches_agree_with_a_map_in_memory() {
+    (0..4).for_each(|seed| run(seed, 300, 1 << 30, false));
+}
+
+#[test]
+fn random_batches_agree_with_a_map_under_eviction() {
+    (10..14).for_each(|seed| run(seed, 150, 10_000, false));
+}
+
+#[test]
+fn clones_agree_with_copies_in_memory() {
+    (20..28).for_each(|seed| run(seed, 150, 1 << 30, true));
+}
+
+#[test]
+fn clones_agree_with_copies_under_eviction() {
+    (30..34).for_each(|seed| run(seed, 120, 10_000, true));
+}
+
+#[test]
+fn deleting_a_whole_range_drops_subtrees_without_reading_them() {
+    let store = store(1 << 30);
+    let mut table = Memtable::default();
+    for i in 0..3000u32 {
+        table.push(&format!("d/{i:06}").into_bytes()[..].into(), Op::put(&[1; 50]));
+    }
+    let root = store.apply(&store.empty_tree(), &table.freeze()).expect("apply");
+    assert!(root.level() >= 2);
+    let mut table = Memtable::default();
+    table.delete_range(&KeyRange::prefix(b"d/"));
+    let root = store.apply(&root, &table.freeze()).expect("apply");
+    assert!(store.counters.subtrees_dropped.load(std::sync::atomic::Ordering::Relaxed) > 0);
+    assert!(scan(&store, &root, KeyRange::all(), false).is_empty());
+    assert!(store.meter.resident() < 4000, "{} bytes still held", store.meter.resident());
+}
+
+#[test]
+fn repeated_renames_do_not_deepen_the_tree() {
+    let store = store(1 << 30);
+    let mut table = Memtable::default();
+    for i in 0..3000u32 {
+        table.push(&format!("a/{i:06}").into_bytes()[..].into(), Op::put(&[1; 50]));
+        table.push(&format!("z/{i:06}").into_bytes()[..].into(), Op::put(&[2; 50]));
+    }
+    let mut root = store.apply(&store.empty_tree(), &table.freeze()).expect("apply");
+    let before = root.level();
+    for i in 0..50 {
+        let (from, to): (Key, Key) = if i % 2 == 0 {
+            (b"a/"[..].into(), b"b/"[..].into())
+        } else {
+            (b"b/"[..].into(), b"a/"[..].into())
+        };
+        root = store.clone_prefix(&root, &from, &to).expect("clone");
+        let mut table = Memtable::default();
+        table.delete_range(&KeyRange::prefix(&from));
+        root = store.apply(&root, &table.freeze()).expect("apply");
+    }
+    assert_eq!(scan(&store, &root, KeyRange::prefix(b"a/"), false).len(), 3000);
+    assert!(root.level() <= before + 2, "level {} after {before}", root.level());
+}
