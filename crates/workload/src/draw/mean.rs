@@ -32,7 +32,11 @@ impl Draw {
 /// Logarithm of the gamma function for `x > 0`, to about 12 digits: Stirling's series (Abramowitz and Stegun
 /// 6.1.41) above 10, the recurrence (6.1.15) below.
 fn ln_gamma(mut x: f64) -> f64 {
-    if !x.is_finite() {
+    // Far below 0 the recurrence would not get anywhere.
+    if x.is_nan() || x <= 0.0 {
+        return f64::NAN;
+    }
+    if x.is_infinite() {
         return x;
     }
     let mut product = 1.0;
@@ -49,6 +53,13 @@ fn ln_gamma(mut x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::ln_gamma;
+
+    #[test]
+    fn the_mean_of_an_impossible_variable_is_nan_and_no_endless_loop() {
+        assert!(ln_gamma(-1e300).is_nan());
+        assert!(ln_gamma(0.0).is_nan());
+        assert!(ln_gamma(f64::NAN).is_nan());
+    }
 
     #[test]
     fn ln_gamma_gives_factorials_and_the_root_of_pi() {
