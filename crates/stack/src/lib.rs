@@ -1,1 +1,63 @@
 //! Builds and takes down stacks: images, loop devices, mkfs, mount, cgroups; and the journal of what was made.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`spec`] | the stack syntax `FS[,option...]@DEVICE[:REGIME]`, one stack or a list |
+//! | [`availability`] | what this machine can build; else the reason and the remedy |
+//! | [`builder`], [`mounted`], [`record`] | building, a stack in use, the evidence of how it was built |
+//! | `image`, `loopdev`, `mkfs`, `mount`, [`mountinfo`] | the single steps |
+//! | [`block`] | facts about a block device; [`device`]: what lies on a real one, and whether it may be erased |
+//! | [`journal`] | what was made, on disk before it is made; undoing it, also after a crash |
+//! | [`cgroup`] | memory limits, control groups v1 and v2 |
+//! | [`host`], [`runner`], [`process`] | the seams: /proc and /sys, external programs, knowing a process again |
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use stack::{Builder, Journal, StackSpec};
+//!
+//! let spec: StackSpec = "ext4,data=journal@image:4G".parse()?;
+//! let journal = Journal::open("/var/lib/loadline/journal".into(), "run-1")?;
+//! let built = Builder::new("/var/tmp/loadline").build(&spec, &journal)?;
+//! println!("{} is at {}", built.spec(), built.path());
+//! built.remount_cold()?;
+//! built.teardown()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Rules that hold everywhere: nothing is formatted but what loadline made or a device named in `erase` that
+//! nothing uses; every resource is in the journal before it exists; before anything is undone it is verified to be
+//! still the thing that was made.
+
+pub mod availability;
+pub mod block;
+pub mod builder;
+pub mod cgroup;
+pub mod device;
+mod error;
+pub mod host;
+mod image;
+pub mod journal;
+mod loopdev;
+mod mkfs;
+mod mount;
+pub mod mounted;
+pub mod mountinfo;
+pub mod process;
+pub mod record;
+pub mod runner;
+pub mod spec;
+
+pub use availability::{Availability, Unavailable, probe_availability, probe_availability_on};
+pub use block::BlockInfo;
+pub use builder::Builder;
+pub use cgroup::{Cgroup, CgroupError, CgroupStats, MemoryLimit};
+pub use device::{Blocker, DeviceReport, EraseRefused, Signature};
+pub use error::StackError;
+pub use host::Host;
+pub use journal::{Journal, JournalError, Leftover, Outcome, Resource, UndoReport};
+pub use mounted::{Coldness, MountedStack};
+pub use process::ProcessId;
+pub use record::{BuildRecord, DeviceInfo, DirectoryInfo};
+pub use runner::{CommandLine, CommandOutput, Runner, SystemRunner};
+pub use spec::{Device, FsKind, ImageOptions, ParseError, Regime, Size, StackSpec};

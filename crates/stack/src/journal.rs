@@ -1,0 +1,318 @@
+//! What a run has made, on disk before it is made, so that a killed run can be undone.
+//!
+//! One file per run, of JSON lines: a header that names the owner, then an `add` before each resource is made and
+//! a `done` after it is gone, each forced to disk. `resource` is what can be made, `file` the format, `undo` takes
+//! one resource away, `leftovers` finds the files of dead runs, `report` is what is said about it.
+
+mod file;
+mod leftovers;
+mod report;
+mod resource;
+mod tree;
+mod undo;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use camino::{Utf8Path, Utf8PathBuf};
+use thiserror::Error;
+
+use crate::{Host, ProcessId};
+use file::JournalFile;
+pub use leftovers::{Leftover, WhyDead};
+pub use report::{Outcome, UndoReport, UndoStep};
+pub use resource::Resource;
+pub(crate) use tree::{create_tree, random_word};
+pub(crate) use undo::wait_until;
+
+/// How long [`Journal::undo`] waits for a mount or an attach that is under way in another thread.
+const GATE_LIMIT: Duration = Duration::from_secs(30);
+
+/// Number of an entry within one journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryId(u64);
+
+/// What went wrong with the journal itself.
+#[derive(Debug, Error)]
+pub enum JournalError {
+    /// The journal's file could not be written or read.
+    #[error("journal {path}: {source}; choose a journal directory on a writable file system")]
+    Io {
+        /// The file or directory.
+        path: Utf8PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// The run is being undone: nothing new may be made.
+    #[error("the run is being taken down (interrupted), so nothing more is made")]
+    Closed,
+    /// /proc does not tell who we are, so a later run could not tell that we are dead.
+    #[error("/proc/self/stat cannot be read, so the journal cannot name its owner; mount /proc")]
+    NoProc,
+    /// A process that is to be recorded has ended already.
+    #[error("process {pid} has ended and cannot be recorded")]
+    NoSuchProcess {
+        /// The process number.
+        pid: u32,
+    },
+    /// The run's name cannot be a file name.
+    #[error("run id `{run_id}` is not made of letters, digits, `.`, `_` and `-` (at most 100)")]
+    BadRunId {
+        /// The name.
+        run_id: String,
+    },
+}
+
+/// The journal of one run. All methods take `&self`: a signal thread may call [`Journal::undo`] at any time.
+#[derive(Debug)]
+pub struct Journal {
+    host: Host,
+    path: Utf8PathBuf,
+    state: Mutex<State>,
+    /// Signalled when nobody is in the middle of making something.
+    settled: Condvar,
+    /// One undo at a time.
+    undoing: Mutex<()>,
+}
+
+#[derive(Debug)]
+struct State {
+    file: JournalFile,
+    open: BTreeMap<EntryId, Resource>,
+    making: u32,
+    closed: bool,
+}
+
+/// While it lives, [`Journal::undo`] waits: something is being made.
+#[derive(Debug)]
+pub struct Making<'a>(&'a Journal);
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.making -= 1;
+        if state.making == 0 {
+            self.0.settled.notify_all();
+        }
+    }
+}
+
+impl Journal {
+    /// Starts the journal of the run `run_id` in `dir`, which is made if it is missing.
+    pub fn open(dir: &Utf8Path, run_id: &str) -> Result<Arc<Self>, JournalError> {
+        Self::open_on(&Host::system(), dir, run_id)
+    }
+
+    /// As [`Journal::open`], on a given view of the machine.
+    pub fn open_on(host: &Host, dir: &Utf8Path, run_id: &str) -> Result<Arc<Self>, JournalError> {
+        let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        if run_id.is_empty() || run_id.len() > 100 || !run_id.chars().all(plain) {
+            return Err(JournalError::BadRunId { run_id: run_id.to_string() });
+        }
+        let owner = ProcessId::current(host).ok_or(JournalError::NoProc)?;
+        let file = JournalFile::create(dir, run_id, owner, host.boot_id())?;
+        Ok(Arc::new(Self {
+            host: host.clone(),
+            path: file.path().to_owned(),
+            state: Mutex::new(State { file, open: BTreeMap::new(), making: 0, closed: false }),
+            settled: Condvar::new(),
+            undoing: Mutex::new(()),
+        }))
+    }
+
+    /// The journal's file.
+    pub fn path(&self) -> &Utf8Path {
+        &self.path
+    }
+
+    /// The view of the machine on which resources are verified and undone.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// What is recorded and not yet undone, in the order of making.
+    pub fn entries(&self) -> Vec<(EntryId, Resource)> {
+        self.lock().open.iter().map(|(id, resource)| (*id, resource.clone())).collect()
+    }
+
+    /// Whether nothing is left to undo.
+    pub fn is_empty(&self) -> bool {
+        self.lock().open.is_empty()
+    }
+
+    /// Whether [`Journal::undo`] has begun.
+    pub fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    /// Records a resource; it is on disk when this returns. Refused once the run is being taken down.
+    pub fn record(&self, resource: Resource) -> Result<EntryId, JournalError> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(JournalError::Closed);
+        }
+        let id = EntryId(state.file.add(&resource)?);
+        state.open.insert(id, resource);
+        Ok(id)
+    }
+
+    /// Records the living process `pid`, to be ended on undo.
+    pub fn record_process(&self, pid: u32, what: &str) -> Result<EntryId, JournalError> {
+        let process = self.host.process(pid).ok_or(JournalError::NoSuchProcess { pid })?;
+        self.record(Resource::Process { process, what: what.to_string() })
+    }
+
+    /// Records a resource and makes it. When `make` fails, the entry stays, since something may have been made in
+    /// part: the caller undoes it ([`Journal::undo_entries`]) or forgets it.
+    pub fn create<T, E: From<JournalError>>(
+        &self,
+        resource: Resource,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<(EntryId, T), (Option<EntryId>, E)> {
+        let _making = self.begin().map_err(|error| (None, error.into()))?;
+        let id = self.record(resource).map_err(|error| (None, error.into()))?;
+        make().map(|made| (id, made)).map_err(|error| (Some(id), error))
+    }
+
+    /// Announces that something recorded earlier is being made again (a second mount); undo waits for it.
+    pub fn begin(&self) -> Result<Making<'_>, JournalError> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(JournalError::Closed);
+        }
+        state.making += 1;
+        Ok(Making(self))
+    }
+
+    /// Strikes an entry: it is gone, or not ours to undo.
+    pub fn forget(&self, id: EntryId) -> Result<(), JournalError> {
+        let mut state = self.lock();
+        if state.open.contains_key(&id) {
+            state.file.done(id.0)?;
+            state.open.remove(&id);
+        }
+        Ok(())
+    }
+
+    /// Undoes these entries, newest first. Those that fail stay recorded, so that a later undo tries again.
+    pub fn undo_entries(&self, ids: &[EntryId]) -> UndoReport {
+        let _one = self.undoing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = ids.to_vec();
+        ids.sort_unstable();
+        ids.dedup();
+        let mut report = UndoReport::default();
+        for id in ids.into_iter().rev() {
+            let Some(resource) = self.lock().open.get(&id).cloned() else { continue };
+            let mut outcome = undo::undo(&self.host, &resource);
+            if outcome.is_final()
+                && let Err(error) = self.forget(id)
+            {
+                outcome = Outcome::Failed(error.to_string());
+            }
+            report.push(resource, outcome);
+        }
+        report
+    }
+
+    /// Takes everything down, newest first, and refuses anything new from now on. Waits for a mount or an attach
+    /// that another thread is in the middle of. May be called again.
+    pub fn undo(&self) -> UndoReport {
+        let mut state = self.lock();
+        state.closed = true;
+        let waited = self.settled.wait_timeout_while(state, GATE_LIMIT, |state| state.making > 0);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let ids: Vec<EntryId> = state.open.keys().copied().collect();
+        drop(state);
+        let report = self.undo_entries(&ids);
+        self.remove_if_empty();
+        report
+    }
+
+    /// Journals in `dir` whose owner is dead. An absent directory has none.
+    pub fn leftovers(dir: &Utf8Path) -> Result<Vec<Leftover>, JournalError> {
+        leftovers::find(&Host::system(), dir)
+    }
+
+    /// As [`Journal::leftovers`], on a given view of the machine.
+    pub fn leftovers_on(host: &Host, dir: &Utf8Path) -> Result<Vec<Leftover>, JournalError> {
+        leftovers::find(host, dir)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // the state is whole between statements, and undo must work after a panic elsewhere
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remove_if_empty(&self) {
+        let state = self.lock();
+        if state.open.is_empty()
+            && let Err(error) = state.file.remove()
+        {
+            tracing::warn!(%error, "the journal's file could not be removed");
+        }
+    }
+}
+
+impl Drop for Journal {
+    /// An empty journal leaves no file. One that is not empty stays for `loadline doctor`.
+    fn drop(&mut self) {
+        self.remove_if_empty();
+    }
+}
+
+/// The entries of one stack (or of one other thing that is built and taken down as a whole).
+#[derive(Debug)]
+pub(crate) struct Scope {
+    journal: Arc<Journal>,
+    ids: Vec<EntryId>,
+}
+
+impl Scope {
+    pub(crate) fn new(journal: &Arc<Journal>) -> Self {
+        Self { journal: journal.clone(), ids: Vec::new() }
+    }
+
+    pub(crate) fn journal(&self) -> &Arc<Journal> {
+        &self.journal
+    }
+
+    /// As [`Journal::create`]; the entry belongs to this scope whether or not making it succeeded.
+    pub(crate) fn create<T, E: From<JournalError>>(
+        &mut self,
+        resource: Resource,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let (id, result) = match self.journal.create(resource, make) {
+            Ok((id, made)) => (Some(id), Ok(made)),
+            Err((id, error)) => (id, Err(error)),
+        };
+        self.ids.extend(id);
+        result
+    }
+
+    /// As `create`, for what `make` either makes wholly or not at all: a failure strikes the entry, because what
+    /// is found in its place belongs to somebody else.
+    pub(crate) fn create_exclusive<T, E: From<JournalError>>(
+        &mut self,
+        resource: Resource,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        match self.journal.create(resource, make) {
+            Ok((id, made)) => {
+                self.ids.push(id);
+                Ok(made)
+            }
+            Err((id, error)) => {
+                if let Some(id) = id {
+                    self.journal.forget(id)?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    pub(crate) fn undo(&self) -> UndoReport {
+        self.journal.undo_entries(&self.ids)
+    }
+}

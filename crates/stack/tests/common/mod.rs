@@ -1,0 +1,108 @@
+//! What the integration tests share.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use camino::{Utf8Path, Utf8PathBuf};
+use stack::{CommandLine, CommandOutput, Host, Runner, SystemRunner};
+
+/// A temporary directory with a resolved UTF-8 path.
+pub struct TempDir {
+    _dir: tempfile::TempDir,
+    pub path: Utf8PathBuf,
+}
+
+pub fn temp_dir() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let path = Utf8PathBuf::from_path_buf(dir.path().canonicalize().unwrap()).unwrap();
+    TempDir { _dir: dir, path }
+}
+
+/// Whether stacks of this kind can be built here; prints why not.
+pub fn can_build(stack: &str) -> bool {
+    match stack::probe_availability(&stack.parse().unwrap()) {
+        stack::Availability::Available => true,
+        stack::Availability::Unavailable(why) => {
+            eprintln!("skipped: {stack}: {why}");
+            false
+        }
+    }
+}
+
+/// Makes `root` look like a machine: a small file for each pair.
+pub fn fake_host(root: &Utf8Path, files: &[(&str, &str)]) -> Host {
+    for (path, text) in files {
+        let path = root.join(path.trim_start_matches('/'));
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    Host::rooted(root)
+}
+
+/// The loop device that shows a file below `dir` now, if any.
+pub fn loop_on(dir: &Utf8Path) -> Option<String> {
+    let host = Host::system();
+    host.names("/sys/block").into_iter().find(|name| {
+        host.read(format!("/sys/block/{name}/loop/backing_file"))
+            .is_ok_and(|file| file.starts_with(dir.as_str()))
+    })
+}
+
+pub fn mounts_below(dir: &Utf8Path) -> usize {
+    Host::system().mounts().unwrap().iter().filter(|mount| mount.target.starts_with(dir)).count()
+}
+
+/// Entries of a directory.
+pub fn names(dir: &Utf8Path) -> Vec<String> {
+    Host::system().names(dir)
+}
+
+/// Runs everything for real but one program, of which every call fails or is only pretended.
+pub struct Faulty {
+    pub program: &'static str,
+    pub fault: Fault,
+    pub calls: AtomicUsize,
+}
+
+pub enum Fault {
+    /// Exit code 1 and a message.
+    Fails,
+    /// Cannot be started.
+    Missing,
+    /// Exit code 0, but nothing was done.
+    Pretends,
+    /// Really done, and then reported as failed.
+    DoesAndFails,
+}
+
+impl Faulty {
+    pub fn new(program: &'static str, fault: Fault) -> Self {
+        Self { program, fault, calls: AtomicUsize::new(0) }
+    }
+}
+
+impl Runner for Faulty {
+    fn run(&self, command: &CommandLine) -> io::Result<CommandOutput> {
+        if command.program != self.program || command.args.len() < 2 {
+            return SystemRunner::default().run(command);
+        }
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let output = |code, stderr: &str| CommandOutput {
+            code: Some(code),
+            stdout: String::new(),
+            stderr: stderr.into(),
+            elapsed_ms: 0,
+        };
+        match self.fault {
+            Fault::Fails => Ok(output(1, "injected failure\n")),
+            Fault::Missing => Err(io::ErrorKind::NotFound.into()),
+            Fault::Pretends => Ok(output(0, "")),
+            Fault::DoesAndFails => {
+                SystemRunner::default().run(command)?;
+                Ok(output(32, "injected failure\n"))
+            }
+        }
+    }
+}

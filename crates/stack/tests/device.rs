@@ -1,0 +1,129 @@
+//! Real devices: a loop device that the test attached stands for one. Nothing else is ever opened for writing.
+
+mod common;
+
+use camino::Utf8PathBuf;
+use common::{TempDir, can_build, loop_on, mounts_below, temp_dir};
+use stack::{Builder, DeviceReport, EraseRefused, Host, Journal, StackError, StackSpec, SystemRunner};
+
+/// A blank 128 MiB disk.
+struct Disk {
+    path: Utf8PathBuf,
+    dir: TempDir,
+}
+
+impl Disk {
+    fn attach() -> Option<Disk> {
+        if !can_build("ext4") {
+            return None;
+        }
+        let dir = temp_dir();
+        let file = dir.path.join("disk");
+        std::fs::File::create(&file).unwrap().set_len(128 << 20).unwrap();
+        let output =
+            std::process::Command::new("losetup").args(["--show", "-f", file.as_str()]).output().ok()?;
+        if !output.status.success() {
+            eprintln!("skipped: losetup: {}", String::from_utf8_lossy(&output.stderr));
+            return None;
+        }
+        let path = String::from_utf8(output.stdout).unwrap().trim().into();
+        Some(Disk { path, dir })
+    }
+
+    fn inspect(&self) -> DeviceReport {
+        DeviceReport::inspect(&Host::system(), &SystemRunner::default(), &self.path).unwrap()
+    }
+
+    fn spec(&self) -> StackSpec {
+        format!("ext4@{}", self.path).parse().unwrap()
+    }
+
+    fn mkfs(&self) {
+        let status = std::process::Command::new("mkfs.ext4")
+            .args(["-q", "-L", "precious", self.path.as_str()])
+            .status();
+        assert!(status.unwrap().success());
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // only if it still shows our file
+        if loop_on(&self.dir.path).as_deref() == self.path.file_name() {
+            let _ = std::process::Command::new("losetup").args(["-d", self.path.as_str()]).status();
+        }
+    }
+}
+
+#[test]
+fn a_blank_disk_and_one_with_data_are_told_apart() {
+    let Some(disk) = Disk::attach() else { return };
+    let blank = disk.inspect();
+    assert_eq!((blank.size_bytes, blank.starts_blank), (128 << 20, Some(true)));
+    assert!(!blank.holds_data() && blank.blockers().is_empty(), "{blank}");
+    disk.mkfs();
+    let full = disk.inspect();
+    assert!(full.holds_data() && full.blockers().is_empty(), "{full}");
+    assert_eq!(full.signatures.len(), 1);
+    assert_eq!(full.signatures[0].label.as_deref(), Some("precious"));
+    assert!(full.to_string().contains("ext4 labelled `precious`"), "{full}");
+}
+
+#[test]
+fn data_is_erased_only_when_the_device_is_named_twice() {
+    let Some(disk) = Disk::attach() else { return };
+    disk.mkfs();
+    let journal = Journal::open(&disk.dir.path.join("journal"), "r").unwrap();
+    let builder = Builder::new(disk.dir.path.join("work"));
+    let refused = |builder: &Builder| match builder.build(&disk.spec(), &journal) {
+        Err(StackError::Erase(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    let why = refused(&builder);
+    assert!(matches!(why, EraseRefused::NotAsked { .. }));
+    assert!(why.to_string().contains("precious") && why.to_string().contains("--erase"), "{why}");
+    let other = Builder { erase: Some("/dev/null".into()), ..builder.clone() };
+    assert!(matches!(refused(&other), EraseRefused::OtherDevice { .. }));
+    assert_eq!(disk.inspect().signatures[0].label.as_deref(), Some("precious"), "nothing was written");
+
+    let agreed = Builder { erase: Some(disk.path.clone()), ..builder };
+    assert!(agreed.inspect_device(&disk.spec()).unwrap().unwrap().holds_data());
+    let built = agreed.build(&disk.spec(), &journal).unwrap();
+    assert_eq!(built.device_path().unwrap(), disk.path);
+    let erased = built.record().erased.as_ref().unwrap();
+    assert_eq!(erased.signatures[0].label.as_deref(), Some("precious"));
+
+    // while it is mounted, not even --erase helps
+    let EraseRefused::InUse { blockers, report } = refused(&agreed) else { panic!("is mounted") };
+    assert_eq!(report.mounts[0].target, built.path());
+    let text: Vec<String> = blockers.iter().map(|blocker| blocker.to_string()).collect();
+    assert!(text.iter().any(|line| line.contains("is mounted at")), "{text:?}");
+    assert!(text.iter().any(|line| line.contains("exclusively")), "{text:?}");
+
+    built.teardown().unwrap();
+    assert!(journal.is_empty());
+    assert_eq!(mounts_below(&disk.dir.path), 0);
+    assert!(loop_on(&disk.dir.path).is_some(), "a device that was there before stays attached");
+    assert_eq!(disk.inspect().signatures[0].label, None, "it was formatted");
+}
+
+#[test]
+fn a_symbolic_link_to_the_device_is_the_device() {
+    let Some(disk) = Disk::attach() else { return };
+    let link = disk.dir.path.join("link");
+    std::os::unix::fs::symlink(&disk.path, &link).unwrap();
+    let report = DeviceReport::inspect(&Host::system(), &SystemRunner::default(), &link).unwrap();
+    assert_eq!(report.path, disk.path);
+    assert!(report.check_erase(Some(&link)).is_ok());
+}
+
+#[test]
+fn what_is_no_block_device_is_refused() {
+    let dir = temp_dir();
+    let file = dir.path.join("file");
+    std::fs::write(&file, "x").unwrap();
+    for path in [file, "/dev/null".into(), dir.path.join("none")] {
+        let result = DeviceReport::inspect(&Host::system(), &SystemRunner::default(), &path);
+        assert!(matches!(result, Err(EraseRefused::NotADevice { .. })), "{path}");
+    }
+}
