@@ -1,0 +1,119 @@
+//! The child's side of a trial: reads a request, runs the load, tells what happens.
+//!
+//! It is a process of its own so that a memory limit binds the load alone, a time-out can kill it, and a crash loses
+//! nothing but the trial.
+
+use std::io::{BufRead, Write};
+use std::sync::{Arc, Mutex};
+
+use engine::Control;
+use engine::options::Event;
+use probe::Counters;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use stats::{Metric, Outcome};
+
+use crate::protocol::{Message, Request};
+
+/// Longest request that is read.
+const REQUEST_BYTES_MAX: u64 = 64 << 20;
+
+/// Runs the trial that standard input asks for; the result is the process's exit code.
+///
+/// SIGINT and SIGTERM end the load early; what was measured until then is told. When the parent dies, the kernel
+/// kills this process.
+pub fn main() -> u8 {
+    let control = Arc::new(Control::new());
+    match listen(&control).and_then(|()| request()) {
+        Ok(request) => end(run(&request, &control)),
+        Err(message) => end(Err(message)),
+    }
+}
+
+fn end(result: Result<Outcome, String>) -> u8 {
+    match result {
+        Ok(outcome) => {
+            say(&Message::Outcome { outcome: Box::new(outcome) });
+            0
+        }
+        Err(message) => {
+            say(&Message::Error { message });
+            1
+        }
+    }
+}
+
+/// Lets SIGINT and SIGTERM end the load early.
+fn listen(control: &Arc<Control>) -> Result<(), String> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])
+        .map_err(|error| format!("signals: {error}"))?;
+    let control = control.clone();
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || signals.forever().for_each(|_| control.interrupt()))
+        .map_err(|error| format!("signals: {error}"))?;
+    Ok(())
+}
+
+fn request() -> Result<Request, String> {
+    use std::io::Read;
+    let mut line = String::new();
+    std::io::stdin()
+        .lock()
+        .take(REQUEST_BYTES_MAX)
+        .read_line(&mut line)
+        .map_err(|error| format!("the request cannot be read: {error}"))?;
+    let request: Request = serde_json::from_str(&line)
+        .map_err(|error| format!("this is for loadline's own use: no request on standard input ({error})"))?;
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))
+        .map_err(|error| format!("prctl(PR_SET_PDEATHSIG): {error}"))?;
+    let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
+    if parent.and_then(|pid| u32::try_from(pid).ok()) != Some(request.parent) {
+        return Err("the parent has died".into());
+    }
+    Ok(request)
+}
+
+fn say(message: &Message) {
+    let Ok(mut line) = serde_json::to_vec(message) else { return };
+    line.push(b'\n');
+    let mut out = std::io::stdout().lock();
+    // When nobody listens, the parent has died and the kernel ends this process.
+    let _ = out.write_all(&line).and_then(|()| out.flush());
+}
+
+fn run(request: &Request, control: &Control) -> Result<Outcome, String> {
+    let settings = wml::Settings {
+        machine: wml::Machine {
+            ram_bytes: request.ram_bytes,
+            cores: request.cores,
+            free_bytes: request.free_bytes,
+        },
+        set: request.set.clone(),
+        name: request.name.clone(),
+    };
+    let text = request.text.as_bytes();
+    let loaded = wml::load(text, &settings).map_err(|found| found.render(&request.name, text, false))?;
+    if !loaded.warnings.is_empty() {
+        say(&Message::Warnings { text: loaded.warnings.render(&request.name, text, false) });
+    }
+    let sample = || Counters::sample(request.device.as_deref(), request.disk.as_deref());
+    let before = Mutex::new(None);
+    let mut heard = |event: Event| {
+        if let (Event::Running { elapsed_seconds: 0.0.., .. }, Ok(mut before)) = (&event, before.lock()) {
+            before.get_or_insert_with(sample);
+        }
+        say(&Message::Event { event });
+    };
+    let mut outcome = engine::run(&loaded.workload, &request.root, &request.options, control, &mut heard)
+        .map_err(|error| error.to_string())?;
+    let after = sample();
+    if let Some(before) = before.into_inner().unwrap_or_default() {
+        let metrics = before.until(&after).into_iter();
+        outcome.metrics.extend(metrics.map(|delta| Metric {
+            name: delta.name,
+            unit: delta.unit.into(),
+            value: delta.value,
+        }));
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,62 @@
+//! What a trial's parent and child say to each other: one JSON request on standard input, JSON lines on standard
+//! output, of which the last is the outcome or the error.
+
+use engine::options::{Event, RunOptions};
+use serde::{Deserialize, Serialize};
+use stats::Outcome;
+
+/// The hidden argument that makes `loadline` a trial's child.
+pub const ARGUMENT: &str = "trial";
+
+/// What the parent asks for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// Process number of the parent: when it is not our parent any more, it has died already.
+    pub parent: u32,
+    /// The workload's label.
+    pub name: String,
+    /// The WML script.
+    pub text: String,
+    /// Variables to set.
+    pub set: Vec<(String, String)>,
+    /// Bytes of memory for `$ram`.
+    pub ram_bytes: u64,
+    /// Number of cores for `$cores`.
+    pub cores: u64,
+    /// Free bytes of the target for `$free`.
+    pub free_bytes: u64,
+    /// Directory to run on.
+    pub root: std::path::PathBuf,
+    /// Options of the run.
+    pub options: RunOptions,
+    /// Kernel name of the target's block device, for its counters.
+    pub device: Option<String>,
+    /// Kernel name of the disk below it.
+    pub disk: Option<String>,
+}
+
+/// What the child says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "say")]
+pub enum Message {
+    /// Something happens in the run.
+    Event {
+        /// What.
+        event: Event,
+    },
+    /// Warnings about the workload, as text.
+    Warnings {
+        /// As WML renders them.
+        text: String,
+    },
+    /// The end: what was measured.
+    Outcome {
+        /// The outcome.
+        outcome: Box<Outcome>,
+    },
+    /// The end: the run could not be made.
+    Error {
+        /// Why.
+        message: String,
+    },
+}
