@@ -149,7 +149,8 @@ impl StackError {
                 let hint = match source.raw_os_error() {
                     Some(libc::EBUSY) => "; other programs keep taking the free devices: try again",
                     Some(libc::EINVAL) => {
-                        "; the file's own device has larger sectors: write image(SIZE,sector=4096)"
+                        "; the file's own device may have larger sectors (write image(SIZE,sector=4096)), or the \
+                         kernel is older than 5.8"
                     }
                     Some(libc::ENOSPC) | Some(libc::ENODEV) => "; no loop device is free: see losetup --list",
                     _ => "",

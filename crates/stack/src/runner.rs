@@ -90,8 +90,10 @@ impl Runner for SystemRunner {
     fn run(&self, command: &CommandLine) -> io::Result<CommandOutput> {
         tracing::debug!(%command, "run");
         let start = Instant::now();
-        let path = crate::Host::system().find_program(&command.program);
-        let program = path.map_or(command.program.clone(), |path| path.into_string());
+        let Some(program) = crate::Host::system().find_program(&command.program) else {
+            let message = format!("program `{}` is not found", command.program);
+            return Err(io::Error::new(io::ErrorKind::NotFound, message));
+        };
         let mut child = Command::new(program)
             .args(&command.args)
             .env("LC_ALL", "C")

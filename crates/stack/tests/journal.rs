@@ -342,8 +342,6 @@ fn run_ids_that_are_no_file_names_are_refused() {
 /// The real thing: a process that is killed with SIGKILL in the middle of a run.
 #[test]
 fn a_killed_process_leaves_a_journal_that_undoes_its_work() {
-    let dir = temp_dir();
-    let journals = dir.path.join("j");
     if let Ok(place) = std::env::var("LOADLINE_TEST_VICTIM") {
         let place = Utf8PathBuf::from(place);
         let journal = Journal::open(&place.join("j"), "victim").unwrap();
@@ -358,6 +356,8 @@ fn a_killed_process_leaves_a_journal_that_undoes_its_work() {
             std::thread::sleep(Duration::from_secs(600));
         }
     }
+    let dir = temp_dir();
+    let journals = dir.path.join("j");
     let name = "a_killed_process_leaves_a_journal_that_undoes_its_work";
     let mut victim = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name])
