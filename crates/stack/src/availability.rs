@@ -110,10 +110,12 @@ fn directory(path: &Utf8Path) -> Result<(), Unavailable> {
 fn emulated(name: &str, fs: FsKind) -> Unavailable {
     Unavailable::new(
         format!(
-            "`{name}` is neither `image` nor a path under /dev, so it names an emulated SSD, which must be attached first"
+            "`{name}` is neither `image` nor a path under /dev, so it names an emulated SSD, \
+             which must be attached first"
         ),
         format!(
-            "attach it (loadline ssd attach --profile {name}) and write {0}@/dev/... with --erase, or write {0}@image",
+            "attach it (loadline ssd attach --profile {name}) and write {0}@/dev/... with --erase, \
+             or write {0}@image",
             fs.name()
         ),
     )

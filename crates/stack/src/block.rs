@@ -78,8 +78,8 @@ pub(crate) fn model(host: &Host, disk: &str) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The whole disk that a partition belongs to; a disk's own name otherwise. In /sys a partition's directory lies
-/// within its disk's.
+/// The whole disk that a partition belongs to; a disk's own name otherwise. In /sys a partition's directory
+/// lies within its disk's.
 pub(crate) fn disk_name(host: &Host, name: &str) -> String {
     if !host.exists(format!("/sys/class/block/{name}/partition")) {
         return name.to_string();

@@ -52,15 +52,15 @@ impl Builder {
         }
     }
 
-    /// Looks at the real device of `spec`, to be shown before [`Builder::build`] erases it; `None` when the stack
-    /// lies on none.
+    /// Looks at the real device of `spec`, to be shown before [`Builder::build`] erases it; `None` when the
+    /// stack lies on none.
     pub fn inspect_device(&self, spec: &StackSpec) -> Result<Option<DeviceReport>, StackError> {
         let Some(path) = spec.block_device() else { return Ok(None) };
         Ok(Some(DeviceReport::inspect(&self.host, &*self.runner, path)?))
     }
 
-    /// Builds the stack: image, loop device, mkfs, mount, as far as it needs them. On an error everything made so
-    /// far has been undone (or the error says what could not be).
+    /// Builds the stack: image, loop device, mkfs, mount, as far as it needs them. On an error everything
+    /// made so far has been undone (or the error says what could not be).
     pub fn build(&self, spec: &StackSpec, journal: &Arc<Journal>) -> Result<MountedStack, StackError> {
         availability::check(&self.host, spec)?;
         self.guarded(spec, journal, |draft| match spec.device() {
@@ -75,8 +75,9 @@ impl Builder {
         })
     }
 
-    /// Builds the stack on a file that somebody else provides and takes away after the stack: an emulated SSD's
-    /// file in a FUSE file system. The spec's device only names it. All blocks of the file are overwritten.
+    /// Builds the stack on a file that somebody else provides and takes away after the stack: an emulated
+    /// SSD's file in a FUSE file system. The spec's device only names it. All blocks of the file are
+    /// overwritten.
     pub fn build_over(
         &self,
         spec: &StackSpec,
@@ -175,8 +176,8 @@ impl Builder {
             .map_err(|error| StackError::from_attach(error, file))?;
         if !options.buffered && !loopdev::direct_io(&self.host, &device) {
             draft.record.notes.push(format!(
-                "{device} fell back to buffered I/O, since the file system of {file} refuses direct I/O at this \
-                 sector size: the host's page cache lies below this stack"
+                "{device} fell back to buffered I/O, since the file system of {file} refuses direct I/O at \
+                 this sector size: the host's page cache lies below this stack"
             ));
         }
         draft.record.backing = file.parent().map(|dir| DirectoryInfo::of(&self.host, dir));
@@ -204,8 +205,8 @@ impl Builder {
         device: &Utf8Path,
     ) -> Result<(Utf8PathBuf, Option<MountPlan>), StackError> {
         if let Some(command) = mkfs::command(draft.spec.fs(), draft.spec.mkfs_words(), device) {
-            // an undo in another thread waits for mkfs: it must not free the loop device before mkfs opens it,
-            // since that number may then belong to somebody else's file
+            // an undo in another thread waits for mkfs: it must not free the loop device before mkfs opens
+            // it, since that number may then belong to somebody else's file
             let making = draft.scope.journal().begin()?;
             let output = run(&*self.runner, &command)?;
             drop(making);

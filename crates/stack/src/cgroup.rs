@@ -58,8 +58,8 @@ pub struct CgroupStats {
     /// The most that was in use; absent on v2 before Linux 5.19.
     pub peak_bytes: Option<u64>,
     /// How often the limit was met and reclaim had to run (v1: the `failcnt` files; v2: `max` of
-    /// memory.events). Absent on v1 when the files say 0: Linux 6.18 leaves them at 0 whatever happens, even while
-    /// it kills processes for want of memory, so that figure says nothing.
+    /// memory.events). Absent on v1 when the files say 0: Linux 6.18 leaves them at 0 whatever happens, even
+    /// while it kills processes for want of memory, so that figure says nothing.
     pub limit_hits: Option<u64>,
     /// Processes killed for want of memory.
     pub oom_kills: u64,
@@ -124,7 +124,7 @@ impl Hierarchy {
             (None, None) => {
                 return Err(Unavailable::new(
                     "no control group hierarchy with the memory controller is mounted",
-                    "mount one (mount -t cgroup2 none /sys/fs/cgroup), and boot without cgroup_disable=memory",
+                    "mount one (mount -t cgroup2 none /sys/fs/cgroup); boot without cgroup_disable=memory",
                 ));
             }
         };
@@ -197,7 +197,8 @@ impl Cgroup {
         match self.hierarchy {
             Hierarchy::V1(_) => {
                 let with_swap = limit.bytes.saturating_add(limit.swap_bytes);
-                // memory and swap together must never be less than memory: lift that limit out of the way first
+                // memory and swap together must never be less than memory: lift that limit out of the way
+                // first
                 self.write_if_there("memory.memsw.limit_in_bytes", "-1")?;
                 self.write("memory.limit_in_bytes", &limit.bytes.to_string())?;
                 self.write_if_there("memory.memsw.limit_in_bytes", &with_swap.to_string())
@@ -309,8 +310,8 @@ fn pids(host: &Host, group: &Utf8Path) -> Vec<u32> {
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
-/// Ends the processes in the group (this one moves to the parent instead) and removes it with the groups within
-/// it. False when it does not exist.
+/// Ends the processes in the group (this one moves to the parent instead) and removes it with the groups
+/// within it. False when it does not exist.
 pub(crate) fn kill_and_remove(host: &Host, path: &Utf8Path) -> io::Result<bool> {
     if !host.exists(path) {
         return Ok(false);

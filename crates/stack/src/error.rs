@@ -11,7 +11,8 @@ use crate::journal::{JournalError, UndoReport};
 use crate::loopdev::AttachError;
 use crate::spec::Size;
 
-/// Why a stack could not be built, remounted or taken down. Whatever had been made is undone when it is returned.
+/// Why a stack could not be built, remounted or taken down. Whatever had been made is undone when it is
+/// returned.
 #[derive(Debug, Error)]
 pub enum StackError {
     /// This machine or this user cannot.
@@ -66,7 +67,8 @@ pub enum StackError {
     },
     /// The loop device shows another file than the one it was given.
     #[error(
-        "{device} was attached to {wanted} but shows {shown}; is the work directory reached through another mount namespace?"
+        "{device} was attached to {wanted} but shows {shown}; \
+         is the work directory reached through another mount namespace?"
     )]
     LoopMismatch {
         /// The loop device.
@@ -149,8 +151,8 @@ impl StackError {
                 let hint = match source.raw_os_error() {
                     Some(libc::EBUSY) => "; other programs keep taking the free devices: try again",
                     Some(libc::EINVAL) => {
-                        "; the file's own device may have larger sectors (write image(SIZE,sector=4096)), or the \
-                         kernel is older than 5.8"
+                        "; the file's own device may have larger sectors (write image(SIZE,sector=4096)), or \
+                         the kernel is older than 5.8"
                     }
                     Some(libc::ENOSPC) | Some(libc::ENODEV) => "; no loop device is free: see losetup --list",
                     _ => "",

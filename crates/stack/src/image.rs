@@ -19,7 +19,8 @@ pub(crate) fn free_bytes(dir: &Utf8Path) -> io::Result<u64> {
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
 }
 
-/// The default size for a work directory with `free` bytes: 8 GiB, or as much as leaves a sixth of the space free.
+/// The default size for a work directory with `free` bytes: 8 GiB, or as much as leaves a sixth of the space
+/// free.
 pub(crate) fn default_size(free: u64) -> Size {
     let most = (u128::from(free) * 10 / 12) as u64;
     Size::from_bytes(DEFAULT_SIZE.bytes().min(most / STEP_BYTES * STEP_BYTES))

@@ -1,8 +1,9 @@
 //! What a run has made, on disk before it is made, so that a killed run can be undone.
 //!
-//! One file per run, of JSON lines: a header that names the owner, then an `add` before each resource is made and
-//! a `done` after it is gone, each forced to disk. `resource` is what can be made, `file` the format, `undo` takes
-//! one resource away, `leftovers` finds the files of dead runs, `report` is what is said about it.
+//! One file per run, of JSON lines: a header that names the owner, then an `add` before each resource is made
+//! and a `done` after it is gone, each forced to disk. `resource` is what can be made, `file` the format,
+//! `undo` takes one resource away, `leftovers` finds the files of dead runs, `report` is what is said about
+//! it.
 
 mod file;
 mod leftovers;
@@ -163,8 +164,8 @@ impl Journal {
         self.record(Resource::Process { process, what: what.to_string() })
     }
 
-    /// Records a resource and makes it. When `make` fails, the entry stays, since something may have been made in
-    /// part: the caller undoes it ([`Journal::undo_entries`]) or forgets it.
+    /// Records a resource and makes it. When `make` fails, the entry stays, since something may have been
+    /// made in part: the caller undoes it ([`Journal::undo_entries`]) or forgets it.
     pub fn create<T, E: From<JournalError>>(
         &self,
         resource: Resource,
@@ -215,8 +216,8 @@ impl Journal {
         report
     }
 
-    /// Takes everything down, newest first, and refuses anything new from now on. Waits for a mount or an attach
-    /// that another thread is in the middle of. May be called again.
+    /// Takes everything down, newest first, and refuses anything new from now on. Waits for a mount or an
+    /// attach that another thread is in the middle of. May be called again.
     pub fn undo(&self) -> UndoReport {
         let mut state = self.lock();
         state.closed = true;
@@ -291,8 +292,8 @@ impl Scope {
         result
     }
 
-    /// As `create`, for what `make` either makes wholly or not at all: a failure strikes the entry, because what
-    /// is found in its place belongs to somebody else.
+    /// As `create`, for what `make` either makes wholly or not at all: a failure strikes the entry, because
+    /// what is found in its place belongs to somebody else.
     pub(crate) fn create_exclusive<T, E: From<JournalError>>(
         &mut self,
         resource: Resource,

@@ -1,4 +1,5 @@
-//! Builds and takes down stacks: images, loop devices, mkfs, mount, cgroups; and the journal of what was made.
+//! Builds and takes down stacks: images, loop devices, mkfs, mount, cgroups; and the journal of what was
+//! made.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -6,10 +7,10 @@
 //! | [`availability`] | what this machine can build; else the reason and the remedy |
 //! | [`builder`], [`mounted`], [`record`] | building, a stack in use, the evidence of how it was built |
 //! | `image`, `loopdev`, `mkfs`, `mount`, [`mountinfo`] | the single steps |
-//! | [`block`] | facts about a block device; [`device`]: what lies on a real one, and whether it may be erased |
+//! | [`block`] | facts about a block device; [`device`]: what lies on a real one, may it be erased |
 //! | [`journal`] | what was made, on disk before it is made; undoing it, also after a crash |
 //! | [`cgroup`] | memory limits, control groups v1 and v2 |
-//! | [`host`], [`runner`], [`process`] | the seams: /proc and /sys, external programs, knowing a process again |
+//! | [`host`], [`runner`], [`process`] | the seams: /proc and /sys, programs, process identity |
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,8 +27,8 @@
 //! ```
 //!
 //! Rules that hold everywhere: nothing is formatted but what loadline made or a device named in `erase` that
-//! nothing uses; every resource is in the journal before it exists; before anything is undone it is verified to be
-//! still the thing that was made.
+//! nothing uses; every resource is in the journal before it exists; before anything is undone it is verified
+//! to be still the thing that was made.
 
 pub mod availability;
 pub mod block;

@@ -71,7 +71,8 @@ impl From<JournalError> for AttachError {
     }
 }
 
-/// Attaches `file` (absolute, without symbolic links) to a free loop device, each attempt recorded beforehand.
+/// Attaches `file` (absolute, without symbolic links) to a free loop device, each attempt recorded
+/// beforehand.
 pub(crate) fn attach(
     host: &Host,
     scope: &mut Scope,
@@ -138,14 +139,14 @@ fn configure(device: &File, backing: &File, options: LoopOptions) -> io::Result<
         info,
         reserved: [0; 8],
     };
-    // SAFETY: both descriptors are open, and `config` has the layout of the kernel's struct loop_config, which
-    // the kernel only reads during the call.
+    // SAFETY: both descriptors are open, and `config` has the layout of the kernel's struct loop_config,
+    // which the kernel only reads during the call.
     let result = unsafe { libc::ioctl(device.as_raw_fd(), LOOP_CONFIGURE, &raw const config) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The file a loop device shows now, without the mark that the kernel adds once it is unlinked; `None` when the
-/// device is free.
+/// The file a loop device shows now, without the mark that the kernel adds once it is unlinked; `None` when
+/// the device is free.
 pub(crate) fn backing_file(host: &Host, device: &Utf8Path) -> Option<Utf8PathBuf> {
     let name = device.file_name()?;
     let text = host.read(format!("/sys/block/{name}/loop/backing_file")).ok()?;
@@ -158,7 +159,8 @@ pub(crate) fn direct_io(host: &Host, device: &Utf8Path) -> bool {
     host.read(format!("/sys/block/{name}/loop/dio")).is_ok_and(|text| text == "1")
 }
 
-/// Detaches the device from `file`. False when it is still in use: the kernel then detaches it at the last close.
+/// Detaches the device from `file`. False when it is still in use: the kernel then detaches it at the last
+/// close.
 pub(crate) fn detach(host: &Host, device: &Utf8Path, file: &Utf8Path) -> io::Result<bool> {
     {
         let opened = File::open(host.path(device))?;

@@ -11,7 +11,8 @@ use crate::Host;
 use crate::journal::wait_until;
 use crate::runner::CommandLine;
 
-/// Generic mount options (mount(8), "filesystem-independent"), which the file system's own parser does not know.
+/// Generic mount options (mount(8), "filesystem-independent"), which the file system's own parser does not
+/// know.
 const GENERIC: [&str; 26] = [
     "rw",
     "atime",

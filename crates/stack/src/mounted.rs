@@ -101,8 +101,8 @@ impl MountedStack {
         Self { spec, scope, host, runner, path, plan, record, down: false }
     }
 
-    /// The directory on which workloads run: absolute, writable, empty on a fresh stack but for what mkfs puts
-    /// there (`lost+found`).
+    /// The directory on which workloads run: absolute, writable, empty on a fresh stack but for what mkfs
+    /// puts there (`lost+found`).
     pub fn path(&self) -> &Utf8Path {
         &self.path
     }
@@ -135,8 +135,8 @@ impl MountedStack {
         image::free_bytes(&self.path).map_err(io_error(&self.path))
     }
 
-    /// Makes the stack cold: writes it back, unmounts it, drops the machine's clean caches, mounts it again. All
-    /// files on it must be closed. After an error it may be left unmounted; take it down then.
+    /// Makes the stack cold: writes it back, unmounts it, drops the machine's clean caches, mounts it again.
+    /// All files on it must be closed. After an error it may be left unmounted; take it down then.
     pub fn remount_cold(&self) -> Result<Coldness, StackError> {
         if *self.spec.device() == Device::Memory {
             return Ok(Coldness::InMemory);
@@ -160,8 +160,8 @@ impl MountedStack {
         dropped.map(|()| Coldness::Remounted)
     }
 
-    /// Takes the stack down: unmounts, detaches, removes. An error carries the whole report: what stays until its
-    /// users let go (a busy mount is detached lazily) and what failed.
+    /// Takes the stack down: unmounts, detaches, removes. An error carries the whole report: what stays until
+    /// its users let go (a busy mount is detached lazily) and what failed.
     pub fn teardown(mut self) -> Result<UndoReport, StackError> {
         self.down = true;
         let report = self.scope.undo();

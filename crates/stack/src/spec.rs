@@ -18,7 +18,8 @@ pub use fs::FsKind;
 pub use size::Size;
 pub(crate) use size::human;
 
-/// What a stack is made of, as written. `Display` gives the canonical short label, which parses to an equal value.
+/// What a stack is made of, as written. `Display` gives the canonical short label, which parses to an equal
+/// value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StackSpec {
     fs: FsKind,
@@ -95,10 +96,11 @@ impl Regime {
 }
 
 impl StackSpec {
-    /// Reads the list that follows `--on`. Stacks are separated by blanks, by `;`, or by a comma that is followed
-    /// by a file system's name (or `dir:`); every other comma belongs to the options of the stack before it.
-    /// `ext4,noatime,xfs` is therefore two stacks. A bare word one typing slip away from a file system's name is
-    /// an error rather than an option.
+    /// Reads the list that follows `--on`. Stacks are separated by blanks, by `;`, or by a comma that is
+    /// followed by a file system's name (or `dir:`); every other comma belongs to the options of the stack
+    /// before it.
+    /// `ext4,noatime,xfs` is therefore two stacks. A bare word one typing slip away from a file system's
+    /// name is an error rather than an option.
     pub fn parse_list(text: &str) -> Result<Vec<StackSpec>, ParseError> {
         list::parse_list(text)
     }

@@ -1,4 +1,5 @@
-//! Real devices: a loop device that the test attached stands for one. Nothing else is ever opened for writing.
+//! Real devices: a loop device that the test attached stands for one. Nothing else is ever opened for
+//! writing.
 
 mod common;
 

@@ -5,7 +5,8 @@ fn utf8(dir: &tempfile::TempDir) -> Utf8PathBuf {
     Utf8PathBuf::from_path_buf(dir.path().canonicalize().unwrap()).unwrap()
 }
 
-/// A machine whose mountinfo shows one hierarchy at /cg; everything else of /proc that a journal needs is copied.
+/// A machine whose mountinfo shows one hierarchy at /cg; everything else of /proc that a journal needs is
+/// copied.
 fn machine(root: &Utf8Path, mount_line: &str) -> Host {
     let pid = std::process::id();
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap();

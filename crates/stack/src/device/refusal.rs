@@ -56,7 +56,7 @@ pub enum EraseRefused {
         why: String,
     },
     /// The user has not agreed.
-    #[error("formatting destroys what is on {}; if that is meant, add --erase {}\n{report}", report.path, report.path)]
+    #[error("formatting destroys what is on {0}; if that is meant, add --erase {0}\n{report}", report.path)]
     NotAsked {
         /// What is on it.
         report: Box<DeviceReport>,

@@ -126,13 +126,14 @@ impl DeviceReport {
         lists.chain(read_only).chain(unreadable).chain(busy).collect()
     }
 
-    /// Whether anything known would be lost: a signature on the device or one of its partitions, or bytes that no
-    /// program recognises.
+    /// Whether anything known would be lost: a signature on the device or one of its partitions, or bytes
+    /// that no program recognises.
     pub fn holds_data(&self) -> bool {
         !self.signatures.is_empty() || !self.partitions.is_empty() || self.starts_blank != Some(true)
     }
 
-    /// Decides whether the device may be formatted: `erase` must name the same device, and nothing may use it.
+    /// Decides whether the device may be formatted: `erase` must name the same device, and nothing may use
+    /// it.
     pub fn check_erase(&self, erase: Option<&Utf8Path>) -> Result<(), EraseRefused> {
         let Some(erase) = erase else {
             return Err(EraseRefused::NotAsked { report: Box::new(self.clone()) });
@@ -189,8 +190,8 @@ struct Usage {
     error: Option<String>,
 }
 
-/// Who uses one of these devices. Mounts are known by device number and, since Btrfs shows another number, also
-/// by the path of their source.
+/// Who uses one of these devices. Mounts are known by device number and, since Btrfs shows another number,
+/// also by the path of their source.
 fn usage(host: &Host, names: &[String]) -> Usage {
     let mut usage = Usage::default();
     let numbers: BTreeSet<String> =

@@ -84,7 +84,8 @@ impl JournalFile {
         Ok(Self { path, file, next: 1 })
     }
 
-    /// Opens the journal of a dead run for undoing: locked against another doctor, a cut-off last line removed.
+    /// Opens the journal of a dead run for undoing: locked against another doctor, a cut-off last line
+    /// removed.
     /// `None` when another process holds the lock or the file has gone meanwhile.
     pub(super) fn take_over(path: &Utf8Path) -> Result<Option<(Self, Contents)>, JournalError> {
         let error = |source| JournalError::Io { path: path.to_owned(), source };

@@ -91,8 +91,8 @@ fn damage(contents: &Contents) -> Option<String> {
 }
 
 impl Leftover {
-    /// Undoes what the dead run had made, newest first, and removes its journal if nothing failed. Safe to call
-    /// from two processes at once: the second one does nothing.
+    /// Undoes what the dead run had made, newest first, and removes its journal if nothing failed. Safe to
+    /// call from two processes at once: the second one does nothing.
     pub fn clean(&self) -> Result<UndoReport, JournalError> {
         let mut report = UndoReport::default();
         let Some((mut file, contents)) = JournalFile::take_over(&self.path)? else { return Ok(report) };

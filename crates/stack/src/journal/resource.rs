@@ -11,8 +11,8 @@ use crate::ProcessId;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Resource {
-    /// A private directory with everything in it. Undone only if the marker file within it holds `nonce`, or if it
-    /// is empty.
+    /// A private directory with everything in it. Undone only if the marker file within it holds `nonce`, or
+    /// if it is empty.
     Tree {
         /// The directory.
         path: Utf8PathBuf,

@@ -1,4 +1,5 @@
-//! Private directories: made under a random name, marked, removed with their contents only if the mark is ours.
+//! Private directories: made under a random name, marked, removed with their contents only if the mark is
+//! ours.
 
 use std::io;
 

@@ -44,19 +44,22 @@ pub enum ParseErrorKind {
     #[error("{fs} has no mkfs, so `mkfs:` options mean nothing")]
     NoMkfs { fs: &'static str },
     #[error(
-        "`{word}` cannot be a mount option of a stack, since loadline decides what is mounted where; leave it out"
+        "`{word}` cannot be a mount option of a stack, since loadline decides what is mounted where; \
+         leave it out"
     )]
     ReservedMountOption { word: String },
     #[error("`{word}` comes after the device; options stand before it: {example}")]
     OptionAfterDevice { word: String, example: String },
     #[error(
-        "the device after `@` is missing; write `image`, `image:8G`, `/dev/...` or the name of an emulated SSD"
+        "the device after `@` is missing; write `image`, `image:8G`, `/dev/...` or \
+         the name of an emulated SSD"
     )]
     EmptyDevice,
     #[error("`{path}` is not under /dev; for a file write `image:SIZE`, for a directory `dir:{path}`")]
     NotADevicePath { path: String },
     #[error(
-        "bad device name `{word}`; write `image`, `/dev/...` or a name of letters, digits, `.`, `_`, `-`{hint}"
+        "bad device name `{word}`; write `image`, `/dev/...` or a name of letters, digits, \
+         `.`, `_`, `-`{hint}"
     )]
     BadDeviceName { word: String, hint: &'static str },
     #[error("bad size `{word}`: {why}")]

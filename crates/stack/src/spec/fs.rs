@@ -106,7 +106,8 @@ impl FsKind {
     }
 
     /// The smallest device on which mkfs makes a usable file system. XFS and Btrfs refuse less (xfsprogs 5.19
-    /// and later: 300 MiB; btrfs-progs: about 109 MiB with the default profiles); ext needs room for a journal.
+    /// and later: 300 MiB; btrfs-progs: about 109 MiB with the default profiles); ext needs room for a
+    /// journal.
     pub fn min_size(self) -> Size {
         match self {
             FsKind::Xfs => Size::from_mib(300),
