@@ -61,7 +61,7 @@ impl RealRunner {
         let program = std::env::current_exe().map_err(|source| RunnerError::Executable { source })?;
         Ok(RealRunner {
             builder: Builder::new(path(work)?),
-            program: Program { path: program, arguments: vec![ARGUMENT.to_string()] },
+            program: Program::new(program, &[ARGUMENT]),
             journal,
             trials: 0,
         })

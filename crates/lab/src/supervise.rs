@@ -16,8 +16,6 @@ use crate::protocol::{Message, Request};
 
 /// How often the clock and the user's wish are looked at.
 const TICK: Duration = Duration::from_millis(50);
-/// How long a child that was told to end may take to tell what it has measured.
-const GRACE: Duration = Duration::from_secs(10);
 /// How long a killed child may stay: one that sleeps in the kernel does not die.
 const DEATH_PATIENCE: Duration = Duration::from_secs(20);
 /// How long output is awaited after the end of a child whose own children hold the pipe.
@@ -34,6 +32,16 @@ pub struct Program {
     pub path: PathBuf,
     /// Its arguments.
     pub arguments: Vec<String>,
+    /// How long it may take to tell what it has measured, once it was told to end; then it is killed.
+    pub grace: Duration,
+}
+
+impl Program {
+    /// A program with 10 seconds of grace.
+    pub fn new(path: impl Into<PathBuf>, arguments: &[&str]) -> Self {
+        let arguments = arguments.iter().map(|argument| argument.to_string()).collect();
+        Program { path: path.into(), arguments, grace: Duration::from_secs(10) }
+    }
 }
 
 /// How a child came to its end.
@@ -56,7 +64,8 @@ pub enum Told {
     TimedOut,
 }
 
-/// Runs a child to its end. `admit` gets its process number before the request is sent (to limit its memory).
+/// Runs a child to its end. The calling thread must live as long as the child: at its end the kernel kills the child
+/// (PR_SET_PDEATHSIG goes by the thread that made it). `admit` gets its process number before the request is sent (to limit its memory).
 pub fn supervise(
     program: &Program,
     request: &Request,
@@ -73,7 +82,9 @@ pub fn supervise(
     let lines = read_lines(&mut child);
     let raw_output = read_raw(&mut child);
     let sent = admit(child.id()).and_then(|()| send(&mut child, request));
-    let mut watch = Watch { child, stop, deadline, told: None, killed: None, outcome: None, error: None };
+    let grace = program.grace;
+    let mut watch =
+        Watch { child, stop, deadline, grace, told: None, killed: None, outcome: None, error: None };
     if let Err(message) = sent {
         watch.kill();
         watch.error = Some(message);
@@ -154,6 +165,7 @@ struct Watch<'a> {
     child: Child,
     stop: &'a AtomicBool,
     deadline: Option<Instant>,
+    grace: Duration,
     told: Option<(Told, Instant)>,
     killed: Option<Instant>,
     outcome: Option<Outcome>,
@@ -203,7 +215,7 @@ impl Watch<'_> {
             None if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) => {
                 self.tell(Told::TimedOut, Signal::TERM);
             }
-            Some((_, since)) if since.elapsed() > GRACE => self.kill(),
+            Some((_, since)) if since.elapsed() > self.grace => self.kill(),
             _ => {}
         }
     }

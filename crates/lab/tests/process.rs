@@ -1,0 +1,187 @@
+//! Whole trials: real stacks (a directory, tmpfs), real processes, short loads.
+
+mod common;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lab::plan::{self, Slot};
+use lab::record::{Cell, Status};
+use lab::runner::{Job, Progress, Report, Runner};
+use lab::supervise::Program;
+use lab::{RealRunner, Study};
+
+const SCRIPT: &str = "
+set $n=20
+define fileset name=f, path=/x, entries=$n, size=4k, prealloc=100
+define process name=p, instances=1 {
+  thread name=t, memsize=1m, instances=2 {
+    flowop openfile name=open, filesetname=f, fd=1
+    flowop readwholefile name=read, fd=1, iosize=4k
+    flowop closefile name=close, fd=1
+  }
+}
+echo \"ready\"
+run 60
+";
+
+/// Not a test of its own: the process that the trials below become. Other than `loadline trial` it prints the test
+/// harness's lines too, which the parent must pass over.
+#[test]
+#[ignore = "started by the other tests"]
+fn child() {
+    std::process::exit(i32::from(lab::child::main()));
+}
+
+struct Bench {
+    folder: tempfile::TempDir,
+    runner: RealRunner,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("target")).unwrap();
+        let mut runner = RealRunner::new(folder.path(), &folder.path().join("work"), "test-run").unwrap();
+        let arguments = ["--exact", "child", "--ignored", "--nocapture"];
+        runner.program = Program::new(std::env::current_exe().unwrap(), &arguments);
+        Bench { folder, runner }
+    }
+
+    fn target(&self) -> String {
+        format!("dir:{}", self.folder.path().join("target").display())
+    }
+
+    /// Runs one trial of `script` with these settings.
+    fn trial(
+        &mut self,
+        script: &str,
+        stack: &str,
+        settings: &str,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Report {
+        let study = common::study(&format!(
+            "stacks = ['{stack}']\n[study]\n{settings}\n[[workload]]\nname = 'w'\ntext = '''{script}'''\n"
+        ));
+        let cells = plan::cells(&study);
+        let report = self.runner.run(&job(&study, &cells[0]), stop, progress);
+        assert!(is_empty(&self.folder.path().join("target")), "nothing stays on the target");
+        assert!(self.runner.journal().is_empty(), "nothing stays in the journal");
+        report
+    }
+
+    fn plain(&mut self, script: &str, settings: &str) -> Report {
+        let target = self.target();
+        self.trial(script, &target, settings, &AtomicBool::new(false), &mut |_| {})
+    }
+}
+
+fn job<'a>(study: &'a Study, cell: &'a Cell) -> Job<'a> {
+    Job {
+        run: "test-run",
+        slot: Slot { cell: 0, index: 0, order: 0 },
+        cell,
+        stack: &study.stacks[0],
+        workload: &study.workloads[0],
+        study,
+        last: true,
+    }
+}
+
+fn is_empty(folder: &Path) -> bool {
+    std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+#[test]
+fn a_trial_gives_an_outcome_with_its_evidence() {
+    let report = Bench::new().plain(SCRIPT, "seconds = 0.3");
+    assert_eq!(report.status, Status::Done, "{report:?}");
+    let outcome = report.outcome.unwrap();
+    assert!(outcome.io_ops() > 0 && outcome.measured_seconds >= 0.25, "{outcome:?}");
+    let metric =
+        |name: &str| outcome.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value);
+    assert!(metric("counted_seconds").is_some_and(|seconds| seconds > 0.0));
+    assert!(metric("cpu_user_seconds").is_some());
+    assert!(report.environment.is_some_and(|environment| environment.target.is_some()));
+    assert!(report.log.iter().any(|line| line == "ready"), "{:?}", report.log);
+    assert!(report.seconds > 0.3);
+}
+
+#[test]
+fn parameters_reach_the_script_and_its_errors_the_status() {
+    let mut bench = Bench::new();
+    let broken = SCRIPT.replace("entries=$n", "entries=$missing");
+    let report = bench.plain(&broken, "seconds = 0.1");
+    let Status::Failed { message } = &report.status else { panic!("{report:?}") };
+    assert!(message.contains("missing"), "{message}");
+    assert_eq!(report.outcome, None);
+}
+
+#[test]
+fn a_time_out_ends_the_trial_and_keeps_what_was_measured() {
+    let report = Bench::new().plain(SCRIPT, "timeout = 1.5");
+    assert_eq!(report.status, Status::TimedOut { after_seconds: 1.5 }, "{report:?}");
+    if let Some(outcome) = report.outcome {
+        assert!(outcome.measured_seconds < 60.0);
+    }
+}
+
+#[test]
+fn an_interruption_ends_the_trial_and_keeps_what_was_measured() {
+    let mut bench = Bench::new();
+    let target = bench.target();
+    let stop = AtomicBool::new(false);
+    let report = bench.trial(SCRIPT, &target, "", &stop, &mut |progress| {
+        if let Progress::Engine(engine::options::Event::Running { elapsed_seconds: 0.0.., .. }) = progress {
+            stop.store(true, Ordering::Release);
+        }
+    });
+    assert_eq!(report.status, Status::Interrupted, "{report:?}");
+    assert!(report.outcome.unwrap().measured_seconds < 60.0);
+}
+
+#[test]
+fn a_stack_that_cannot_be_had_is_unavailable() {
+    let mut bench = Bench::new();
+    let report = bench.trial(SCRIPT, "dir:/no/such/folder", "", &AtomicBool::new(false), &mut |_| {});
+    assert!(matches!(report.status, Status::Unavailable { .. }), "{report:?}");
+}
+
+#[test]
+fn a_cold_trial_prepares_and_measures_in_two_processes() {
+    let mut bench = Bench::new();
+    let tmpfs = "tmpfs".parse().unwrap();
+    // Making tmpfs cold does nothing, and so does not disturb the machine that runs this test.
+    if let Some((reason, _)) = bench.runner.unavailable(&tmpfs) {
+        return eprintln!("not run: {reason}");
+    }
+    let mut cooled = 0;
+    let report = bench.trial(
+        SCRIPT,
+        "tmpfs",
+        "seconds = 0.2\ncold = true",
+        &AtomicBool::new(false),
+        &mut |progress| {
+            cooled += u32::from(progress == Progress::Cooling);
+        },
+    );
+    assert_eq!((report.status, cooled), (Status::Done, 1), "{:?} {}", report.log, report.raw_output);
+    assert!(report.outcome.unwrap().io_ops() > 0);
+    assert!(report.commands.iter().any(|command| command.purpose == "mount"));
+}
+
+#[test]
+fn a_memory_limit_is_met_by_the_load_and_shown_in_its_figures() {
+    let report = Bench::new().plain(SCRIPT, "seconds = 0.2\nmemory = '256M'");
+    match report.status {
+        Status::Unavailable { reason, .. } => eprintln!("not run: {reason}"),
+        status => {
+            assert_eq!(status, Status::Done, "{}", report.raw_output);
+            let metrics = report.outcome.unwrap().metrics;
+            let peak = metrics.iter().find(|metric| metric.name == "memory_peak_bytes");
+            assert!(peak.is_none_or(|peak| peak.value > 0.0 && peak.value <= 256.0 * 1048576.0));
+            assert_eq!(report.environment.unwrap().memory.limit_bytes, Some(256 << 20));
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The parent's side of a trial's process, with shell scripts as children.
+
+mod common;
+
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use common::outcome;
+use lab::protocol::{Message, Request};
+use lab::supervise::{Departure, Program, Told, supervise};
+
+fn request() -> Request {
+    Request {
+        parent: std::process::id(),
+        name: "w".into(),
+        text: "run".into(),
+        set: vec![],
+        ram_bytes: 1,
+        cores: 1,
+        free_bytes: 1,
+        root: "/".into(),
+        options: Default::default(),
+        device: None,
+        disk: None,
+    }
+}
+
+/// Runs a script that may print the outcome by `cat $1`.
+fn child(script: &str, deadline: Option<Duration>, stop: &AtomicBool) -> (Departure, Vec<Message>) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("outcome");
+    let message = Message::Outcome { outcome: Box::new(outcome(77)) };
+    std::fs::write(&file, serde_json::to_string(&message).unwrap() + "\n").unwrap();
+    let mut program = Program::new("/bin/sh", &["-c", script, "sh", file.to_str().unwrap()]);
+    program.grace = Duration::from_millis(200);
+    let mut heard = Vec::new();
+    let deadline = deadline.map(|time| Instant::now() + time);
+    let departure =
+        supervise(&program, &request(), deadline, stop, |_| Ok(()), &mut |message| heard.push(message));
+    (departure, heard)
+}
+
+fn never() -> AtomicBool {
+    AtomicBool::new(false)
+}
+
+#[test]
+fn the_outcome_is_read_from_between_other_output() {
+    let script =
+        r#"read request; echo noise; echo '{"say":"warnings","text":"careful"}'; echo raw >&2; cat $1"#;
+    let (departure, heard) = child(script, None, &never());
+    assert_eq!(departure, Departure { result: Ok(outcome(77)), told: None, raw_output: "raw\n".into() });
+    assert_eq!(heard, [Message::Warnings { text: "careful".into() }]);
+}
+
+#[test]
+fn the_request_arrives_whole() {
+    let script = r#"read -r request; printf '{"say":"error","message":"%s"}\n' ${#request}"#;
+    let (departure, _) = child(script, None, &never());
+    assert_eq!(departure.result, Err(serde_json::to_string(&request()).unwrap().len().to_string()));
+}
+
+#[test]
+fn an_end_without_a_result_is_an_error_that_says_how_it_ended() {
+    let (departure, _) = child("read request; exit 3", None, &never());
+    assert_eq!(departure.result, Err("the trial's process ended without a result (exit code 3)".into()));
+    let (departure, _) = child("read request; kill -SEGV $$", None, &never());
+    assert_eq!(
+        departure.result,
+        Err("the trial's process ended without a result (killed by signal 11)".into())
+    );
+}
+
+#[test]
+fn a_child_that_takes_no_request_is_an_error() {
+    let program = Program::new("/no/such/program", &[]);
+    let departure = supervise(&program, &request(), None, &never(), |_| Ok(()), &mut |_| {});
+    assert!(departure.result.unwrap_err().contains("/no/such/program cannot be started"));
+    let program = Program::new("/bin/sh", &["-c", "sleep 600"]);
+    let departure = supervise(&program, &request(), None, &never(), |_| Err("no group".into()), &mut |_| {});
+    assert_eq!(departure.result, Err("no group".into()));
+}
+
+#[test]
+fn a_time_out_lets_the_child_tell_what_it_has() {
+    let script = "trap 'cat $1; exit' TERM; read request; while :; do sleep 0.01; done";
+    let (departure, _) = child(script, Some(Duration::from_millis(100)), &never());
+    assert_eq!((departure.told, departure.result), (Some(Told::TimedOut), Ok(outcome(77))));
+}
+
+#[test]
+fn a_child_that_does_not_listen_is_killed() {
+    let script = "trap '' TERM INT; read request; while :; do sleep 0.01; done";
+    let (departure, _) = child(script, Some(Duration::from_millis(50)), &never());
+    assert_eq!(departure.told, Some(Told::TimedOut));
+    assert!(departure.result.unwrap_err().contains("killed by signal 9"));
+}
+
+#[test]
+fn the_users_wish_reaches_the_child_as_sigint() {
+    let script = "trap 'cat $1; exit' INT; read request; while :; do sleep 0.01; done";
+    let (departure, _) = child(script, None, &AtomicBool::new(true));
+    assert_eq!(departure.told, Some(Told::Interrupted));
+    // The shell may get the signal before its trap is set; it has no result then.
+    assert!(departure.result == Ok(outcome(77)) || departure.result.unwrap_err().contains("signal 2"));
+}
+
+#[test]
+fn what_a_child_leaves_running_is_killed_and_not_waited_for() {
+    // The background process holds both pipes.
+    let script = r#"read request; sleep 600 & printf '{"say":"warnings","text":"%s"}\n' $!; cat $1"#;
+    let start = Instant::now();
+    let (departure, heard) = child(script, None, &never());
+    assert_eq!(departure.result, Ok(outcome(77)));
+    assert!(start.elapsed() < Duration::from_secs(300));
+    let [Message::Warnings { text: pid }] = heard.as_slice() else { panic!("{heard:?}") };
+    let gone = || match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        // A zombie waits for whoever reaps orphans here.
+        Ok(stat) => stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z')),
+        Err(_) => true,
+    };
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !gone() {
+        assert!(Instant::now() < deadline, "process {pid} still runs");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn more_raw_output_than_is_kept_does_not_block() {
+    let script = "read request; head -c 3000000 /dev/zero >&2; cat $1";
+    let (departure, _) = child(script, None, &never());
+    assert_eq!((departure.result.is_ok(), departure.raw_output.len()), (true, 1 << 20));
+}
