@@ -1,1 +1,49 @@
-//! Runs a workload on a target: pacing, picking, recording.
+//! Runs a workload on a target: creates its files, issues its operations, records every one.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`run`] | the story of a run: files, threads, watching, result. Start here |
+//! | [`options`] | what a run may be told, and the events it tells |
+//! | [`control`] | stopping a run from outside |
+//! | [`target`] | the seam to the world: [`target::Target`], which [`psync`] and [`uring`] implement |
+//! | [`lane`] | the interpreter of a thread's program; its flowops are in `files`, `transfers`, `controls` |
+//! | [`program`] | a workload's loop bodies, flattened |
+//! | [`fileset`] | lock-free picking: which files exist, whose turn it is; on [`bitset`] |
+//! | [`create`] | the trees on disk before the run; where they go is in [`place`] |
+//! | [`record`] | per-thread histograms and series |
+//! | [`limit`], [`sync`] | schedules of due times; semaphores and events |
+//! | [`clock`] | nanoseconds in ten of them |
+
+mod aio;
+pub mod aligned;
+pub mod bitset;
+pub mod clock;
+pub mod control;
+mod controls;
+pub mod create;
+pub mod error;
+pub mod exec;
+mod files;
+pub mod fileset;
+pub mod lane;
+pub mod limit;
+pub mod options;
+pub mod place;
+pub mod program;
+pub mod psync;
+pub mod record;
+pub mod run;
+pub mod shared;
+pub mod sync;
+pub mod target;
+#[cfg(test)]
+mod testing;
+mod threads;
+mod transfers;
+pub mod uring;
+mod usage;
+
+pub use control::Control;
+pub use error::Error;
+pub use options::{Event, IoMode, RunOptions, Stage};
+pub use run::run;

@@ -1,0 +1,62 @@
+//! Measures loadline itself, as ratios taken side by side in one run: to a bare loop of the same system calls on the same
+//! files, and to fio with the same job. `make bench` runs it; `docs/performance.md` keeps the figures.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `cases` | the flows: WML for the engine beside the same calls written out |
+//! | `bare` | the harness of the bare loops |
+//! | `fio` | fio jobs and their counterparts |
+//! | `pure` | planning of filesets, parsing of WML |
+//! | `pairs` | taking turns, ratios, medians |
+
+mod bare;
+mod cases;
+mod fio;
+mod pairs;
+mod pure;
+
+use clap::Parser;
+
+/// Ratios of loadline's engine to bare loops of the same system calls, and to fio.
+#[derive(Debug, Parser)]
+#[command(
+    after_help = "Examples:\n  loadline-bench\n  loadline-bench --only statfile --rounds 11\n  loadline-bench --only fio"
+)]
+struct Arguments {
+    /// Seconds of each measurement.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// Measurements of each side, in turns.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Only cases whose name contains this.
+    #[arg(long, default_value = "")]
+    only: String,
+    /// Directory on a tmpfs for the files.
+    #[arg(long, default_value = "/dev/shm")]
+    tmpfs: std::path::PathBuf,
+    /// Directory on a disk for the image of the io_uring case.
+    #[arg(long, default_value = "/var/tmp")]
+    disk: std::path::PathBuf,
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let pairs = pairs::Pairs { seconds: arguments.seconds, rounds: arguments.rounds.max(1) };
+    pairs::print_machine();
+    let wanted = |name: &str| name.contains(&arguments.only);
+    pairs::print_header("bare loop");
+    for case in cases::ALL.iter().filter(|case| wanted(case.name)) {
+        for threads in [1, 2, 16] {
+            cases::measure(case, threads, &pairs, &arguments.tmpfs)?;
+        }
+    }
+    if "fio".contains(&arguments.only) || wanted("fio") {
+        pairs::print_header("fio");
+        fio::measure(&pairs, &arguments.tmpfs, &arguments.disk)?;
+    }
+    if wanted("pure") {
+        pure::measure()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! Taking turns: A B A B ..., a ratio for each pair, and the median of the ratios.
+
+use std::io::Write;
+
+/// How the two sides are measured.
+pub struct Pairs {
+    /// Seconds of each measurement.
+    pub seconds: f64,
+    /// Measurements of each side.
+    pub rounds: usize,
+}
+
+impl Pairs {
+    /// Measures both sides in turns and prints a row. Each side returns operations per second.
+    pub fn run(
+        &self,
+        name: &str,
+        target: f64,
+        mut ours: impl FnMut(f64) -> anyhow::Result<f64>,
+        mut theirs: impl FnMut(f64) -> anyhow::Result<f64>,
+    ) -> anyhow::Result<()> {
+        // One short turn of each warms caches and finds errors early.
+        ours(self.seconds.min(0.3))?;
+        theirs(self.seconds.min(0.3))?;
+        let (mut us, mut them, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        for round in 0..self.rounds {
+            // Who goes first changes, so that a drift of the machine favours nobody.
+            let (a, b) = if round % 2 == 0 {
+                let a = ours(self.seconds)?;
+                (a, theirs(self.seconds)?)
+            } else {
+                let b = theirs(self.seconds)?;
+                (ours(self.seconds)?, b)
+            };
+            us.push(a);
+            them.push(b);
+            ratios.push(a / b);
+        }
+        ratios.sort_by(f64::total_cmp);
+        let ratio = median(&mut ratios);
+        println!(
+            "{name:<34} {:>12.0} {:>12.0} {ratio:>7.3} [{:.3} - {:.3}]  {} {target:.2}",
+            median(&mut us),
+            median(&mut them),
+            ratios[0],
+            ratios[ratios.len() - 1],
+            if ratio >= target { "meets" } else { "MISSES" },
+        );
+        std::io::stdout().flush()?;
+        Ok(())
+    }
+}
+
+/// The median; of an even number of values, the mean of the middle two.
+pub fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+}
+
+/// Prints the heads of the columns.
+pub fn print_header(peer: &str) {
+    println!("\n{:<34} {:>12} {peer:>12} {:>7} [lowest - highest ratio]", "case", "loadline", "ratio");
+}
+
+/// Prints what the figures were taken on.
+pub fn print_machine() {
+    let cores = std::thread::available_parallelism().map_or(0, |cores| cores.get());
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let memory = std::fs::read_to_string("/proc/meminfo")
+        .ok()
+        .and_then(|text| text.lines().next()?.split_whitespace().nth(1)?.parse::<f64>().ok())
+        .unwrap_or(0.0);
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    println!(
+        "cores {cores}, memory {:.1} GiB, kernel {}, load average at start {}",
+        memory / 1024.0 / 1024.0,
+        kernel.trim(),
+        load.split_whitespace().next().unwrap_or("?")
+    );
+}

@@ -1,0 +1,54 @@
+//! Stopping a run from outside, and looking at it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+
+/// A handle on a run: give it to the run, keep it, stop the run from any thread or signal handler.
+#[derive(Debug, Default)]
+pub struct Control {
+    /// Threads end after their present operation.
+    stop: AtomicBool,
+    /// The user's wish, as against the run's own end.
+    interrupted: AtomicBool,
+    /// Threads that wait for another thread's flowop just now.
+    waiting: AtomicU64,
+}
+
+impl Control {
+    /// A handle on a run that has not begun.
+    pub fn new() -> Control {
+        Control::default()
+    }
+
+    /// Asks the run to end now and to report what it has. Safe to call from a signal handler.
+    pub fn interrupt(&self) {
+        self.interrupted.store(true, Release);
+        self.stop.store(true, Release);
+    }
+
+    /// Whether [`Control::interrupt`] was called.
+    pub fn interrupted(&self) -> bool {
+        self.interrupted.load(Acquire)
+    }
+
+    /// The run ends itself: time up, done or failed.
+    pub(crate) fn finish(&self) {
+        self.stop.store(true, Release);
+    }
+
+    /// Whether threads should end.
+    #[inline(always)]
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+
+    /// Does `wait`, in which the thread can only be freed by another thread's flowop.
+    pub(crate) fn waiting(&self, wait: impl FnOnce()) {
+        self.waiting.fetch_add(1, AcqRel);
+        wait();
+        self.waiting.fetch_sub(1, AcqRel);
+    }
+
+    pub(crate) fn waiting_threads(&self) -> u64 {
+        self.waiting.load(Acquire)
+    }
+}

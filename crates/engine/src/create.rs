@@ -1,0 +1,172 @@
+//! Filesets on disk before the run (filebench.md section 4.5).
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+use rustix::fs::{AtFlags, Mode, OFlags};
+use workload::{DataPool, DataSpec, Fileset, Layout};
+
+use crate::aligned::AlignedBuffer;
+use crate::control::Control;
+use crate::error::Error;
+
+/// Files are written in pieces of this size, as Filebench does.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// How the files of a fileset are made.
+pub struct Creation<'a> {
+    /// The target's root.
+    pub root: &'a Path,
+    /// The same, open.
+    pub root_fd: BorrowedFd<'a>,
+    /// The run's seed.
+    pub seed: u64,
+    /// What the files hold.
+    pub data: DataSpec,
+    /// To stop early.
+    pub control: &'a Control,
+    /// Files made so far, for the progress display.
+    pub made: &'a AtomicU64,
+}
+
+impl Creation<'_> {
+    /// Makes the tree of `fileset` at `tree` below the root and returns what it did, as lines for the reader.
+    pub fn create(&self, fileset: &Fileset, layout: &Layout, tree: &str) -> Result<Vec<String>, Error> {
+        let mut lines = vec![layout.populated_line(&fileset.name)];
+        let path = self.root.join(tree);
+        let there = path.exists();
+        if there && (fileset.reuse || fileset.trust_tree) {
+            lines.push(format!("Reusing existing {} tree", fileset.name));
+        } else {
+            lines.push(format!("Removing {} tree (if exists)", fileset.name));
+            if there {
+                std::fs::remove_dir_all(&path).map_err(|error| Error::io("cannot remove", &path, error))?;
+            }
+            lines.push(format!("Pre-allocating directories in {} tree", fileset.name));
+        }
+        std::fs::create_dir_all(&path).map_err(|error| Error::io("cannot create", &path, error))?;
+        for dir in layout.dir_paths() {
+            self.make_dir(&format!("{tree}/{dir}"))?;
+        }
+        lines.push(format!("Pre-allocating files in {} tree", fileset.name));
+        self.files(fileset, layout, tree)?;
+        for leafdir in layout.initial_leafdirs(fileset.prealloc_percent, self.seed).order() {
+            self.make_dir(&format!("{tree}/{}", layout.leafdir_path(leafdir)))?;
+        }
+        Ok(lines)
+    }
+
+    fn make_dir(&self, path: &str) -> Result<(), Error> {
+        match rustix::fs::mkdirat(self.root_fd, path, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
+            Err(error) => Err(Error::io("cannot create directory", path, error)),
+        }
+    }
+
+    fn files(&self, fileset: &Fileset, layout: &Layout, tree: &str) -> Result<(), Error> {
+        let initial = layout.initial_files(fileset.prealloc_percent, self.seed);
+        let next = AtomicUsize::new(0);
+        let work = |thread: u32| -> Result<(), Error> {
+            let mut writer = Writer::new(self, thread)?;
+            loop {
+                let rank = next.fetch_add(1, Relaxed);
+                if rank >= initial.count() {
+                    return Ok(());
+                }
+                if self.control.stopped() {
+                    return Err(Error::Interrupted);
+                }
+                let file = initial.at(rank);
+                writer.path(tree, layout, file);
+                writer.make(fileset, layout.file_size(file))?;
+                self.made.fetch_add(1, Relaxed);
+            }
+        };
+        let threads = if fileset.parallel_alloc {
+            2 * std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
+        } else {
+            1
+        };
+        std::thread::scope(|scope| {
+            let others: Vec<_> =
+                (1..threads.min(32)).map(|thread| scope.spawn(move || work(thread))).collect();
+            let own = work(0);
+            let theirs = others
+                .into_iter()
+                .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            theirs.fold(own, |first, next| first.and(next))
+        })
+    }
+}
+
+/// Writes files, one after the other.
+struct Writer<'a> {
+    creation: &'a Creation<'a>,
+    path: Vec<u8>,
+    pool: AlignedBuffer,
+    data: DataPool,
+}
+
+impl<'a> Writer<'a> {
+    fn new(creation: &'a Creation<'a>, thread: u32) -> Result<Writer<'a>, Error> {
+        let data = DataPool::new(creation.data, creation.seed, u32::MAX, thread)
+            .map_err(|error| Error::Invalid(error.to_string()))?;
+        let mut pool = AlignedBuffer::new(workload::data::pool_bytes(PIECE_BYTES));
+        data.fill(&mut pool);
+        Ok(Writer { creation, path: Vec::new(), pool, data })
+    }
+
+    fn path(&mut self, tree: &str, layout: &Layout, file: usize) {
+        self.path.clear();
+        self.path.extend_from_slice(tree.as_bytes());
+        self.path.push(b'/');
+        layout.write_file_path(file, &mut self.path);
+        self.path.push(0);
+    }
+
+    fn fail(&self, what: &'static str, error: rustix::io::Errno) -> Error {
+        let path = CStr::from_bytes_until_nul(&self.path)
+            .map_or(String::new(), |path| path.to_string_lossy().into());
+        Error::io(what, path, error)
+    }
+
+    /// Makes one file, or brings one that is there to its size.
+    fn make(&mut self, fileset: &Fileset, size: u64) -> Result<(), Error> {
+        let path = CString::from_vec_with_nul(self.path.clone())
+            .map_err(|_| Error::Invalid(format!("fileset `{}` has a zero byte in its path", fileset.name)))?;
+        if fileset.reuse || fileset.trust_tree {
+            match rustix::fs::statat(self.creation.root_fd, &path, AtFlags::empty()) {
+                Ok(_) if fileset.trust_tree => return Ok(()),
+                Ok(stat) if stat.st_size as u64 == size => return Ok(()),
+                Ok(stat) if stat.st_size as u64 > size => {
+                    let file = self.open(&path, OFlags::WRONLY)?;
+                    return rustix::fs::ftruncate(&file, size)
+                        .map_err(|error| self.fail("cannot cut", error));
+                }
+                _ => {}
+            }
+        }
+        let file = self.open(&path, OFlags::RDWR | OFlags::CREATE)?;
+        let mut left = size;
+        while left > 0 {
+            let data = self.data.next(&mut self.pool, left.min(PIECE_BYTES as u64) as usize);
+            match rustix::io::write(file.as_fd(), data) {
+                Ok(written) => left -= written as u64,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(self.fail("cannot fill", error)),
+            }
+            if self.creation.control.stopped() {
+                return Err(Error::Interrupted);
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self, path: &CStr, flags: OFlags) -> Result<std::os::fd::OwnedFd, Error> {
+        let mode = Mode::from_raw_mode(0o644);
+        rustix::fs::openat(self.creation.root_fd, path, flags | OFlags::CLOEXEC, mode)
+            .map_err(|error| self.fail("cannot create file", error))
+    }
+}

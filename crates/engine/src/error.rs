@@ -1,0 +1,41 @@
+//! What can go wrong with a run as a whole.
+
+use std::io;
+
+/// Why a run could not be made. (An operation that fails during a run is not an `Error`: the outcome says
+/// [`stats::outcome::Ended::Failed`], with what was measured until then.)
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the fields are named in the messages")]
+pub enum Error {
+    #[error("fileset `{fileset}`: path `{path}` leads out of the target; remove the `..` or the zero byte")]
+    BadPath { fileset: String, path: String },
+    #[error(
+        "two filesets share the tree `{tree}` (the other is `{other}`); give them different names or paths"
+    )]
+    SharedTree { tree: String, other: String },
+    #[error("{what} `{path}`: {source}")]
+    Io { what: &'static str, path: String, source: io::Error },
+    #[error(
+        "cannot start thread {thread} of process `{process}`: {source}; lower `instances`, or raise the limit \
+             on processes (ulimit -u)"
+    )]
+    Spawn { process: String, thread: u64, source: io::Error },
+    #[error("{0}")]
+    Invalid(String),
+    #[error("{0}")]
+    Draw(String),
+    #[error("block device `{device}` would be written to; name it with --erase to allow that")]
+    NotErasable { device: String },
+    #[error("interrupted while the files were created")]
+    Interrupted,
+}
+
+impl Error {
+    pub(crate) fn io(
+        what: &'static str,
+        path: impl AsRef<std::path::Path>,
+        source: impl Into<io::Error>,
+    ) -> Error {
+        Error::Io { what, path: path.as_ref().display().to_string(), source: source.into() }
+    }
+}

@@ -1,0 +1,430 @@
+//! Filesets while a run is on: which files exist, who has them open, whose turn it is.
+//!
+//! Filebench keeps all of this under one mutex shared by all processes, which makes metadata flowops slower with two
+//! threads than with one. Here a pick is a few atomic operations, in Filebench's order: round robin by index, with one
+//! rotor for each kind of pick, shared by all threads (filebench.md section 4.6).
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+use workload::layout::Layout;
+
+use crate::bitset::BitSet;
+
+/// Set in a file's state word while it exists; the other bits count who has it open or is looking at it.
+const EXISTS: u32 = 1 << 31;
+
+/// The most files that one pick tries before it gives up (all open, or raced for by other threads).
+const TRIES_MAX: u64 = 4096;
+
+/// A rotor on a cache line of its own: all threads write it.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Rotor(AtomicU64);
+
+/// Where a pick starts to look.
+pub enum Start<'a> {
+    /// At the rotor that all threads share.
+    Shared,
+    /// At a rotor of the thread's own.
+    Own(&'a mut u64),
+    /// At this file (`indexed`).
+    At(u64),
+}
+
+/// A fileset in use.
+#[derive(Debug)]
+pub struct LiveFileset {
+    /// Its tree.
+    pub layout: Layout,
+    /// What open needs to know.
+    pub read_only: bool,
+    /// What open needs to know.
+    pub write_only: bool,
+    /// Path of the block device, when it is one (`define file` on a device).
+    pub raw: Option<std::ffi::CString>,
+    /// Bytes that appends may add before a file is cut back to its nominal size; see [`LiveFileset::grow`].
+    pub growth_limit_bytes: u64,
+    /// Path of the tree's root below the target's root, with a slash at its end.
+    prefix: Vec<u8>,
+    /// Files may come and go in this workload; otherwise no state is kept for them.
+    changes: bool,
+    exist: BitSet,
+    absent: BitSet,
+    all_exist: bool,
+    states: Vec<AtomicU32>,
+    leafdirs_exist: BitSet,
+    leafdirs_absent: BitSet,
+    exist_rotor: Rotor,
+    absent_rotor: Rotor,
+    dir_rotor: Rotor,
+    leafdir_exist_rotor: Rotor,
+    leafdir_absent_rotor: Rotor,
+    grown: Rotor,
+}
+
+impl LiveFileset {
+    /// The state after creation: the files that `layout` has at the start exist.
+    pub fn new(layout: Layout, prefix: &str, changes: bool, percent: u8, seed: u64) -> LiveFileset {
+        let files = layout.len() as u64;
+        let leafdirs = layout.leafdir_count() as u64;
+        let (exist, absent) = split(files, percent, layout.initial_files(percent, seed).order());
+        let (leafdirs_exist, leafdirs_absent) =
+            split(leafdirs, percent, layout.initial_leafdirs(percent, seed).order());
+        let states = if changes {
+            (0..files).map(|file| AtomicU32::new(if exist.contains(file) { EXISTS } else { 0 })).collect()
+        } else {
+            Vec::new()
+        };
+        let mut prefix = prefix.as_bytes().to_vec();
+        prefix.push(b'/');
+        LiveFileset {
+            all_exist: !changes && exist.count() == files && files > 0,
+            layout,
+            read_only: false,
+            write_only: false,
+            raw: None,
+            growth_limit_bytes: u64::MAX,
+            prefix,
+            changes,
+            exist,
+            absent,
+            states,
+            leafdirs_exist,
+            leafdirs_absent,
+            exist_rotor: Rotor::default(),
+            absent_rotor: Rotor::default(),
+            dir_rotor: Rotor::default(),
+            leafdir_exist_rotor: Rotor::default(),
+            leafdir_absent_rotor: Rotor::default(),
+            grown: Rotor::default(),
+        }
+    }
+
+    /// Picks an existing file and holds it (it cannot be deleted until [`LiveFileset::release`]).
+    #[inline]
+    pub fn pick_existing(&self, start: Start<'_>) -> Option<u64> {
+        if self.all_exist {
+            let files = self.layout.len() as u64;
+            return Some(match start {
+                Start::Shared => self.exist_rotor.0.fetch_add(1, Relaxed) % files,
+                Start::Own(rotor) => {
+                    let file = *rotor % files;
+                    *rotor = file + 1;
+                    file
+                }
+                Start::At(index) => index % files,
+            });
+        }
+        self.pick(&self.exist, &self.exist_rotor, start, |file| !self.changes || self.hold(file))
+    }
+
+    /// Picks an absent file, which is then the caller's alone until [`LiveFileset::created`] or
+    /// [`LiveFileset::not_created`].
+    pub fn pick_absent(&self, start: Start<'_>) -> Option<u64> {
+        self.pick(&self.absent, &self.absent_rotor, start, |file| self.absent.remove(file))
+    }
+
+    /// Picks an existing file that nobody has open and takes it out; the caller unlinks it, then calls
+    /// [`LiveFileset::deleted`].
+    pub fn pick_to_delete(&self, start: Start<'_>) -> Option<u64> {
+        self.pick(&self.exist, &self.exist_rotor, start, |file| self.take_out(file, 0))
+    }
+
+    /// Takes out a file that the caller itself holds `own` times. False when others hold it or it is gone.
+    pub fn take_out(&self, file: u64, own: u32) -> bool {
+        let Some(state) = self.states.get(file as usize) else { return false };
+        let taken = state.compare_exchange(EXISTS | own, own, AcqRel, Relaxed).is_ok();
+        if taken {
+            self.exist.remove(file);
+        }
+        taken
+    }
+
+    /// The picked file is now there and open.
+    pub fn created(&self, file: u64) {
+        self.states[file as usize].fetch_add(EXISTS | 1, AcqRel);
+        self.exist.insert(file);
+    }
+
+    /// The picked file could not be made.
+    pub fn not_created(&self, file: u64) {
+        self.absent.insert(file);
+    }
+
+    /// The file taken out is unlinked.
+    pub fn deleted(&self, file: u64) {
+        self.absent.insert(file);
+    }
+
+    /// Ends the hold of [`LiveFileset::pick_existing`] or [`LiveFileset::created`].
+    #[inline]
+    pub fn release(&self, file: u64) {
+        if self.changes {
+            self.states[file as usize].fetch_sub(1, AcqRel);
+        }
+    }
+
+    #[inline]
+    fn hold(&self, file: u64) -> bool {
+        let state = &self.states[file as usize];
+        let mut now = state.load(Relaxed);
+        while now & EXISTS != 0 {
+            match state.compare_exchange_weak(now, now + 1, AcqRel, Relaxed) {
+                Ok(_) => return true,
+                Err(other) => now = other,
+            }
+        }
+        false
+    }
+
+    /// The next member of `set` from `start` on that `claim` accepts.
+    #[inline]
+    fn pick(
+        &self,
+        set: &BitSet,
+        shared: &Rotor,
+        start: Start<'_>,
+        claim: impl Fn(u64) -> bool,
+    ) -> Option<u64> {
+        let mut from = match &start {
+            Start::Shared => shared.0.load(Relaxed),
+            Start::Own(rotor) => **rotor,
+            Start::At(index) => index % (self.layout.len() as u64).max(1),
+        };
+        for _ in 0..TRIES_MAX {
+            let found = set.next_wrapping(from)?;
+            if matches!(start, Start::Shared) {
+                // Two threads at the same place: the one that comes second goes on from there.
+                if let Err(moved) = shared.0.compare_exchange(from, found + 1, Relaxed, Relaxed)
+                    && moved != from
+                {
+                    from = moved;
+                    continue;
+                }
+            }
+            from = found + 1;
+            if claim(found) {
+                if let Start::Own(rotor) = start {
+                    *rotor = from;
+                }
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// The next directory of the tree, the root included.
+    pub fn pick_dir(&self, start: Start<'_>) -> u64 {
+        let dirs = (self.layout.dir_count() as u64).max(1);
+        match start {
+            Start::At(index) => index % dirs,
+            _ => self.dir_rotor.0.fetch_add(1, Relaxed) % dirs,
+        }
+    }
+
+    /// Picks an absent leaf directory for the caller to make.
+    pub fn pick_absent_leafdir(&self, start: Start<'_>) -> Option<u64> {
+        self.pick(&self.leafdirs_absent, &self.leafdir_absent_rotor, start, |dir| {
+            self.leafdirs_absent.remove(dir)
+        })
+    }
+
+    /// Picks an existing leaf directory for the caller to remove.
+    pub fn pick_existing_leafdir(&self, start: Start<'_>) -> Option<u64> {
+        self.pick(&self.leafdirs_exist, &self.leafdir_exist_rotor, start, |dir| {
+            self.leafdirs_exist.remove(dir)
+        })
+    }
+
+    /// The picked leaf directory now exists, or not.
+    pub fn set_leafdir(&self, leafdir: u64, exists: bool) {
+        if exists { &self.leafdirs_exist } else { &self.leafdirs_absent }.insert(leafdir);
+    }
+
+    /// Writes the path of a file, ready for a system call.
+    #[inline]
+    pub fn file_path<'p>(&self, file: u64, path: &'p mut Vec<u8>) -> &'p CStr {
+        if let Some(raw) = &self.raw {
+            path.clear();
+            path.extend_from_slice(raw.as_bytes());
+            return terminate(path);
+        }
+        path.clear();
+        path.extend_from_slice(&self.prefix);
+        self.layout.write_file_path(file as usize, path);
+        terminate(path)
+    }
+
+    /// Writes the path of a directory of the tree.
+    pub fn dir_path<'p>(&self, dir: u64, path: &'p mut Vec<u8>) -> &'p CStr {
+        path.clear();
+        path.extend_from_slice(&self.prefix);
+        self.layout.write_dir_path(dir as usize, path);
+        terminate(path)
+    }
+
+    /// Writes the path of a leaf directory.
+    pub fn leafdir_path<'p>(&self, leafdir: u64, path: &'p mut Vec<u8>) -> &'p CStr {
+        path.clear();
+        path.extend_from_slice(&self.prefix);
+        self.layout.write_leafdir_path(leafdir as usize, path);
+        terminate(path)
+    }
+
+    /// Counts bytes appended; true when the fileset has grown past its limit, and the caller's file is to be cut
+    /// back. (Filebench's append-only files, such as a web server's log, grow until the device is full.)
+    #[inline]
+    pub fn grow(&self, bytes: u64) -> bool {
+        self.growth_limit_bytes != u64::MAX
+            && self.grown.0.fetch_add(bytes, Relaxed).saturating_add(bytes) > self.growth_limit_bytes
+    }
+
+    /// A file was cut back by this many bytes.
+    pub fn shrink(&self, bytes: u64) {
+        let _ = self.grown.0.fetch_update(Relaxed, Relaxed, |grown| Some(grown.saturating_sub(bytes)));
+    }
+
+    /// Files that exist now.
+    pub fn existing(&self) -> u64 {
+        self.exist.count()
+    }
+}
+
+fn split(count: u64, percent: u8, order: impl ExactSizeIterator<Item = usize>) -> (BitSet, BitSet) {
+    if percent >= 100 {
+        return (BitSet::full(count), BitSet::empty(count));
+    }
+    let (exist, absent) = (BitSet::empty(count), BitSet::full(count));
+    for entry in order {
+        exist.insert(entry as u64);
+        absent.remove(entry as u64);
+    }
+    (exist, absent)
+}
+
+#[inline]
+fn terminate(path: &mut Vec<u8>) -> &CStr {
+    path.push(0);
+    // SAFETY: the only zero byte is the last: paths are made of names that `Layout` and `place` checked.
+    unsafe { CStr::from_bytes_with_nul_unchecked(path) }
+}
+
+impl LiveFileset {
+    /// Bytes of memory that the fileset holds, its layout included.
+    pub fn memory_bytes(&self) -> usize {
+        let sets = [&self.exist, &self.absent, &self.leafdirs_exist, &self.leafdirs_absent];
+        self.layout.memory_bytes()
+            + self.states.len() * size_of::<AtomicU32>()
+            + sets.iter().map(|set| set.memory_bytes()).sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn live(entries: u64, percent: u8, changes: bool) -> LiveFileset {
+        let fileset = crate::testing::fileset("f", "/x", entries);
+        LiveFileset::new(Layout::build(&fileset, &[], 1).unwrap(), "f", changes, percent, 1)
+    }
+
+    #[test]
+    fn an_open_file_is_not_deleted_but_the_next_one_is() {
+        let set = live(3, 100, true);
+        assert_eq!(set.pick_existing(Start::Shared), Some(0));
+        assert_eq!(set.pick_to_delete(Start::At(0)), Some(1));
+        assert_eq!(set.pick_to_delete(Start::At(0)), Some(2));
+        assert_eq!(set.pick_to_delete(Start::At(0)), None, "the only file left is open");
+        set.release(0);
+        assert_eq!(set.pick_to_delete(Start::At(0)), Some(0));
+        assert_eq!(set.pick_existing(Start::Shared), None);
+    }
+
+    #[test]
+    fn one_rotor_serves_open_stat_and_delete() {
+        let set = live(10, 100, true);
+        assert_eq!(set.pick_existing(Start::Shared), Some(0));
+        assert_eq!(set.pick_to_delete(Start::Shared), Some(1));
+        assert_eq!(set.pick_existing(Start::Shared), Some(2));
+        let mut own = 5;
+        assert_eq!(set.pick_existing(Start::Own(&mut own)), Some(5));
+        assert_eq!(set.pick_existing(Start::Own(&mut own)), Some(6));
+        assert_eq!(set.pick_existing(Start::Shared), Some(3));
+    }
+
+    #[test]
+    fn a_created_file_is_its_creators_first() {
+        let set = live(4, 0, true);
+        let file = set.pick_absent(Start::Shared).unwrap();
+        assert_eq!(set.pick_existing(Start::Shared), None, "not yet there");
+        set.created(file);
+        assert_eq!(set.pick_to_delete(Start::Shared), None, "open at its creator's");
+        set.release(file);
+        assert_eq!(set.pick_to_delete(Start::Shared), Some(file));
+        set.deleted(file);
+        assert_eq!(set.pick_absent(Start::At(file)), Some(file));
+    }
+
+    /// The one file of a fileset may be open in every thread at once (Filebench gives up there: D3).
+    #[test]
+    fn one_file_serves_many_threads() {
+        let set = live(1, 100, true);
+        assert!((0..1000).all(|_| set.pick_existing(Start::Shared) == Some(0)));
+    }
+
+    /// Threads open, close, delete and create at random; in the end the sets, the states and a count agree.
+    #[test]
+    fn books_balance_under_concurrency() {
+        let set = live(50, 60, true);
+        let created_less_deleted: i64 = std::thread::scope(|scope| {
+            let work = |thread: u64| {
+                let mut balance = 0;
+                let mut rng = workload::StreamId::of_run(thread, workload::Purpose::Other(1)).rng();
+                for _ in 0..20_000 {
+                    match rng.below(4) {
+                        0 => {
+                            if let Some(file) = set.pick_to_delete(Start::Shared) {
+                                set.deleted(file);
+                                balance -= 1;
+                            }
+                        }
+                        1 => {
+                            if let Some(file) = set.pick_absent(Start::Shared) {
+                                set.created(file);
+                                set.release(file);
+                                balance += 1;
+                            }
+                        }
+                        _ => {
+                            if let Some(file) = set.pick_existing(Start::Shared) {
+                                assert!(set.exist.contains(file), "a held file was deleted");
+                                set.release(file);
+                            }
+                        }
+                    }
+                }
+                balance
+            };
+            let threads: Vec<_> = (0..4).map(|thread| scope.spawn(move || work(thread))).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(set.existing() as i64, 30 + created_less_deleted);
+        assert_eq!(set.exist.count() + set.absent.count(), 50);
+        for file in 0..50 {
+            let expected = if set.exist.contains(file) { EXISTS } else { 0 };
+            assert_eq!(set.states[file as usize].load(Relaxed), expected);
+        }
+    }
+
+    #[test]
+    fn growth_is_limited_only_where_it_must_be() {
+        let mut set = live(1, 100, false);
+        assert!(!set.grow(u64::MAX / 2));
+        set.growth_limit_bytes = 100;
+        assert!(set.grow(101));
+        set.shrink(u64::MAX / 2);
+        assert!(!set.grow(100));
+        assert!(set.grow(1));
+    }
+}

@@ -1,0 +1,348 @@
+//! The interpreter: one thread's program, run on any target.
+//!
+//! A *lane* is one execution of a thread's program. On a blocking target a thread has one; on io_uring it has as many as
+//! the queue is deep, and each behaves like a thread of its own. The code is `async` over [`Target`]; where every future
+//! is ready at once, what is left is a loop of system calls.
+
+use std::io;
+
+use workload::data::DataPool;
+use workload::{Draws, EndMode, Kind, Rng};
+
+use crate::aligned::AlignedBuffer;
+use crate::program::{Instruction, Op, Program};
+use crate::record::{Recorder, Timing};
+use crate::shared::Shared;
+use crate::target::Target;
+
+/// Position of a slot whose next sequential transfer is at the file's end.
+pub(crate) const AT_END: u64 = u64::MAX;
+
+/// What a thread waits when a whole pass found nothing to do.
+const STARVED_PAUSE_NS: u64 = 1_000_000;
+
+/// A file slot of a thread (`fd=`).
+pub(crate) struct Slot<F> {
+    pub file: Option<F>,
+    /// Fileset and index of the file that is, or was last, open here.
+    pub of: Option<(usize, u64)>,
+    /// Where the next sequential transfer starts.
+    pub position: u64,
+    /// Offsets and lengths are rounded to this (`O_DIRECT`); 1 otherwise.
+    pub alignment: u64,
+    /// The flowop that should have opened it was skipped; those that use it are skipped too.
+    pub starved: bool,
+}
+
+impl<F> Default for Slot<F> {
+    fn default() -> Self {
+        Slot { file: None, of: None, position: 0, alignment: 1, starved: false }
+    }
+}
+
+/// What an execution of a flowop came to.
+pub(crate) enum Did {
+    /// It was done, and moved this many bytes.
+    Done(u64),
+    /// There was nothing to do it on.
+    Starved,
+    /// It failed in a way that the run survives (`statfile`).
+    Errored,
+    /// This thread has nothing more to do.
+    Finished,
+    /// It does not count as an operation.
+    Nothing,
+    /// The run is being stopped.
+    Stopped,
+}
+
+/// A failure that ends the run.
+pub(crate) struct Fault {
+    pub what: String,
+}
+
+impl Fault {
+    pub(crate) fn new(what: impl Into<String>) -> Fault {
+        Fault { what: what.into() }
+    }
+}
+
+impl From<io::Error> for Fault {
+    #[cold]
+    fn from(error: io::Error) -> Fault {
+        let hint = match error.raw_os_error() {
+            Some(libc::ENOSPC) => "; use fewer or smaller files, or a larger device",
+            Some(libc::EMFILE) => "; raise the limit on open files (ulimit -n)",
+            Some(libc::EINVAL) => "; with directio, sizes must be multiples of the device's block",
+            _ => "",
+        };
+        Fault { what: format!("{error}{hint}") }
+    }
+}
+
+/// How a lane ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum LaneEnd {
+    /// The time was up, or the run was stopped.
+    Stopped,
+    /// It had nothing more to do.
+    Done,
+    /// The run's number of operations was reached.
+    OpsReached,
+    /// A flowop failed.
+    Failed(String),
+}
+
+/// One execution of a thread's program.
+pub struct Lane<'r, T: Target> {
+    pub(crate) target: &'r T,
+    pub(crate) shared: &'r Shared<'r>,
+    pub(crate) program: &'r Program,
+    /// Index of the process instance, for its totals.
+    pub(crate) process: usize,
+    /// Number of this lane among the instances of its thread definition, over all processes.
+    pub(crate) instance: usize,
+    pub(crate) timing: Timing,
+    /// For messages: thread name and instance.
+    pub(crate) label: String,
+    pub(crate) draws: Draws,
+    pub(crate) rng: Rng,
+    pub(crate) slots: Vec<Slot<T::File>>,
+    /// The `opennext` rotor over the slots.
+    pub(crate) next_slot: usize,
+    /// The `opennext` rotors over the files of each fileset.
+    pub(crate) own_rotors: Vec<u64>,
+    pub(crate) read_buffer: AlignedBuffer,
+    pub(crate) write_buffer: AlignedBuffer,
+    pub(crate) write_position: usize,
+    pub(crate) data: DataPool,
+    pub(crate) path: Vec<u8>,
+    pub(crate) recorder: Recorder<'r>,
+    /// How late the present cycle began, when the load is paced.
+    pub(crate) lag_ns: Option<u64>,
+    /// Operations and bytes of each flowop since the start, kept when some flowop looks at them.
+    pub(crate) done: Vec<(u64, u64)>,
+    /// What each limiter has been charged for.
+    pub(crate) charged: Vec<u64>,
+    /// Operations that this lane may still do of the run's number.
+    pub(crate) quota: u64,
+    /// Values drawn by `testrandvar`: count, mean, sum of squared deviations.
+    pub(crate) drawn: (u64, f64, f64),
+}
+
+impl<'r, T: Target> Lane<'r, T> {
+    /// Runs until the lane is done or the run is over, then closes its files.
+    pub async fn run(&mut self) -> LaneEnd {
+        let end = self.passes().await;
+        let now = self.target.now();
+        self.recorder.finish(now);
+        for slot in 0..self.slots.len() {
+            self.close_slot(slot).await;
+        }
+        let outstanding = self.target.aio_outstanding();
+        let _ = self.target.aio_wait(outstanding).await;
+        end
+    }
+
+    async fn close_slot(&mut self, slot: usize) {
+        if let Some(file) = self.slots[slot].file.take() {
+            let _ = self.target.close(file).await;
+        }
+    }
+
+    async fn passes(&mut self) -> LaneEnd {
+        let mut loops: Vec<u64> = Vec::new();
+        let program = self.program;
+        loop {
+            if self.shared.pace.is_some() {
+                self.pace().await;
+            }
+            let mut start = self.target.now();
+            let mut counter = 0;
+            let mut worked = false;
+            while let Some(instruction) = program.code.get(counter) {
+                counter += 1;
+                match *instruction {
+                    Instruction::Run(index) => {
+                        let op = &program.ops[index];
+                        let iters = self.draws.eval(op.flow.iters);
+                        for _ in 0..iters {
+                            match self.once(op, index, &mut start).await {
+                                Ok(did) => worked |= did,
+                                Err(end) => return end,
+                            }
+                        }
+                    }
+                    Instruction::Enter { iters, end } => match self.draws.eval(iters) {
+                        0 => counter = end,
+                        times => loops.push(times - 1),
+                    },
+                    Instruction::Leave { start } => match loops.pop() {
+                        Some(left) if left > 0 => {
+                            loops.push(left - 1);
+                            counter = start;
+                        }
+                        _ => {}
+                    },
+                }
+            }
+            if !worked {
+                self.target.sleep_until(start + STARVED_PAUSE_NS).await;
+                if self.over() {
+                    return LaneEnd::Stopped;
+                }
+            }
+        }
+    }
+
+    /// One execution of a flowop, recorded. True when something was done.
+    #[inline(always)]
+    async fn once(&mut self, op: &Op, index: usize, start: &mut u64) -> Result<bool, LaneEnd> {
+        let did = match self.execute(op, index).await {
+            Ok(did) => did,
+            Err(fault) => return Err(self.failed(op, &fault)),
+        };
+        let now = self.target.now();
+        let worked = match did {
+            Did::Done(bytes) => {
+                self.completed(op, index, *start, now, bytes);
+                if op.is_io && self.shared.ops_left.is_some() && !self.spend() {
+                    return Err(LaneEnd::OpsReached);
+                }
+                true
+            }
+            other => self.not_completed(op, index, &other)?,
+        };
+        *start = now;
+        if now >= self.timing.deadline_ns || self.shared.control.stopped() {
+            return Err(LaneEnd::Stopped);
+        }
+        Ok(worked)
+    }
+
+    #[inline(always)]
+    pub(crate) fn completed(&mut self, op: &Op, index: usize, start: u64, now: u64, bytes: u64) {
+        let lag = if op.is_io { self.lag_ns } else { None };
+        self.recorder.done(index, start, now, bytes, lag);
+        if let Some(done) = self.done.get_mut(index) {
+            done.0 += 1;
+            done.1 += bytes;
+            if let Some(totals) = self.shared.totals.get(self.process) {
+                totals.add(bytes);
+            }
+        }
+    }
+
+    #[cold]
+    fn not_completed(&mut self, op: &Op, index: usize, did: &Did) -> Result<bool, LaneEnd> {
+        match did {
+            Did::Starved if self.shared.strict => Err(LaneEnd::Failed(format!(
+                "{}: flowop {} could not obtain a file (--strict): shorten the run, add entries to the fileset, or \
+                 leave out --strict to skip and count such operations",
+                self.label, op.flow.name
+            ))),
+            Did::Starved => {
+                self.recorder.ops[index].starved += 1;
+                Ok(false)
+            }
+            Did::Errored => {
+                self.recorder.ops[index].errors += 1;
+                Ok(true)
+            }
+            Did::Finished => Err(LaneEnd::Done),
+            Did::Stopped => Err(LaneEnd::Stopped),
+            Did::Nothing | Did::Done(_) => Ok(true),
+        }
+    }
+
+    #[cold]
+    fn failed(&self, op: &Op, fault: &Fault) -> LaneEnd {
+        let path = self.path.strip_suffix(&[0]).unwrap_or(&self.path);
+        let at = if path.is_empty() {
+            String::new()
+        } else {
+            format!(", last file {}", String::from_utf8_lossy(path))
+        };
+        LaneEnd::Failed(format!(
+            "{}: flowop {} ({}) failed: {}{at}",
+            self.label,
+            op.flow.name,
+            op.flow.kind.name(),
+            fault.what
+        ))
+    }
+
+    /// Takes one operation of the run's number; false when that was the last. Lanes take them in small batches so
+    /// that they do not all write one counter for every operation.
+    fn spend(&mut self) -> bool {
+        if self.quota == 0 {
+            self.quota = self.shared.claim_ops();
+            if self.quota == 0 {
+                return false;
+            }
+        }
+        self.quota -= 1;
+        self.quota > 0 || {
+            self.quota = self.shared.claim_ops();
+            self.quota > 0
+        }
+    }
+
+    /// Waits for the next due time of the offered load.
+    async fn pace(&mut self) {
+        let Some(schedule) = &self.shared.pace else { return };
+        let due = self.timing.begin_ns + schedule.take(self.program.io_ops_per_pass.max(1));
+        self.meet(due).await;
+    }
+
+    /// Waits until `due_ns`; notes how late it is when that has passed.
+    pub(crate) async fn meet(&mut self, due_ns: u64) {
+        let now = self.target.now();
+        if now < due_ns {
+            self.target.sleep_until(due_ns.min(self.timing.deadline_ns)).await;
+            // Waking late is the scheduler's doing and part of the latency, as for a real client.
+            self.lag_ns = Some(self.target.now().saturating_sub(due_ns));
+        } else {
+            self.lag_ns = Some(now - due_ns);
+        }
+    }
+
+    /// Whether the run is over.
+    pub(crate) fn over(&self) -> bool {
+        self.target.now() >= self.timing.deadline_ns || self.shared.control.stopped()
+    }
+
+    /// Dispatches on the kind.
+    #[inline(always)]
+    async fn execute(&mut self, op: &Op, index: usize) -> Result<Did, Fault> {
+        match op.flow.kind {
+            Kind::OpenFile => self.open_file(op).await,
+            Kind::CreateFile => self.create_file(op).await,
+            Kind::CloseFile => self.close_file(op).await,
+            Kind::DeleteFile => self.delete_file(op).await,
+            Kind::StatFile => self.stat_file(op).await,
+            Kind::Read => self.read(op).await,
+            Kind::Write => self.write(op).await,
+            Kind::ReadWholeFile => self.read_whole(op).await,
+            Kind::WriteWholeFile => self.write_whole(op).await,
+            Kind::AppendFile | Kind::AppendFileRand => self.append(op).await,
+            Kind::Fsync => self.fsync(op).await,
+            Kind::FsyncSet => self.fsync_set(op, index).await,
+            Kind::MakeDir => self.make_dir(op).await,
+            Kind::RemoveDir => self.remove_dir(op).await,
+            Kind::ListDir => self.list_dir(op).await,
+            Kind::AioWrite => self.aio_write(op).await,
+            Kind::AioWait => self.aio_wait().await,
+            _ => self.control_op(op, index).await,
+        }
+    }
+
+    /// No file could be picked: the end of the thread in the modes that wait for that, else a skip.
+    #[cold]
+    pub(crate) fn no_resource(&self) -> Did {
+        match self.shared.end_mode {
+            EndMode::Timeout => Did::Starved,
+            EndMode::FirstDone | EndMode::AllDone => Did::Finished,
+        }
+    }
+}

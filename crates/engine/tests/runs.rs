@@ -1,0 +1,237 @@
+//! A run as a whole: ends, starvation, failures, warm-up, pacing, repeatability.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use common::{directory, op, ops, parse, run, run_in, seconds};
+use engine::{Control, Event, RunOptions, Stage};
+use stats::Ended;
+
+const SMALL: &str = "define fileset name=a,path=/x,size=1k,entries=8,dirwidth=20,prealloc=50\n";
+
+#[test]
+fn a_drained_pool_is_starvation_and_not_the_end() {
+    let text = format!(
+        "{SMALL}define process name=p {{ thread name=t {{ flowop createfile name=c,filesetname=a,fd=1 \
+                        flowop closefile name=x,fd=1 }} }}\nrun 60\n"
+    );
+    let outcome = run(&text, &seconds(0.2));
+    assert_eq!(outcome.ended, Ended::TimeUp);
+    assert_eq!((op(&outcome, "c").ops, op(&outcome, "x").ops), (4, 4));
+    assert!(op(&outcome, "c").starved > 0 && op(&outcome, "x").starved > 0);
+}
+
+#[test]
+fn strict_ends_at_starvation_as_filebench_does() {
+    let text = format!(
+        "{SMALL}define process name=p {{ thread name=t {{ flowop createfile name=c,filesetname=a,fd=1 \
+                        flowop closefile name=x,fd=1 }} }}\nrun 60\n"
+    );
+    let outcome = run(&text, &RunOptions { strict: true, ..RunOptions::default() });
+    let Ended::Failed { message } = &outcome.ended else { panic!("{:?}", outcome.ended) };
+    assert!(message.contains("flowop c could not obtain a file"), "{message}");
+}
+
+/// Filebench's varmail with its shipped 1,000 files lives 3 to 9 seconds on tmpfs.
+#[test]
+fn varmail_never_dies_of_its_small_pool() {
+    let text = "define fileset name=m,path=/x,size=16k,entries=40,dirwidth=1000000,prealloc=80\n\
+        define process name=p { thread name=t,instances=16,memsize=1m {\n\
+        flowop deletefile name=d1,filesetname=m\nflowop createfile name=c2,filesetname=m,fd=1\n\
+        flowop appendfilerand name=a2,iosize=16k,fd=1\nflowop fsync name=s2,fd=1\nflowop closefile name=x2,fd=1\n\
+        flowop openfile name=o3,filesetname=m,fd=1\nflowop readwholefile name=r3,fd=1,iosize=1m\n\
+        flowop appendfilerand name=a3,iosize=16k,fd=1\nflowop fsync name=s3,fd=1\nflowop closefile name=x3,fd=1\n\
+        flowop openfile name=o4,filesetname=m,fd=1\nflowop readwholefile name=r4,fd=1,iosize=1m\n\
+        flowop closefile name=x4,fd=1 } }\nrun 60\n";
+    let directory = directory();
+    let outcome = run_in(directory.path(), text, &seconds(1.5)).0;
+    assert_eq!(outcome.ended, Ended::TimeUp);
+    let names = std::fs::read_dir(directory.path().join("m/00000001")).unwrap().count() as u64;
+    let (made, gone) = (op(&outcome, "c2").ops, op(&outcome, "d1").ops);
+    assert_eq!(names, 32 + made - gone, "the books and the directory disagree");
+}
+
+#[test]
+fn a_failing_operation_ends_the_run_with_its_name() {
+    let text = "define file name=f,path=/x,size=1k,prealloc\n\
+                define process name=p { thread name=t { flowop closefile name=oops,fd=1 } }\nrun 60\n";
+    let outcome = run(text, &RunOptions::default());
+    let Ended::Failed { message } = &outcome.ended else { panic!("{:?}", outcome.ended) };
+    assert!(message.contains("oops") && message.contains("fd=1 is not open"), "{message}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_operations() {
+    let text = "set $s=cvar(type=cvar-gamma,parameters=mean:4096;gamma:1.5)\n\
+        define fileset name=a,path=/x,size=$s,entries=50,dirwidth=7,prealloc=60\n\
+        define process name=p { thread name=t {\n\
+        flowop createfile name=c,filesetname=a,fd=1\nflowop appendfilerand name=w,iosize=9k,fd=1\n\
+        flowop closefile name=x,fd=1\nflowop deletefile name=d,filesetname=a } }\nrun 60\n";
+    let tree = |seed| {
+        let directory = directory();
+        run_in(directory.path(), text, &RunOptions { seed, ..ops(403) });
+        contents(directory.path())
+    };
+    assert_eq!(tree(5), tree(5));
+    assert_ne!(tree(5), tree(6));
+}
+
+fn contents(root: &std::path::Path) -> std::collections::BTreeMap<std::path::PathBuf, Vec<u8>> {
+    let mut found = std::collections::BTreeMap::new();
+    let mut left = vec![root.to_owned()];
+    while let Some(directory) = left.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                left.push(path);
+            } else {
+                found.insert(path.strip_prefix(root).unwrap().to_owned(), std::fs::read(path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn warm_up_is_not_measured() {
+    let text = "define file name=f,path=/x,size=64k,prealloc\n\
+                define process name=p { thread name=t { flowop read name=r,filename=f,iosize=1k,random \
+                flowop eventlimit name=l } }\neventgen rate=1000\nrun 60\n";
+    let outcome = run(text, &RunOptions { warmup_seconds: Some(0.5), ..seconds(0.5) });
+    let reads = op(&outcome, "r").ops;
+    assert!((outcome.warmup_seconds - 0.5).abs() < 1e-6);
+    assert!((400..600).contains(&reads), "{reads} reads in the measured half second at 1000 a second");
+}
+
+/// A stall of a second must show in the latency from the intended start of the operations that it delayed, not only in
+/// the one operation that it hit (coordinated omission).
+#[test]
+fn a_stall_shows_in_the_intended_latency() {
+    // About one in a hundred operations is followed by a delay of a second.
+    let text = "set $rarely=randvar(type=tabular,randtable={{99,0,0},{1,1,1}})\n\
+                define fileset name=a,path=/x,size=1k,entries=100,dirwidth=200,prealloc\n\
+                define process name=p { thread name=t { flowop statfile name=s,filesetname=a \
+                flowop delay name=stall,value=$rarely } }\nrun 60\n";
+    let outcome = run(text, &RunOptions { rate: Some(1000.0), seed: 3, ..seconds(4.0) });
+    let stat = op(&outcome, "s");
+    let intended = stat.intended.as_ref().expect("a paced run records the intended latency");
+    assert!(stat.service.max().unwrap() < 500_000_000, "the stall is not in the service time of statfile");
+    assert!(intended.max().unwrap() > 900_000_000, "{:?}", intended);
+    // Of the 1000 operations that were due in that second, half were due in its first half.
+    assert!(intended.quantile(0.75).unwrap() > 100_000_000, "{:?}", intended);
+}
+
+#[test]
+fn an_offered_rate_is_kept() {
+    let text = "define fileset name=a,path=/x,size=1k,entries=100,dirwidth=200,prealloc\n\
+                define process name=p { thread name=t,instances=4 { flowop openfile name=o,filesetname=a,fd=1 \
+                flowop closefile name=c,fd=1 } }\nrun 60\n";
+    let outcome = run(text, &RunOptions { rate: Some(2000.0), ..seconds(1.0) });
+    let rate = outcome.io_ops_per_second();
+    assert!((1800.0..2100.0).contains(&rate), "{rate}");
+}
+
+#[test]
+fn an_interrupted_run_reports_what_it_has() {
+    let text = "define file name=f,path=/x,size=64k,prealloc\n\
+                define process name=p { thread name=t,instances=4 { flowop read name=r,filename=f,iosize=1k,random } }\n\
+                run 3600\n";
+    let (directory, control, interrupted) = (directory(), Control::new(), AtomicBool::new(false));
+    let mut on_event = |event| {
+        if let Event::Running { io_ops, .. } = event
+            && io_ops > 0
+            && !interrupted.swap(true, Relaxed)
+        {
+            control.interrupt();
+        }
+    };
+    let outcome =
+        engine::run(&parse(text), directory.path(), &RunOptions::default(), &control, &mut on_event).unwrap();
+    assert_eq!(outcome.ended, Ended::Interrupted);
+    assert!(op(&outcome, "r").ops > 0);
+    assert!(outcome.measured_seconds > 0.0 && outcome.measured_seconds < 60.0);
+}
+
+#[test]
+fn the_stages_together_are_the_whole() {
+    let directory = directory();
+    let text = "define fileset name=a,path=/x,size=1k,entries=20,dirwidth=5,prealloc=70\n\
+                define process name=p { thread name=t { flowop statfile name=s,filesetname=a } }\nrun 60\n";
+    let stage = |stage| RunOptions { stage, ..ops(100) };
+    run_in(directory.path(), text, &stage(Stage::Prepare));
+    let before = contents(directory.path());
+    assert_eq!(before.len(), 14);
+    let outcome = run_in(directory.path(), text, &stage(Stage::Measure)).0;
+    assert_eq!((op(&outcome, "s").ops, op(&outcome, "s").errors), (100, 0));
+    assert_eq!(contents(directory.path()), before);
+}
+
+#[test]
+fn written_data_does_not_repeat_unless_asked() {
+    let text = "define file name=f,path=/x,size=4m\n\
+                define process name=p { thread name=t { flowop write name=w,filename=f,iosize=64k } }\n\
+                set mode quit firstdone\nrun 60\n";
+    let text = text.replace("size=4m", "size=4m,prealloc");
+    let distinct = |duplicate_percent| {
+        let directory = directory();
+        run_in(directory.path(), &text, &RunOptions { duplicate_percent, ..ops(64) });
+        let bytes = std::fs::read(directory.path().join("f/00000001/00000001")).unwrap();
+        bytes.chunks(4096).collect::<std::collections::HashSet<_>>().len()
+    };
+    assert_eq!(distinct(0), 1024);
+    assert!(distinct(60) < 700);
+}
+
+#[test]
+fn series_add_up_to_the_totals() {
+    let text = "define file name=f,path=/x,size=64k,prealloc\n\
+                define process name=p { thread name=t,instances=3 { flowop read name=r,filename=f,iosize=1k,random } }\n\
+                run 60\n";
+    let outcome = run(text, &seconds(2.3));
+    let read = op(&outcome, "r");
+    let in_seconds: u64 = read.ops_per_second.iter().sum();
+    assert!(read.ops_per_second.len() >= 2);
+    assert!(in_seconds <= read.ops && in_seconds > read.ops / 2);
+    assert_eq!(read.service.count(), read.ops);
+}
+
+#[test]
+fn psrun_reports_on_the_way() {
+    for (period, grows) in [("1", true), ("-1", false)] {
+        let text = format!(
+            "define file name=f,path=/x,size=64k,prealloc\neventgen rate=500\n\
+             define process name=p {{ thread name=t {{ flowop read name=r,filename=f,iosize=1k,random \
+             flowop eventlimit name=l }} }}\npsrun {period} 3\n"
+        );
+        let (directory, mut reads) = (directory(), Vec::new());
+        let mut on_event = |event| {
+            if let Event::Period { outcome } = event {
+                reads.push(op(&outcome, "r").ops);
+            }
+        };
+        let options = RunOptions::default();
+        engine::run(&parse(&text), directory.path(), &options, &Control::new(), &mut on_event).unwrap();
+        assert!(reads.len() >= 2, "{reads:?}");
+        assert_eq!(reads[1] > reads[0] + 250, grows, "period {period}: {reads:?}");
+    }
+}
+
+#[test]
+fn a_workload_without_threads_says_so() {
+    let workload = parse("define fileset name=a,path=/x,entries=1,dirwidth=2\nrun 1\n");
+    let directory = directory();
+    let error =
+        engine::run(&workload, directory.path(), &RunOptions::default(), &Control::new(), &mut |_| {});
+    assert!(error.unwrap_err().to_string().contains("defines no threads"));
+}
+
+#[test]
+fn many_threads_in_many_processes() {
+    let text = "define file name=f,path=/x,size=64k,prealloc\n\
+                define process name=p,instances=20 { thread name=t,instances=10 { \
+                flowop read name=r,filename=f,iosize=1k,random } }\nrun 60\n";
+    let outcome = run(text, &seconds(0.5));
+    assert_eq!(outcome.ended, Ended::TimeUp);
+    assert!(op(&outcome, "r").ops >= 200);
+}
