@@ -35,7 +35,7 @@ pub(crate) fn nearest<'a>(wanted: &str, known: impl IntoIterator<Item = &'a str>
     };
     known
         .into_iter()
-        .take(10_000)
+        .take(1000)
         .filter_map(|name| distance(&wanted_lower, &name.to_lowercase(), limit).map(|d| (d, name)))
         .min_by_key(|&(d, _)| d)
         .map(|(_, name)| name)

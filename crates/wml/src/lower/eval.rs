@@ -55,6 +55,9 @@ impl Lower<'_> {
         if let Some(found) = scope.get(name).or_else(|| self.variables.get(name)) {
             return Ok(found.clone());
         }
+        if self.broken.contains(name) {
+            return Err(Failed);
+        }
         let known = scope.keys().chain(self.variables.keys()).map(String::as_str);
         let help = suggest::did_you_mean(name, known, "$")
             .unwrap_or_else(|| format!("give it a value before it is used: `set ${name}=...`"));

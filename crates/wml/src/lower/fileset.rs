@@ -31,11 +31,12 @@ impl Lower<'_> {
     }
 
     fn fileset(&mut self, single: bool, attributes: &[Attribute], span: Span) -> Result<Fileset, Failed> {
-        let entity = if single { "file" } else { "fileset" };
+        let entity = if single { "a file" } else { "a fileset" };
+        let this = if single { "this file" } else { "this fileset" };
         let scope = Scope::default();
         let fields = self.fields(attributes, tables::FILESET, entity);
-        let name = self.required(&fields, "name", entity, span, &scope)?;
-        let path = self.required(&fields, "path", entity, span, &scope)?;
+        let name = self.required(&fields, "name", this, span, &scope)?;
+        let path = self.required(&fields, "path", this, span, &scope)?;
         if name.node.split('/').any(|part| part == "..") || name.node.starts_with('/') {
             let message = "the name of a fileset must stay inside its path";
             return self.fail(Diagnostic::error(name.span, message).help("put directories into `path`"));

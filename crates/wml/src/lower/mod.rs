@@ -7,7 +7,8 @@
 //! | `settings` | values from outside (`--set`), predefined variables |
 //! | `eval` | variables, expressions, interpolation |
 //! | `fields` | attributes as numbers, booleans, text |
-//! | `random`, `cvar` | random variables to distributions |
+//! | `random`, `cvar` | random variables and their attributes |
+//! | `distribution` | parameters of a `randvar` to a distribution, means, scaling |
 //! | `fileset` | `define file`, `define fileset` |
 //! | `process` | processes and threads |
 //! | `flowop` | flowops, composite ones, their attributes |
@@ -15,6 +16,7 @@
 
 mod check;
 mod cvar;
+mod distribution;
 mod eval;
 mod fields;
 mod fileset;
@@ -71,6 +73,8 @@ struct Lower<'a> {
     settings: &'a Settings,
     diagnostics: Diagnostics,
     variables: BTreeMap<String, Datum>,
+    /// Variables whose `set` failed, which has been reported.
+    broken: std::collections::HashSet<String>,
     overrides: HashMap<String, settings::Override>,
     randoms: Vec<Random>,
     filesets: Vec<FilesetSlot<'a>>,
@@ -88,8 +92,8 @@ struct Lower<'a> {
     warmup: u64,
     interactive: Option<Interactive>,
     loads: Option<Spanned<String>>,
-    /// Commands executed, which `foreach` can multiply.
-    executed: usize,
+    /// Commands executed inside `foreach`.
+    unrolled: usize,
     /// Flowops that composite ones were expanded to.
     expanded: usize,
     /// `indexed` variables brought to the range of a fileset: (variable, entries) to variable.
@@ -108,6 +112,7 @@ pub(crate) fn lower(
         settings,
         diagnostics,
         variables: BTreeMap::new(),
+        broken: Default::default(),
         overrides: HashMap::new(),
         randoms: Vec::new(),
         filesets: Vec::new(),
@@ -124,7 +129,7 @@ pub(crate) fn lower(
         warmup: 0,
         interactive: None,
         loads: None,
-        executed: 0,
+        unrolled: 0,
         expanded: 0,
         scaled: HashMap::new(),
         pending: check::Pending::default(),
@@ -169,6 +174,10 @@ impl Lower<'_> {
         self.check_targets(&mut workload.processes);
         let variables = self.shown_variables();
         workload.draws = self.draws();
+        if workload.processes.is_empty() && !self.diagnostics.has_errors() {
+            self.no_process();
+        }
+        self.diagnostics.0.sort_by_key(|found| found.span.map(|span| span.start));
         if self.diagnostics.has_errors() {
             return Err(self.diagnostics);
         }

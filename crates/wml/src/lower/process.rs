@@ -26,7 +26,7 @@ impl<'a> Lower<'a> {
 
     fn process(&mut self, slot: &ProcessSlot<'a>, index: usize) -> Result<Process, Failed> {
         let scope = Scope::default();
-        let fields = self.fields(slot.attributes, tables::PROCESS, "process");
+        let fields = self.fields(slot.attributes, tables::PROCESS, "a process");
         let mut threads = Vec::with_capacity(slot.threads.len());
         for thread in slot.threads {
             let place = (index, threads.len());
@@ -34,7 +34,7 @@ impl<'a> Lower<'a> {
                 threads.push(thread);
             }
         }
-        let name = self.required(&fields, "name", "process", slot.span, &scope)?;
+        let name = self.required(&fields, "name", "this process", slot.span, &scope)?;
         if slot.threads.is_empty() {
             let message = format!("the process `{}` has no thread", name.node);
             return self
@@ -73,10 +73,10 @@ impl<'a> Lower<'a> {
 
     fn thread(&mut self, thread: &'a ast::Thread, place: (usize, usize)) -> Result<Thread, Failed> {
         let scope = Scope::default();
-        let fields = self.fields(&thread.attributes, tables::THREAD, "thread");
+        let fields = self.fields(&thread.attributes, tables::THREAD, "a thread");
         self.begin_thread(place);
         let body = self.flowops(&thread.body, "", &scope, 0);
-        let name = self.required(&fields, "name", "thread", thread.span, &scope)?;
+        let name = self.required(&fields, "name", "this thread", thread.span, &scope)?;
         let instances = self.instances(&fields, thread.span)?;
         let memory_bytes = self.dynamic(&fields, "memsize", 0, &scope)?;
         let io_priority = self.fixed(&fields, "ioprio", 8, &scope)?;

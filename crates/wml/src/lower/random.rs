@@ -1,41 +1,25 @@
 //! `randvar(...)` and `cvar(...)`: from their attributes to distributions in final units.
 
+use super::distribution::{Randvar, Shape, mean, name_seed, scaled};
 use super::fields::Fields;
 use super::{Lower, Scope};
 use crate::ast::{Attribute, Expr, Spanned};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::{Failed, shorten};
 use crate::{suggest, tables};
-use workload::{Distribution, Draw, Rounding, TableRow};
+use workload::{Draw, Rounding, TableRow};
+
+/// Rows of one `randtable`.
+const MAX_ROWS: usize = 1000;
+
+/// Random variables of one script.
+const MAX_RANDOMS: usize = 4096;
 
 /// A random variable as the script describes it; `set $v.mean=...` of old may still change it.
 #[derive(Debug, Clone)]
 pub(super) enum Random {
     Randvar(Randvar),
     Cvar(Draw),
-}
-
-/// Parameters of a `randvar`, in the language's units.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Randvar {
-    pub(super) name: String,
-    kind: Option<Shape>,
-    seed: Option<u64>,
-    min: Option<u64>,
-    max: Option<u64>,
-    mean: Option<u64>,
-    /// Shape x 1000.
-    gamma: Option<u64>,
-    round: u64,
-    table: Vec<TableRow>,
-    span: Span,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Shape {
-    Uniform,
-    Gamma,
-    Tabular,
 }
 
 impl Random {
@@ -48,149 +32,6 @@ impl Random {
                 Shape::Gamma => "gamma random var",
                 Shape::Tabular => "tabular random var",
             },
-        }
-    }
-}
-
-impl Randvar {
-    fn shape(&self) -> Shape {
-        self.kind.unwrap_or(if self.table.is_empty() { Shape::Gamma } else { Shape::Tabular })
-    }
-
-    /// Distribution and upper and lower clamp, or what is wrong.
-    fn distribution(&self) -> Result<(Distribution, Option<f64>, Option<f64>), String> {
-        let min = self.min.unwrap_or(0) as f64;
-        let max = self.max.map(|max| max as f64);
-        match self.shape() {
-            Shape::Uniform => {
-                let high = match (self.mean, max) {
-                    (Some(mean), _) => 2.0 * mean as f64 - min,
-                    (None, Some(max)) => max,
-                    (None, None) => return Err("a uniform random variable needs `mean` (or `max`)".into()),
-                };
-                if high < min {
-                    return Err(format!("the mean must not be below `min`, which is {min}"));
-                }
-                let clamp = if self.mean.is_some() { max } else { None };
-                Ok((uniform(min, high), None, clamp))
-            }
-            Shape::Gamma => {
-                let shape = self.gamma.unwrap_or(1500) as f64 / 1000.0;
-                let mean = self.mean.map_or(shape, |mean| mean as f64);
-                if shape <= 0.0 {
-                    return Err("`gamma` (the shape x 1000) must be at least 1".into());
-                }
-                if mean < min {
-                    return Err(format!("the mean must not be below `min`, which is {min}"));
-                }
-                Ok((gamma(min, shape, (mean - min) / shape), None, max))
-            }
-            Shape::Tabular => self.tabular(min).map(|(distribution, low)| (distribution, low, max)),
-        }
-    }
-
-    /// A table keeps its own values; only a given `mean` re-scales it: `(x - low)(mean - min)/(own mean - low) + min`.
-    fn tabular(&self, min: f64) -> Result<(Distribution, Option<f64>), String> {
-        if self.table.is_empty() {
-            return Err("a tabular random variable needs `randtable`".into());
-        }
-        let total: f64 = self.table.iter().map(|row| row.percent).sum();
-        let rows: Vec<TableRow> = self
-            .table
-            .iter()
-            .filter(|row| row.percent > 0.0)
-            .map(|row| TableRow { percent: row.percent * 100.0 / total, ..*row })
-            .collect();
-        let Some(mean) = self.mean.map(|mean| mean as f64) else {
-            return Ok((Distribution::Table { rows, factor: 1.0, shift: 0.0 }, self.min.map(|_| min)));
-        };
-        let own_mean: f64 = rows.iter().map(|row| row.percent / 100.0 * (row.low + row.high) / 2.0).sum();
-        let low = rows.iter().map(|row| row.low).fold(f64::INFINITY, f64::min);
-        if mean < min {
-            return Err(format!("the mean must not be below `min`, which is {min}"));
-        }
-        if own_mean <= low {
-            return Ok((Distribution::Constant(mean), None));
-        }
-        let factor = (mean - min) / (own_mean - low);
-        Ok((Distribution::Table { rows, factor, shift: min - low * factor }, None))
-    }
-}
-
-fn uniform(low: f64, high: f64) -> Distribution {
-    if high > low { Distribution::Uniform { low, high } } else { Distribution::Constant(low) }
-}
-
-fn gamma(shift: f64, shape: f64, scale: f64) -> Distribution {
-    if scale > 0.0 { Distribution::Gamma { shift, shape, scale } } else { Distribution::Constant(shift) }
-}
-
-/// FNV-1a of a name: variables without a seed get different streams, the same in every run.
-fn name_seed(name: &str) -> u64 {
-    name.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
-}
-
-/// Mean of a distribution.
-pub(super) fn mean(distribution: &Distribution) -> f64 {
-    match distribution {
-        Distribution::Constant(value) => *value,
-        Distribution::Uniform { low, high } => (low + high) / 2.0,
-        Distribution::Gamma { shift, shape, scale } => shift + shape * scale,
-        Distribution::Table { rows, factor, shift } => {
-            let own: f64 = rows.iter().map(|row| row.percent / 100.0 * (row.low + row.high) / 2.0).sum();
-            own * factor + shift
-        }
-        Distribution::Normal { mean, .. }
-        | Distribution::Exponential { mean }
-        | Distribution::Erlang { mean, .. } => *mean,
-        Distribution::LogNormal { log_mean, log_sigma } => (log_mean + log_sigma * log_sigma / 2.0).exp(),
-        Distribution::Weibull { shape, scale } => scale * gamma_function(1.0 + 1.0 / shape),
-        Distribution::Triangular { low, high, mode } => (low + high + mode) / 3.0,
-    }
-}
-
-/// Gamma function for x >= 1 (Lanczos, g = 7, n = 9; Numerical Recipes section 6.1 has the method).
-fn gamma_function(x: f64) -> f64 {
-    const COEFFICIENTS: [f64; 8] = [
-        676.520_368_121_885_1,
-        -1_259.139_216_722_402_8,
-        771.323_428_777_653_1,
-        -176.615_029_162_140_6,
-        12.507_343_278_686_905,
-        -0.138_571_095_265_720_12,
-        9.984_369_578_019_572e-6,
-        1.505_632_735_149_311_6e-7,
-    ];
-    let x = x - 1.0;
-    let series = COEFFICIENTS
-        .iter()
-        .enumerate()
-        .fold(0.999_999_999_999_809_9, |sum, (i, c)| sum + c / (x + i as f64 + 1.0));
-    let t = x + 7.5;
-    (2.0 * std::f64::consts::PI).sqrt() * t.powf(x + 0.5) * (-t).exp() * series
-}
-
-/// The distribution of `factor` times the values.
-pub(super) fn scaled(distribution: &Distribution, by: f64) -> Distribution {
-    match distribution {
-        Distribution::Constant(value) => Distribution::Constant(value * by),
-        Distribution::Uniform { low, high } => Distribution::Uniform { low: low * by, high: high * by },
-        Distribution::Gamma { shift, shape, scale } => {
-            Distribution::Gamma { shift: shift * by, shape: *shape, scale: scale * by }
-        }
-        Distribution::Table { rows, factor, shift } => {
-            Distribution::Table { rows: rows.clone(), factor: factor * by, shift: shift * by }
-        }
-        Distribution::Normal { mean, sigma } => Distribution::Normal { mean: mean * by, sigma: sigma * by },
-        Distribution::LogNormal { log_mean, log_sigma } => {
-            Distribution::LogNormal { log_mean: log_mean + by.ln(), log_sigma: *log_sigma }
-        }
-        Distribution::Exponential { mean } => Distribution::Exponential { mean: mean * by },
-        Distribution::Erlang { shape, mean } => Distribution::Erlang { shape: *shape, mean: mean * by },
-        Distribution::Weibull { shape, scale } => Distribution::Weibull { shape: *shape, scale: scale * by },
-        Distribution::Triangular { low, high, mode } => {
-            Distribution::Triangular { low: low * by, high: high * by, mode: mode * by }
         }
     }
 }
@@ -224,7 +65,15 @@ impl Lower<'_> {
         if let Err(problem) = random.distribution() {
             return self.fail(Diagnostic::error(span, problem));
         }
-        self.randoms.push(Random::Randvar(random));
+        self.new_random(Random::Randvar(random), span)
+    }
+
+    fn new_random(&mut self, random: Random, span: Span) -> Result<usize, Failed> {
+        if self.randoms.len() >= MAX_RANDOMS {
+            let message = format!("more than {MAX_RANDOMS} random variables");
+            return self.fail(Diagnostic::error(span, message));
+        }
+        self.randoms.push(random);
         Ok(self.randoms.len() - 1)
     }
 
@@ -252,6 +101,9 @@ impl Lower<'_> {
                     .help("as in randtable={{80, 1k, 4k}, {20, 4k, 64k}}"),
             );
         };
+        if rows.len() > MAX_ROWS {
+            return self.fail(Diagnostic::error(span, format!("a table has {MAX_ROWS} rows at most")));
+        }
         let mut result = Vec::with_capacity(rows.len());
         for row in rows {
             let mut numbers = [0.0; 3];
@@ -305,8 +157,7 @@ impl Lower<'_> {
             let place = fields.span("max", span);
             return self.fail(Diagnostic::error(place, "`max` is below `min`"));
         }
-        self.randoms.push(Random::Cvar(draw));
-        Ok(self.randoms.len() - 1)
+        self.new_random(Random::Cvar(draw), span)
     }
 
     /// A seed for a variable without a name and a seed.
@@ -463,20 +314,6 @@ impl Lower<'_> {
             ..Randvar::default()
         }));
         self.randoms.len() - 1
-    }
-}
-
-impl Randvar {
-    fn set(&mut self, name: &str, value: u64) {
-        match name {
-            "seed" => self.seed = Some(value),
-            "min" => self.min = Some(value),
-            "max" => self.max = Some(value),
-            "mean" => self.mean = Some(value),
-            "gamma" => self.gamma = Some(value),
-            "round" => self.round = value,
-            _ => {}
-        }
     }
 }
 

@@ -10,8 +10,8 @@ use crate::{suggest, tables};
 use std::ops::ControlFlow;
 use workload::Step;
 
-/// Executions of commands beyond which `foreach` is refused.
-const MAX_EXECUTED: usize = 100_000;
+/// Commands that all `foreach` together may execute.
+const MAX_UNROLLED: usize = 4096;
 
 /// Goes on, or ends the script.
 type Flow = ControlFlow<()>;
@@ -19,24 +19,20 @@ type Flow = ControlFlow<()>;
 impl<'a> Lower<'a> {
     /// Executes the script and appends the run where it has none.
     pub(super) fn execute(&mut self, commands: &'a [Command]) -> Result<(), Failed> {
-        let mut ended = false;
         for (index, command) in commands.iter().enumerate() {
             if self.command(command)?.is_break() {
                 self.warn_about_rest(&commands[index + 1..]);
-                ended = true;
                 break;
             }
         }
-        if !ended || !matches!(self.steps.last(), Some(Step::Run { .. })) {
+        if !matches!(self.steps.last(), Some(Step::Run { .. })) {
             self.implicit_run();
-        }
-        if self.processes.is_empty() && !self.diagnostics.has_errors() {
-            self.no_process();
         }
         Ok(())
     }
 
-    fn no_process(&mut self) {
+    /// There is nothing to run.
+    pub(super) fn no_process(&mut self) {
         let end = self.script.commands.last().map(|command| command.span).unwrap_or_default();
         let diagnostic = match self.loads.clone() {
             Some(name) => Diagnostic::error(
@@ -92,18 +88,12 @@ impl<'a> Lower<'a> {
     }
 
     fn command(&mut self, command: &'a Command) -> Result<Flow, Failed> {
-        self.executed += 1;
-        if self.executed > MAX_EXECUTED {
-            let message =
-                format!("more than {MAX_EXECUTED} commands are executed; `foreach` multiplies them");
-            return self.fail(Diagnostic::error(command.span, message));
-        }
         if self.diagnostics.full() {
             return Err(Failed);
         }
         match &command.kind {
             CommandKind::Set { variable, value } => {
-                let _ = self.set(&variable.node, value);
+                self.set(&variable.node, value);
             }
             CommandKind::SetField { variable, field, value } => self.set_field_of(variable, field, value),
             CommandKind::ModeQuit(end) => self.end = *end,
@@ -266,8 +256,11 @@ impl<'a> Lower<'a> {
         if self.apply_override(&name.node) {
             return;
         }
-        if let Ok(index) = self.randvar(attributes, command.span, &Scope::default()) {
-            self.assign(&name.node, Datum::Random(index));
+        match self.randvar(attributes, command.span, &Scope::default()) {
+            Ok(index) => self.assign(&name.node, Datum::Random(index)),
+            Err(Failed) => {
+                self.broken.insert(name.node);
+            }
         }
     }
 
@@ -298,6 +291,11 @@ impl<'a> Lower<'a> {
                 self.assign(&variable.node, value);
             }
             for command in body {
+                self.unrolled += 1;
+                if self.unrolled > MAX_UNROLLED {
+                    let message = format!("foreach executes more than {MAX_UNROLLED} commands");
+                    return self.fail(Diagnostic::error(command.span, message));
+                }
                 if self.command(command)?.is_break() {
                     return Ok(Flow::Break(()));
                 }

@@ -127,8 +127,11 @@ impl Lower<'_> {
             diagnostic.message = message(&diagnostic.message);
             diagnostic.span = None;
         }
-        if let Ok(value) = result {
-            self.assign(name, value);
+        match result {
+            Ok(value) => self.assign(name, value),
+            Err(Failed) => {
+                self.broken.insert(name.to_owned());
+            }
         }
         true
     }
@@ -150,13 +153,16 @@ impl Lower<'_> {
     }
 
     /// `set $variable = value` of the script.
-    pub(super) fn set(&mut self, name: &str, value: &Spanned<Expr>) -> Result<(), Failed> {
+    pub(super) fn set(&mut self, name: &str, value: &Spanned<Expr>) {
         if self.apply_override(name) {
-            return Ok(());
+            return;
         }
-        let value = self.eval(value, &Scope::default())?;
-        self.assign(name, value);
-        Ok(())
+        match self.eval(value, &Scope::default()) {
+            Ok(value) => self.assign(name, value),
+            Err(Failed) => {
+                self.broken.insert(name.to_owned());
+            }
+        }
     }
 }
 

@@ -16,6 +16,12 @@ pub(super) type Parsed<T> = Result<T, Failed>;
 /// Nesting of expressions and blocks beyond which a script is refused.
 pub(super) const MAX_DEPTH: usize = 32;
 
+/// Attributes and arguments of one entity beyond which a script is refused.
+pub(super) const MAX_ATTRIBUTES: usize = 256;
+
+/// Bytes of a word or a quoted string beyond which a script is refused.
+pub(super) const MAX_TEXT: usize = 16 << 10;
+
 /// Operators in one value beyond which a script is refused.
 pub(super) const MAX_OPERATORS: usize = 200;
 

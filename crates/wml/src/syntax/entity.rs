@@ -1,6 +1,6 @@
 //! Attribute lists, `define`, threads and flowops.
 
-use super::cursor::{Cursor, Failed, Parsed};
+use super::cursor::{Cursor, Failed, MAX_ATTRIBUTES, Parsed};
 use super::lex::{Token, shorten};
 use crate::ast::{Attribute, CommandKind, Flowop, Thread};
 use crate::diagnostic::Diagnostic;
@@ -74,6 +74,10 @@ impl Cursor<'_> {
             };
             let list = if is_argument { &mut arguments } else { &mut attributes };
             list.push(Attribute { name, value });
+            if attributes.len() + arguments.len() > MAX_ATTRIBUTES {
+                let message = format!("more than {MAX_ATTRIBUTES} attributes");
+                return self.fail(Diagnostic::error(self.span, message));
+            }
             if self.token != Token::Comma {
                 self.check_end_of_list()?;
                 return Ok((attributes, arguments));

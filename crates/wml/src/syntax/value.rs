@@ -1,6 +1,6 @@
 //! Values and expressions.
 
-use super::cursor::{Cursor, MAX_OPERATORS, Parsed};
+use super::cursor::{Cursor, MAX_OPERATORS, MAX_TEXT, Parsed};
 use super::lex::Token;
 use crate::ast::{Expr, Operator, Piece, Spanned};
 use crate::diagnostic::{Diagnostic, Span};
@@ -93,6 +93,10 @@ impl Cursor<'_> {
 
     fn operand(&mut self) -> Parsed<Value> {
         let span = self.span;
+        if span.end - span.start > MAX_TEXT {
+            let message = format!("this text is longer than {} KiB", MAX_TEXT >> 10);
+            return self.fail(Diagnostic::error(span, message));
+        }
         let node = match self.token {
             Token::Int(Some(value)) => {
                 self.advance();
