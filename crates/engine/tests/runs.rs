@@ -55,10 +55,11 @@ fn varmail_never_dies_of_its_small_pool() {
 #[test]
 fn a_failing_operation_ends_the_run_with_its_name() {
     let text = "define file name=f,path=/x,size=1k,prealloc\n\
-                define process name=p { thread name=t { flowop closefile name=oops,fd=1 } }\nrun 60\n";
+                define process name=p { thread name=t { flowop openfile name=oops,filename=f,fd=1 } }\nrun 60\n";
     let outcome = run(text, &RunOptions::default());
     let Ended::Failed { message } = &outcome.ended else { panic!("{:?}", outcome.ended) };
-    assert!(message.contains("oops") && message.contains("fd=1 is not open"), "{message}");
+    assert!(message.contains("oops") && message.contains("fd=1 is already open"), "{message}");
+    assert_eq!(op(&outcome, "oops").ops, 1);
 }
 
 #[test]
@@ -219,7 +220,7 @@ fn psrun_reports_on_the_way() {
 
 #[test]
 fn a_workload_without_threads_says_so() {
-    let workload = parse("define fileset name=a,path=/x,entries=1,dirwidth=2\nrun 1\n");
+    let workload = workload::Workload::default();
     let directory = directory();
     let error =
         engine::run(&workload, directory.path(), &RunOptions::default(), &Control::new(), &mut |_| {});
