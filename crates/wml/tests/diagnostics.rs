@@ -48,6 +48,7 @@ golden! {
     unclosed_block: "define process name=p\n{\n  thread name=t\n  {\n    flowop hog name=h\n  }\nrun 60\n";
     flowop_outside: "flowop read name=a\n";
     stray_bytes: "set $a=4k ? 8k\n";
+    missing_value: "set $dir=\n\nset mode quit alldone\n";
     unquoted_blank: "set $dir=/mnt/my disk\n";
     wrong_mode: "set mode quit never\n";
     wrong_cvar_type: script("set $s=cvar(type=cvar-gama,parameters=mean:1)", "flowop hog name=h,value=$s");

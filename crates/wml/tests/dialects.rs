@@ -85,8 +85,10 @@ fn sizes_with_a_gamma_of_their_own() {
     assert_eq!(load_clean(&text("0")).workload.filesets[0].size, Value::Int(512_000));
 }
 
+type Run = (Option<u64>, Option<u64>, Option<i64>, u64);
+
 /// An interactive script around one thread.
-fn interactive(commands: &str) -> (Vec<String>, (Option<u64>, Option<u64>, Option<i64>, u64)) {
+fn interactive(commands: &str) -> (Vec<String>, Run) {
     let text = script("set $runtime=30", "flowop hog name=h").replace("run 1", commands);
     let (warnings, loaded) = warned(&text);
     (warnings, run_of(&loaded))

@@ -87,7 +87,7 @@ impl Cursor<'_> {
     }
 
     /// Does a command, a thread or a flowop begin here?
-    fn at_statement(&self) -> bool {
+    pub(super) fn at_statement(&self) -> bool {
         matches!(self.token, Token::Word(word) if is_statement(word) && self.first_on_line)
     }
 

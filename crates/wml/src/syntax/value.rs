@@ -93,6 +93,9 @@ impl Cursor<'_> {
 
     fn operand(&mut self) -> Parsed<Value> {
         let span = self.span;
+        if self.at_statement() {
+            return self.unexpected("a value", Some(VALUE_HELP));
+        }
         if span.end - span.start > MAX_TEXT {
             let message = format!("this text is longer than {} KiB", MAX_TEXT >> 10);
             return self.fail(Diagnostic::error(span, message));
