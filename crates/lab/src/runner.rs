@@ -31,13 +31,7 @@ pub struct Job<'a> {
 impl Job<'_> {
     /// Variables for the workload: what it sets, then the parameters of the cell.
     pub fn set(&self) -> Vec<(String, String)> {
-        let fixed = self
-            .workload
-            .set
-            .iter()
-            .filter_map(|(name, values)| Some((name.clone(), values.first()?.clone())));
-        let swept = self.cell.parameters.iter().map(|p| (p.name.clone(), p.value.clone()));
-        fixed.chain(swept).collect()
+        self.workload.variables(&self.cell.parameters)
     }
 }
 

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use thiserror::Error;
 
+use super::Settings;
 use super::nearest::nearest;
 
 /// Why a study cannot be run.
@@ -91,8 +92,9 @@ impl TextError {
         let message = error.message();
         let (message, help) = match unknown_key(message) {
             Some((key, known)) => {
-                let meant =
-                    nearest(key, known.iter().copied()).map(|near| format!("did you mean `{near}`? "));
+                let meant = nearest(key, known.iter().copied())
+                    .map(|near| format!("did you mean `{near}`? "))
+                    .or_else(|| is_setting(key).then(|| format!("`{key}` belongs under [study]; ")));
                 let list = format!("{}known here: {}", meant.unwrap_or_default(), known.join(", "));
                 (format!("unknown key `{key}`"), Some(list))
             }
@@ -100,6 +102,12 @@ impl TextError {
         };
         TextError { help, ..TextError::new(file, text, error.span(), message) }
     }
+}
+
+/// Whether a key belongs under `[study]`: its deserialiser complains of something else, or of nothing.
+fn is_setting(key: &str) -> bool {
+    let complaint = toml::from_str::<Settings>(&format!("{key} = 1")).err();
+    complaint.is_none_or(|error| unknown_key(error.message()).is_none())
 }
 
 /// Takes serde's message for an unknown field or variant apart.

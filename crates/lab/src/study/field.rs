@@ -283,39 +283,7 @@ struct Values(Vec<String>);
 
 impl<'de> Deserialize<'de> for Values {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OneOrMore;
-        impl<'de> Visitor<'de> for OneOrMore {
-            type Value = Values;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "a number, text or true/false, or a list of them")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Values, A::Error> {
-                let mut values = Vec::new();
-                while let Some(Word(value)) = seq.next_element()? {
-                    values.push(value);
-                }
-                Ok(Values(values))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Values, E> {
-                Ok(Values(vec![text.to_string()]))
-            }
-
-            fn visit_i64<E>(self, number: i64) -> Result<Values, E> {
-                Ok(Values(vec![number.to_string()]))
-            }
-
-            fn visit_f64<E>(self, number: f64) -> Result<Values, E> {
-                Ok(Values(vec![number.to_string()]))
-            }
-
-            fn visit_bool<E>(self, truth: bool) -> Result<Values, E> {
-                Ok(Values(vec![truth.to_string()]))
-            }
-        }
-        deserializer.deserialize_any(OneOrMore)
+        deserializer.deserialize_any(ValuesVisitor { list: true }).map(Values)
     }
 }
 
@@ -324,10 +292,49 @@ struct Word(String);
 
 impl<'de> Deserialize<'de> for Word {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        match Values::deserialize(deserializer)?.0.as_slice() {
-            [one] => Ok(Word(one.clone())),
-            _ => Err(D::Error::custom("a list within a list; values are numbers or text")),
+        let values = deserializer.deserialize_any(ValuesVisitor { list: false })?;
+        Ok(Word(values.into_iter().next().unwrap_or_default()))
+    }
+}
+
+/// Reads values as text; `list`: one or a list of them.
+struct ValuesVisitor {
+    list: bool,
+}
+
+impl<'de> Visitor<'de> for ValuesVisitor {
+    type Value = Vec<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number, text or true/false")?;
+        if self.list { f.write_str(", or a list of them") } else { Ok(()) }
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Vec<String>, A::Error> {
+        if !self.list {
+            return Err(A::Error::invalid_type(serde::de::Unexpected::Seq, &self));
         }
+        let mut values = Vec::new();
+        while let Some(Word(value)) = seq.next_element()? {
+            values.push(value);
+        }
+        Ok(values)
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Vec<String>, E> {
+        Ok(vec![text.to_string()])
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Vec<String>, E> {
+        Ok(vec![number.to_string()])
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Vec<String>, E> {
+        Ok(vec![number.to_string()])
+    }
+
+    fn visit_bool<E>(self, truth: bool) -> Result<Vec<String>, E> {
+        Ok(vec![truth.to_string()])
     }
 }
 

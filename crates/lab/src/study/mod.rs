@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `mod` | the study itself: read from TOML, written as TOML |
 //! | [`file`] | reads a study, embeds its workload files, checks it |
+//! | [`check`] | reads its workloads as a trial would |
 //! | [`command`] | builds the study that a command line means |
 //! | `field` | values with a spelling of their own: seconds, percents, sizes, engines, sweeps |
 //! | [`error`] | what is wrong, where, and what would be right |
 
+pub mod check;
 pub mod command;
 pub mod error;
 mod field;
@@ -257,6 +259,12 @@ impl Workload {
     /// The label in the results; empty before the study is resolved.
     pub fn label(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
+    }
+
+    /// Variables for the script: what it sets, then the parameters of a cell.
+    pub fn variables(&self, parameters: &[Parameter]) -> Vec<(String, String)> {
+        let set = self.set.iter().filter_map(|(name, values)| Some((name.clone(), values.first()?.clone())));
+        set.chain(parameters.iter().map(|p| (p.name.clone(), p.value.clone()))).collect()
     }
 }
 

@@ -1,0 +1,64 @@
+//! Reads the workloads of a study as a trial would, so that a mistake shows before the first trial.
+
+use super::{Study, StudyError, Workload};
+use crate::plan;
+use crate::record::Parameter;
+
+/// What a workload's script says when it is read for one combination of parameters.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Checked {
+    /// The workload's label.
+    pub workload: String,
+    /// The combination of swept parameters.
+    pub parameters: Vec<Parameter>,
+    /// Warnings as WML renders them; empty when there are none.
+    pub warnings: String,
+    /// Final values of the script's variables.
+    pub variables: Vec<(String, String)>,
+    /// What would run.
+    pub model: workload::Workload,
+}
+
+impl Study {
+    /// Reads every workload with every combination of its parameters, for this machine. Sizes that depend on `$free`
+    /// are worked out for `machine.free_bytes`, since the target does not exist yet.
+    ///
+    /// # Errors
+    /// A script that cannot run, with its diagnostics.
+    pub fn check_workloads(&self, machine: wml::Machine) -> Result<Vec<Checked>, StudyError> {
+        let mut checked = Vec::new();
+        for cell in plan::cells(self) {
+            let seen =
+                |known: &Checked| known.workload == cell.workload && known.parameters == cell.parameters;
+            if checked.iter().any(seen) {
+                continue;
+            }
+            if let Some(workload) = plan::workload_of(self, &cell) {
+                checked.push(check(workload, &cell.parameters, machine)?);
+            }
+        }
+        Ok(checked)
+    }
+}
+
+fn check(
+    workload: &Workload,
+    parameters: &[Parameter],
+    machine: wml::Machine,
+) -> Result<Checked, StudyError> {
+    let settings =
+        wml::Settings { machine, set: workload.variables(parameters), name: workload.label().to_string() };
+    let text = workload.text.as_deref().unwrap_or_default().as_bytes();
+    let file = workload.origin.as_deref().unwrap_or(workload.label());
+    let loaded = wml::load(text, &settings).map_err(|found| StudyError::Workload {
+        workload: workload.label().to_string(),
+        report: found.render(file, text, false),
+    })?;
+    Ok(Checked {
+        workload: workload.label().to_string(),
+        parameters: parameters.to_vec(),
+        warnings: loaded.warnings.render(file, text, false),
+        variables: loaded.variables,
+        model: loaded.workload,
+    })
+}
