@@ -11,6 +11,9 @@ fn survives(bytes: &[u8], set: &[(&str, &str)]) {
         Ok(loaded) => {
             assert!(!loaded.warnings.has_errors());
             assert!(matches!(loaded.workload.script.last(), Some(workload::Step::Run { .. })));
+            for draw in &loaded.workload.draws {
+                assert!(draw.check().is_ok(), "{draw:?}");
+            }
             loaded.warnings.render("x.f", bytes, true);
         }
         Err(found) => {

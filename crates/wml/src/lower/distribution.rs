@@ -1,7 +1,7 @@
 //! Parameters of random variables to distributions: means, tables, scaling.
 
 use crate::diagnostic::Span;
-use workload::{Distribution, TableRow};
+use workload::{Distribution, Draw, Rounding, TableRow};
 
 /// Parameters of a `randvar`, in the language's units.
 #[derive(Debug, Clone, Default)]
@@ -32,7 +32,7 @@ impl Randvar {
     }
 
     /// Distribution and upper and lower clamp, or what is wrong.
-    pub(super) fn distribution(&self) -> Result<(Distribution, Option<f64>, Option<f64>), String> {
+    fn distribution(&self) -> Result<(Distribution, Option<f64>, Option<f64>), String> {
         let min = self.min.unwrap_or(0) as f64;
         let max = self.max.map(|max| max as f64);
         match self.shape() {
@@ -105,47 +105,7 @@ pub(super) fn name_seed(name: &str) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Mean of a distribution.
-pub(super) fn mean(distribution: &Distribution) -> f64 {
-    match distribution {
-        Distribution::Constant(value) => *value,
-        Distribution::Uniform { low, high } => (low + high) / 2.0,
-        Distribution::Gamma { shift, shape, scale } => shift + shape * scale,
-        Distribution::Table { rows, factor, shift } => {
-            let own: f64 = rows.iter().map(|row| row.percent / 100.0 * (row.low + row.high) / 2.0).sum();
-            own * factor + shift
-        }
-        Distribution::Normal { mean, .. }
-        | Distribution::Exponential { mean }
-        | Distribution::Erlang { mean, .. } => *mean,
-        Distribution::LogNormal { log_mean, log_sigma } => (log_mean + log_sigma * log_sigma / 2.0).exp(),
-        Distribution::Weibull { shape, scale } => scale * gamma_function(1.0 + 1.0 / shape),
-        Distribution::Triangular { low, high, mode } => (low + high + mode) / 3.0,
-    }
-}
-
-/// Gamma function for x >= 1 (Lanczos, g = 7, n = 9; Numerical Recipes section 6.1 has the method).
-fn gamma_function(x: f64) -> f64 {
-    const COEFFICIENTS: [f64; 8] = [
-        676.520_368_121_885_1,
-        -1_259.139_216_722_402_8,
-        771.323_428_777_653_1,
-        -176.615_029_162_140_6,
-        12.507_343_278_686_905,
-        -0.138_571_095_265_720_12,
-        9.984_369_578_019_572e-6,
-        1.505_632_735_149_311_6e-7,
-    ];
-    let x = x - 1.0;
-    let series = COEFFICIENTS
-        .iter()
-        .enumerate()
-        .fold(0.999_999_999_999_809_9, |sum, (i, c)| sum + c / (x + i as f64 + 1.0));
-    let t = x + 7.5;
-    (2.0 * std::f64::consts::PI).sqrt() * t.powf(x + 0.5) * (-t).exp() * series
-}
-
-/// The distribution of `factor` times the values.
+/// The distribution of `by` times the values.
 pub(super) fn scaled(distribution: &Distribution, by: f64) -> Distribution {
     match distribution {
         Distribution::Constant(value) => Distribution::Constant(value * by),
@@ -170,6 +130,26 @@ pub(super) fn scaled(distribution: &Distribution, by: f64) -> Distribution {
 }
 
 impl Randvar {
+    /// The random variable in its final form, or what is wrong with its parameters.
+    pub(super) fn draw(&self) -> Result<Draw, String> {
+        let (distribution, clamp_min, clamp_max) = self.distribution()?;
+        let draw = self.as_draw(distribution, clamp_min, clamp_max);
+        draw.check().map_err(|error| error.reason.to_string())?;
+        Ok(draw)
+    }
+
+    fn as_draw(&self, distribution: Distribution, clamp_min: Option<f64>, clamp_max: Option<f64>) -> Draw {
+        Draw {
+            name: self.name.clone(),
+            seed: self.seed.unwrap_or_else(|| name_seed(&self.name)),
+            distribution,
+            round: self.round,
+            rounding: Rounding::Nearest,
+            clamp_min,
+            clamp_max,
+        }
+    }
+
     /// Sets one of the numeric parameters.
     pub(super) fn set(&mut self, name: &str, value: u64) {
         match name {
@@ -192,11 +172,8 @@ mod tests {
         TableRow { percent, low, high }
     }
 
-    #[test]
-    fn the_gamma_function_is_the_factorial() {
-        for (x, expected) in [(1.0, 1.0), (2.0, 1.0), (3.0, 2.0), (5.0, 24.0), (1.5, 0.886_226_925_452_758)] {
-            assert!((gamma_function(x) / expected - 1.0).abs() < 1e-12, "{x}");
-        }
+    fn mean(distribution: &Distribution) -> f64 {
+        Randvar::default().as_draw(distribution.clone(), None, None).mean()
     }
 
     #[test]

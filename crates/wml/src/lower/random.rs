@@ -1,6 +1,6 @@
 //! `randvar(...)` and `cvar(...)`: from their attributes to distributions in final units.
 
-use super::distribution::{Randvar, Shape, mean, name_seed, scaled};
+use super::distribution::{Randvar, Shape, name_seed, scaled};
 use super::fields::Fields;
 use super::{Lower, Scope};
 use crate::ast::{Attribute, Expr, Spanned};
@@ -62,7 +62,9 @@ impl Lower<'_> {
             }
             random.kind = Some(Shape::Tabular);
         }
-        if let Err(problem) = random.distribution() {
+        // Variables that never get a name differ by their number.
+        random.name = format!("#{}", self.randoms.len());
+        if let Err(problem) = random.draw() {
             return self.fail(Diagnostic::error(span, problem));
         }
         self.new_random(Random::Randvar(random), span)
@@ -143,7 +145,7 @@ impl Lower<'_> {
         let distribution = super::cvar::distribution(self, &kind, parameters.as_ref())?;
         let clamp = |value: Option<u64>| value.map(|value| value as f64);
         let draw = Draw {
-            name: String::new(),
+            name: format!("#{}", self.randoms.len()),
             seed: self.fixed_if_given(&fields, "seed", scope)?.unwrap_or_else(|| self.next_seed()),
             distribution,
             round: self.fixed(&fields, "round", 0, scope)?,
@@ -157,6 +159,9 @@ impl Lower<'_> {
             let place = fields.span("max", span);
             return self.fail(Diagnostic::error(place, "`max` is below `min`"));
         }
+        if let Err(problem) = draw.check() {
+            return self.fail(Diagnostic::error(span, problem.reason.to_string()));
+        }
         self.new_random(Random::Cvar(draw), span)
     }
 
@@ -167,12 +172,12 @@ impl Lower<'_> {
 
     /// A variable got its name: it is shown with it, and its stream depends on it.
     pub(super) fn name_random(&mut self, index: usize, name: &str) {
-        let unnamed_seed = name_seed(&format!("#{index}"));
+        let number = format!("#{index}");
         match &mut self.randoms[index] {
-            Random::Randvar(random) if random.name.is_empty() => random.name = name.to_owned(),
-            Random::Cvar(draw) if draw.name.is_empty() => {
+            Random::Randvar(random) if random.name == number => random.name = name.to_owned(),
+            Random::Cvar(draw) if draw.name == number => {
                 draw.name = name.to_owned();
-                if draw.seed == unnamed_seed {
+                if draw.seed == name_seed(&number) {
                     draw.seed = name_seed(name);
                 }
             }
@@ -215,88 +220,65 @@ impl Lower<'_> {
         Ok(())
     }
 
+    fn draw(&self, index: usize) -> Result<Draw, String> {
+        match &self.randoms[index] {
+            Random::Cvar(draw) => Ok(draw.clone()),
+            Random::Randvar(random) => random.draw(),
+        }
+    }
+
+    /// The mean before rounding.
+    pub(super) fn raw_mean(&self, index: usize) -> f64 {
+        self.draw(index).map_or(0.0, |draw| draw.mean())
+    }
+
     /// The mean, as a number that stands for the variable where one is needed before the run.
     pub(super) fn random_mean(&self, index: usize) -> u64 {
-        let (mean, round) = match &self.randoms[index] {
-            Random::Cvar(draw) => {
-                let mean = mean(&draw.distribution).max(draw.clamp_min.unwrap_or(0.0));
-                (mean.min(draw.clamp_max.unwrap_or(f64::MAX)), draw.round)
-            }
-            Random::Randvar(random) => (random.distribution().map_or(0.0, |(d, ..)| mean(&d)), random.round),
-        };
-        let mean = mean as u64;
-        match mean.checked_rem(round) {
+        let Ok(draw) = self.draw(index) else { return 0 };
+        let mean = draw.mean() as u64;
+        match mean.checked_rem(draw.round) {
             None => mean,
-            Some(rest) if rest >= round - rest => (mean - rest).saturating_add(round),
+            Some(rest) if rest >= draw.round - rest => (mean - rest).saturating_add(draw.round),
             Some(rest) => mean - rest,
         }
     }
 
     /// All random variables in their final form.
     pub(super) fn draws(&mut self) -> Vec<Draw> {
-        let randoms = std::mem::take(&mut self.randoms);
-        let mut draws = Vec::with_capacity(randoms.len());
-        for (index, random) in randoms.into_iter().enumerate() {
-            match random {
-                Random::Cvar(draw) => draws.push(draw),
-                Random::Randvar(random) => {
-                    let (distribution, clamp_min, clamp_max) = match random.distribution() {
-                        Ok(found) => found,
-                        Err(problem) => {
-                            self.report(Diagnostic::error(random.span, problem));
-                            continue;
-                        }
+        let mut draws = Vec::with_capacity(self.randoms.len());
+        for index in 0..self.randoms.len() {
+            match self.draw(index) {
+                Ok(mut draw) => {
+                    if draw.name.starts_with('#') {
+                        draw.name.clear();
+                    }
+                    draws.push(draw);
+                }
+                Err(problem) => {
+                    let span = match &self.randoms[index] {
+                        Random::Randvar(random) => random.span,
+                        Random::Cvar(_) => Span::default(),
                     };
-                    let seed = random.seed.unwrap_or_else(|| match random.name.as_str() {
-                        "" => name_seed(&format!("#{index}")),
-                        name => name_seed(name),
-                    });
-                    draws.push(Draw {
-                        name: random.name,
-                        seed,
-                        distribution,
-                        round: random.round,
-                        rounding: Rounding::Nearest,
-                        clamp_min,
-                        clamp_max,
-                    });
+                    self.report(Diagnostic::error(span, problem));
                 }
             }
         }
         draws
     }
 
-    /// A random variable `factor` times another, for `indexed`.
+    /// A random variable `by` times another, for `indexed`.
     pub(super) fn scaled_random(&mut self, index: usize, by: f64) -> Option<usize> {
-        let draw = match &self.randoms[index] {
-            Random::Cvar(draw) => draw.clone(),
-            Random::Randvar(random) => Draw {
-                name: random.name.clone(),
-                seed: random.seed.unwrap_or_else(|| name_seed(&random.name)),
-                distribution: random.distribution().ok()?.0,
-                round: 0,
-                rounding: Rounding::Nearest,
-                clamp_min: None,
-                clamp_max: None,
-            },
-        };
-        let distribution = scaled(&draw.distribution, by);
-        self.randoms.push(Random::Cvar(Draw {
-            distribution,
+        let draw = self.draw(index).ok()?;
+        let scaled = Draw {
+            distribution: scaled(&draw.distribution, by),
             round: 0,
             clamp_min: draw.clamp_min.map(|low| low * by),
             clamp_max: draw.clamp_max.map(|high| high * by),
             ..draw
-        }));
+        };
+        scaled.check().ok()?;
+        self.randoms.push(Random::Cvar(scaled));
         Some(self.randoms.len() - 1)
-    }
-
-    /// Mean before rounding.
-    pub(super) fn raw_mean(&self, index: usize) -> f64 {
-        match &self.randoms[index] {
-            Random::Cvar(draw) => mean(&draw.distribution),
-            Random::Randvar(random) => random.distribution().map_or(0.0, |(d, ..)| mean(&d)),
-        }
     }
 
     /// Is this variable a `randvar` (and not a `cvar`)?
@@ -310,6 +292,7 @@ impl Lower<'_> {
             kind: Some(Shape::Gamma),
             mean: Some(mean),
             gamma: Some(gamma),
+            name: format!("#{}", self.randoms.len()),
             span,
             ..Randvar::default()
         }));
