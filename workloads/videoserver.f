@@ -35,7 +35,7 @@ define process name=playout
 {
   thread name=viewer, instances=$nthreads, memsize=10m
   {
-    flowop read name=stream, filesetname=active, iosize=$readiosize, opennext
+    flowop read name=stream, filesetname=active, iosize=$readiosize
     flowop bwlimit name=rate, target=stream
   }
 }

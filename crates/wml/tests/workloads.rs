@@ -134,3 +134,23 @@ fn they_say_what_they_are() {
         assert!(text.is_ascii() && text.lines().all(|line| line.len() <= 120), "{}", path.display());
     }
 }
+
+#[test]
+fn the_examples_of_the_documentation_run() {
+    let text =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/wml.md")).unwrap();
+    let blocks: Vec<String> = text
+        .split("\n\n")
+        .filter(|block| block.lines().all(|line| line.starts_with("    ")))
+        .map(|block| block.lines().filter(|line| line.trim() != "...").collect::<Vec<_>>().join("\n"))
+        .collect();
+    assert_eq!(blocks.len(), 2);
+    common::load_clean(&blocks[0]);
+    // The second is a composite flowop and a use of it, which has to stand in a thread.
+    let (definition, usage) = blocks[1].rsplit_once('\n').unwrap();
+    let text = format!(
+        "define fileset name=sources,path=/tmp,entries=1,dirwidth=1\n{definition}\n\
+         define process name=p {{ thread name=t {{ {usage}\n }} }}"
+    );
+    common::load_clean(&text);
+}

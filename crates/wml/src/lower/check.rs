@@ -118,7 +118,6 @@ impl Lower<'_> {
         }
         let needs_fileset = match op.kind {
             Kind::OpenFile | Kind::CreateFile | Kind::MakeDir | Kind::RemoveDir | Kind::ListDir => true,
-            Kind::FsyncSet => true,
             Kind::DeleteFile | Kind::StatFile => op.fd == 0,
             _ => false,
         };
