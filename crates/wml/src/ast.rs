@@ -122,7 +122,7 @@ pub enum CommandKind {
         /// Body.
         body: Vec<Command>,
     },
-    /// `stats snap`, `stats dump ...`: the end of an interactive measurement.
+    /// `stats snap`, `stats dump ...`: the result of an interactive measurement.
     StatsSnap,
     /// `stats clear`: its begin.
     StatsClear,

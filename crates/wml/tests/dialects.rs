@@ -104,6 +104,10 @@ fn interactive_scripts_run_as_long_as_they_sleep() {
     assert_eq!(interactive(snap), (none.clone(), (Some(20), None, None, 0)));
     let warm = "create processes\nsleep 5\nstats clear\nsleep 20\nsleep 10\nstats dump \"out\"\nquit\n";
     assert_eq!(interactive(warm), (none.clone(), (Some(30), None, None, 5)));
+    let windows = "create processes\nstats clear\nsleep 10\nstats snap\n".to_owned()
+        + &"stats clear\nsleep 30\nstats snap\n".repeat(4)
+        + "shutdown processes\nquit";
+    assert_eq!(interactive(&windows), (none.clone(), (Some(120), None, Some(-30), 10)));
     let run = "create processes\nstats clear\nrun 7\nquit";
     assert_eq!(interactive(run), (none.clone(), (Some(7), None, None, 0)));
     let forever = "create processes\nsleep 0\nquit";
@@ -147,6 +151,15 @@ fn other_commands_of_old_are_accepted() {
         .0,
         Some(1)
     );
+}
+
+#[test]
+fn attributes_by_their_oldest_names() {
+    let text = "define fileset name=set,directory=/tmp,entries=9,sizegamma=0,filesize=2k,dirwidth=3\n\
+        define process procname=p { thread name=t { flowop statfile name=s,fileset=set } }";
+    let loaded = load_clean(text);
+    assert_eq!(loaded.workload.filesets[0].path, "/tmp");
+    assert_eq!((loaded.workload.processes[0].name.as_str(), ops(&loaded)[0].fileset), ("p", Some(0)));
 }
 
 #[test]

@@ -62,10 +62,10 @@ struct ProcessSlot<'a> {
 }
 
 /// An interactive script between `create processes` and its end.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 struct Interactive {
-    warmup: u64,
-    measured: u64,
+    /// Seconds slept between one `stats clear` and the next; the last is the present one.
+    windows: Vec<u64>,
 }
 
 struct Lower<'a> {

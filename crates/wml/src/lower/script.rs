@@ -70,12 +70,21 @@ impl<'a> Lower<'a> {
         }
     }
 
+    /// An interactive script runs as long as it sleeps. What it sleeps before the first `stats clear` is its warm-up; several windows of one length behind that are periodic reports.
     fn implicit_run(&mut self) {
-        let (seconds, warmup) = match self.interactive {
-            Some(Interactive { warmup, measured }) => ((measured > 0).then_some(measured), warmup),
-            None => (None, 0),
+        let windows: Vec<u64> = match self.interactive.take() {
+            Some(state) => state.windows.into_iter().filter(|&seconds| seconds > 0).collect(),
+            None => Vec::new(),
         };
-        self.push_run(seconds, None, None, warmup);
+        let (warmup, measured) = match windows.as_slice() {
+            [] => return self.push_run(None, None, None, 0),
+            [only] => (0, std::slice::from_ref(only)),
+            [first, rest @ ..] => (*first, rest),
+        };
+        let seconds = measured.iter().fold(0u64, |sum, &seconds| sum.saturating_add(seconds));
+        let periodic = measured.len() > 1 && measured.iter().all(|&seconds| seconds == measured[0]);
+        let period = i64::try_from(measured[0]).ok().filter(|_| periodic).map(|seconds| -seconds);
+        self.push_run(Some(seconds), None, period, warmup);
     }
 
     fn push_run(&mut self, seconds: Option<u64>, ops: Option<u64>, period: Option<i64>, warmup: u64) {
@@ -115,7 +124,7 @@ impl<'a> Lower<'a> {
                 self.resolve_filesets();
                 self.steps.push(Step::CreateFiles);
             }
-            CommandKind::CreateProcesses => self.interactive = Some(Interactive::default()),
+            CommandKind::CreateProcesses => self.interactive = Some(Interactive { windows: vec![0] }),
             CommandKind::EventGen(attributes) => self.eventgen = Some(attributes),
             CommandKind::EnableLatencyHistogram => self.latency_counters = true,
             CommandKind::Echo(text) => {
@@ -139,14 +148,13 @@ impl<'a> Lower<'a> {
             CommandKind::Nothing { why: Some(why) } => {
                 self.report(Diagnostic::warning(command.span, "this command has no effect").label(*why));
             }
-            CommandKind::Nothing { why: None } | CommandKind::ModeNoUseStats => {}
+            CommandKind::Nothing { why: None } | CommandKind::ModeNoUseStats | CommandKind::StatsSnap => {}
             CommandKind::Sleep(value) => self.sleep(value, command),
             CommandKind::StatsClear => self.stats_clear(),
             CommandKind::Run { .. }
             | CommandKind::PeriodicRun { .. }
             | CommandKind::Quit
-            | CommandKind::Shutdown
-            | CommandKind::StatsSnap => return Ok(self.ending(&command.kind)),
+            | CommandKind::Shutdown => return Ok(self.ending(&command.kind)),
         }
         Ok(Flow::Continue(()))
     }
@@ -159,8 +167,8 @@ impl<'a> Lower<'a> {
                 self.periodic_run(period.as_ref(), seconds.as_ref())
             }
             CommandKind::Quit => {}
-            // `stats snap` and `shutdown` end an interactive run; before one they mean nothing.
-            _ if self.interactive.is_some_and(|state| state.measured > 0) => {}
+            // `shutdown` ends an interactive run; before one it means nothing.
+            _ if self.interactive.is_some() => {}
             _ => return Flow::Continue(()),
         }
         Flow::Break(())
@@ -199,7 +207,11 @@ impl<'a> Lower<'a> {
     fn sleep(&mut self, value: &Spanned<Expr>, command: &Command) {
         let Ok(seconds) = self.fixed_value(value, "sleep") else { return };
         match &mut self.interactive {
-            Some(state) => state.measured = state.measured.saturating_add(seconds),
+            Some(state) => {
+                if let Some(window) = state.windows.last_mut() {
+                    *window = window.saturating_add(seconds);
+                }
+            }
             None if seconds == 0 => self.report(
                 Diagnostic::warning(command.span, "`sleep 0` would wait for ever")
                     .label("ignored")
@@ -209,11 +221,10 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// In an interactive script what ran before `stats clear` was warm-up.
+    /// In an interactive script the measurement begins anew.
     fn stats_clear(&mut self) {
         if let Some(state) = &mut self.interactive {
-            state.warmup = state.warmup.saturating_add(state.measured);
-            state.measured = 0;
+            state.windows.push(0);
         }
     }
 
