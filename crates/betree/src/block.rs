@@ -18,8 +18,10 @@ pub struct Segment {
 /// What a block holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockKind {
-    /// A node of the tree.
-    Node,
+    /// A leaf of the tree.
+    Leaf,
+    /// An inner node of the tree.
+    Inner,
     /// Bytes of large values.
     Extent,
 }
@@ -27,7 +29,7 @@ pub enum BlockKind {
 /// Everything about a block but its reference count. Immutable: a changed node is a new block.
 #[derive(Debug)]
 pub struct BlockInfo {
-    /// Node or extent.
+    /// What it holds.
     pub kind: BlockKind,
     /// Where it is; several segments when free space was in pieces.
     pub segments: Vec<Segment>,
@@ -148,7 +150,7 @@ mod tests {
     fn the_reaper_hears_of_the_last_clone_only() {
         let reaper = Arc::new(Reaper::default());
         let info = BlockInfo {
-            kind: BlockKind::Node,
+            kind: BlockKind::Leaf,
             segments: vec![],
             len: 0,
             head_len: 0,

@@ -90,7 +90,7 @@ mod tests {
 
     fn part(meter: &Arc<Meter>) -> Arc<Part<Basement>> {
         let info = BlockInfo {
-            kind: BlockKind::Node,
+            kind: BlockKind::Leaf,
             segments: vec![],
             len: 0,
             head_len: 0,

@@ -190,7 +190,7 @@ fn read_edge(
         if flags & 2 != 0 { Some(Translation { outer: r.key()?, inner: r.key()? }) } else { None };
     let child = resolve(r.int()?)?;
     let (level, weight, width, msn) = (r.u8()?, r.int32()?, r.int32()?, r.int()?);
-    let child = Slot::stored(child, level, weight, width, msn);
+    let child = Slot::stored(child, (level, weight, width), msn, meter);
     let buffer = if flags & 4 != 0 { Some(read_part(r, block, meter)?) } else { None };
     Ok(Edge { range, clipped: flags & 1 != 0, translation, child, buffer })
 }

@@ -1,19 +1,39 @@
 //! A write-optimised key-value store: a Bε-tree with log, checkpoints and cache.
+//!
+//! Pure, without I/O: [`key`] (keys, ranges, prefixes), [`edits`] and [`message`] (what happens to a key),
+//! [`ranges`] and [`buffer`] (many messages), [`codec`], `header` and [`wire`] (bytes), [`alloc`] (free space).
+//!
+//! With references to storage: [`block`] (what is where), [`table`] (the translation table), `node` (nodes in
+//! memory), `cache`, `store` (loading and writing nodes), `tree` (applying messages, reading, cloning ranges).
+//!
+//! The database: [`storage`] (files, io_uring, a simulation with faults), `log`, `superblock`, [`batch`], [`db`].
+//! Start with [`Db`]; `docs/betree.md` has the format and the guarantees.
 
 pub mod alloc;
+pub mod batch;
 pub mod block;
 pub mod buffer;
 mod cache;
 pub mod codec;
+pub mod db;
 pub mod edits;
 pub mod error;
 mod header;
 pub mod key;
+mod log;
 pub mod message;
 mod node;
 pub mod ranges;
 pub mod storage;
 mod store;
+mod superblock;
 pub mod table;
 mod tree;
 pub mod wire;
+
+pub use batch::WriteBatch;
+pub use codec::Compression;
+pub use db::{Cursor, Db, Options, Stats, VerifyReport};
+pub use error::{Error, Result};
+pub use key::{End, Key, KeyRange};
+pub use storage::{FileStorage, SimStorage, Storage, UringStorage};

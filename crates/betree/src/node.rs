@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 pub struct Meter {
     resident: AtomicUsize,
     dirty: AtomicUsize,
+    unwritten: AtomicUsize,
 }
 
 impl Meter {
@@ -25,8 +26,14 @@ impl Meter {
     }
 
     /// Bytes in memory that are not on storage yet.
+    #[cfg(test)]
     pub fn dirty(&self) -> usize {
         self.dirty.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that writing all new nodes would take, about: whole nodes, unchanged parts included.
+    pub fn unwritten(&self) -> usize {
+        self.unwritten.load(Ordering::Relaxed)
     }
 }
 
@@ -310,6 +317,7 @@ pub struct Slot {
     hot: AtomicBool,
     block: OnceLock<BlockRef>,
     state: Mutex<SlotState>,
+    meter: Arc<Meter>,
 }
 
 /// A shared reference to a node version.
@@ -317,8 +325,8 @@ pub type NodeRef = Arc<Slot>;
 
 impl Slot {
     /// A new node, in memory only; `msn` is the number of the last message applied to the tree.
-    pub fn dirty(node: Node, msn: u64) -> NodeRef {
-        Arc::new(Slot {
+    pub fn dirty(node: Node, msn: u64, meter: &Arc<Meter>) -> NodeRef {
+        let slot = Slot {
             level: node.level(),
             weight: node.weight() as u32,
             width: node.width() as u32,
@@ -326,13 +334,36 @@ impl Slot {
             hot: AtomicBool::new(true),
             block: OnceLock::new(),
             state: Mutex::new(SlotState { node: Some(Arc::new(node)) }),
-        })
+            meter: meter.clone(),
+        };
+        meter.unwritten.fetch_add(slot.write_cost(), Ordering::Relaxed);
+        Arc::new(slot)
+    }
+
+    /// What [`Meter::unwritten`] counts for this node.
+    fn write_cost(&self) -> usize {
+        self.weight() + 160 * self.width() + crate::storage::UNIT
     }
 
     /// A node on storage, described by the hints its parent keeps.
-    pub fn stored(block: BlockRef, level: u8, weight: u32, width: u32, msn: u64) -> NodeRef {
+    pub fn stored(
+        block: BlockRef,
+        (level, weight, width): (u8, u32, u32),
+        msn: u64,
+        meter: &Arc<Meter>,
+    ) -> NodeRef {
         let state = Mutex::new(SlotState { node: None });
-        Arc::new(Slot { level, weight, width, msn, hot: AtomicBool::new(false), block: block.into(), state })
+        let meter = meter.clone();
+        Arc::new(Slot {
+            level,
+            weight,
+            width,
+            msn,
+            hot: AtomicBool::new(false),
+            block: block.into(),
+            state,
+            meter,
+        })
     }
 
     /// See [`Node::level`].
@@ -363,12 +394,22 @@ impl Slot {
     /// The node is on storage now.
     pub(crate) fn settle(&self, block: BlockRef) {
         // Write-back is serialised, so a second value cannot come.
-        let _ = self.block.set(block);
+        if self.block.set(block).is_ok() {
+            self.meter.unwritten.fetch_sub(self.write_cost(), Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, SlotState> {
         self.hot.store(true, Ordering::Relaxed);
         self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        if self.block.get().is_none() {
+            self.meter.unwritten.fetch_sub(self.write_cost(), Ordering::Relaxed);
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::storage::{AlignedBuf, Storage, UNIT, round_up};
 use crate::table::Table;
 use crate::wire::{Decoded, Malformed};
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Bytes of encoded nodes that are written together.
@@ -58,6 +58,8 @@ pub struct Store {
     /// Number of the last message applied to the newest tree; stamped on new nodes.
     pub(crate) msn: AtomicU64,
     pub(crate) counters: Counters,
+    /// Space is short: inner nodes keep fewer messages, so that they hardly grow.
+    pub(crate) short: AtomicBool,
     /// New nodes in the order made, so children before parents.
     dirty: Mutex<VecDeque<Weak<Slot>>>,
     /// Held while nodes are written, so that none is written twice.
@@ -98,6 +100,7 @@ impl Store {
             compression,
             msn: AtomicU64::new(0),
             counters: Counters::default(),
+            short: AtomicBool::new(false),
             dirty: Mutex::default(),
             writing: Mutex::default(),
         }
@@ -105,7 +108,7 @@ impl Store {
 
     /// Takes a new node into the care of the store.
     pub(crate) fn make(&self, node: Node) -> NodeRef {
-        let slot = Slot::dirty(node, self.msn.load(Ordering::Relaxed));
+        let slot = Slot::dirty(node, self.msn.load(Ordering::Relaxed), &self.meter);
         let mut dirty = self.dirty.lock().unwrap_or_else(|e| e.into_inner());
         if dirty.len() == dirty.capacity() {
             dirty.retain(|w| w.upgrade().is_some_and(|s| s.block().is_none()));
@@ -116,6 +119,16 @@ impl Store {
 
     pub(crate) fn part<T: Body>(&self, body: T) -> Arc<Part<T>> {
         Part::dirty(body, &self.meter)
+    }
+
+    /// Messages that an inner node keeps when space is short.
+    pub(crate) fn buffer_bytes_short(&self) -> usize {
+        self.shape.buffer_bytes / 8
+    }
+
+    /// Messages that an inner node keeps.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        if self.short.load(Ordering::Relaxed) { self.buffer_bytes_short() } else { self.shape.buffer_bytes }
     }
 
     fn resolve(&self, id: BlockId) -> Decoded<BlockRef> {
@@ -255,14 +268,15 @@ impl Store {
         root.block().cloned().ok_or_else(|| Error::Invalid("root was not written".into()))
     }
 
-    /// Writes the oldest new nodes until at most `keep` bytes are dirty.
+    /// Writes the oldest new nodes until at most `keep` bytes are unwritten, in the sense of
+    /// [`Meter::unwritten`].
     pub(crate) fn write_dirty(&self, keep: usize) -> Result<()> {
-        if self.meter.dirty() <= keep {
+        if self.meter.unwritten() <= keep {
             return Ok(());
         }
         let _writing = self.writing.lock().unwrap_or_else(|e| e.into_inner());
         let mut batch = Batch::default();
-        while self.meter.dirty().saturating_sub(batch.bytes) > keep {
+        while self.meter.unwritten().saturating_sub(batch.bytes) > keep {
             let oldest = self.dirty.lock().unwrap_or_else(|e| e.into_inner()).pop_front();
             let Some(oldest) = oldest else { break };
             let Some(slot) = oldest.upgrade() else { continue };
@@ -330,7 +344,7 @@ impl Store {
         buf[head.len()..len].copy_from_slice(&body);
         let segments = self.table.allocate((buf.len() / UNIT) as u64).ok_or(Error::NoSpace)?;
         let info = BlockInfo {
-            kind: BlockKind::Node,
+            kind: if matches!(*node, Node::Leaf(_)) { BlockKind::Leaf } else { BlockKind::Inner },
             segments,
             len: len as u32,
             head_len: head.len() as u32,

@@ -19,6 +19,7 @@ struct Inner {
     blocks: HashMap<BlockId, Entry>,
     free: FreeMap,
     next_id: BlockId,
+    inner_nodes: usize,
     /// Units freed since the table was made; lets a refused writer see that trying again may help.
     freed_units: u64,
     discards: Vec<Segment>,
@@ -39,6 +40,7 @@ impl Table {
             blocks: HashMap::new(),
             free: FreeMap::new(start, end),
             next_id: 1,
+            inner_nodes: 0,
             freed_units: 0,
             discards: Vec::new(),
         };
@@ -85,6 +87,7 @@ impl Table {
         let id = inner.next_id;
         inner.next_id += 1;
         let info = Arc::new(info);
+        inner.inner_nodes += usize::from(info.kind == BlockKind::Inner);
         inner.blocks.insert(id, Entry { info: info.clone(), refs: 1 });
         BlockRef::new(id, info, self.reaper.clone())
     }
@@ -107,10 +110,15 @@ impl Table {
         self.lock().freed_units
     }
 
+    /// Number of inner nodes.
+    pub fn inner_nodes(&self) -> usize {
+        self.lock().inner_nodes
+    }
+
     /// Number of living nodes and extents.
     pub fn counts(&self) -> (usize, usize) {
         let inner = self.lock();
-        let nodes = inner.blocks.values().filter(|e| e.info.kind == BlockKind::Node).count();
+        let nodes = inner.blocks.values().filter(|e| e.info.kind != BlockKind::Extent).count();
         (nodes, inner.blocks.len() - nodes)
     }
 
@@ -155,6 +163,7 @@ impl Table {
                 return Err(Malformed("block overlaps another or lies outside the storage"));
             }
             inner.next_id = inner.next_id.max(id + 1);
+            inner.inner_nodes += usize::from(info.kind == BlockKind::Inner);
             if inner.blocks.insert(id, Entry { info: Arc::new(info), refs: 0 }).is_some() {
                 return Err(Malformed("block listed twice"));
             }
@@ -220,6 +229,7 @@ impl Inner {
                 continue;
             }
             if let Some(dead) = self.blocks.remove(&id) {
+                self.inner_nodes -= usize::from(dead.info.kind == BlockKind::Inner);
                 for s in &dead.info.segments {
                     self.free.free(*s);
                     self.freed_units += s.units as u64;
@@ -250,8 +260,9 @@ pub fn read_segments(r: &mut Reader<'_>) -> Decoded<Vec<Segment>> {
 fn put_block(out: &mut Vec<u8>, id: BlockId, info: &BlockInfo) {
     put_int(out, id);
     out.push(match info.kind {
-        BlockKind::Node => 0,
+        BlockKind::Leaf => 0,
         BlockKind::Extent => 1,
+        BlockKind::Inner => 2,
     });
     put_segments(out, &info.segments);
     put_int(out, info.len as u64);
@@ -265,8 +276,9 @@ fn put_block(out: &mut Vec<u8>, id: BlockId, info: &BlockInfo) {
 fn read_block(r: &mut Reader<'_>) -> Decoded<(BlockId, BlockInfo)> {
     let id = r.int()?;
     let kind = match r.u8()? {
-        0 => BlockKind::Node,
+        0 => BlockKind::Leaf,
         1 => BlockKind::Extent,
+        2 => BlockKind::Inner,
         _ => return Err(Malformed("unknown kind of block")),
     };
     let segments = read_segments(r)?;
@@ -284,7 +296,7 @@ mod tests {
         let segments = table.allocate(units).expect("space");
         let out = out.iter().map(|b| b.id()).collect();
         table.insert(BlockInfo {
-            kind: BlockKind::Node,
+            kind: BlockKind::Leaf,
             segments,
             len: units as u32 * 4096,
             head_len: 10,

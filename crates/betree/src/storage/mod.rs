@@ -51,3 +51,29 @@ pub trait Storage: Send + Sync {
 pub(crate) fn round_up(n: usize) -> usize {
     n.div_ceil(UNIT) * UNIT
 }
+
+impl<S: Storage + ?Sized> Storage for Box<S> {
+    fn len(&self) -> io::Result<u64> {
+        (**self).len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], off: u64) -> io::Result<()> {
+        (**self).read_at(buf, off)
+    }
+
+    fn write_at(&self, buf: &[u8], off: u64) -> io::Result<()> {
+        (**self).write_at(buf, off)
+    }
+
+    fn write_many(&self, writes: &[(u64, &[u8])]) -> io::Result<()> {
+        (**self).write_many(writes)
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        (**self).flush()
+    }
+
+    fn discard(&self, off: u64, len: u64) -> io::Result<()> {
+        (**self).discard(off, len)
+    }
+}

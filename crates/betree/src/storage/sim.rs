@@ -99,7 +99,7 @@ impl SimStorage {
                 let keep = match (mood, fate) {
                     (0, _) => false,
                     (1, _) => true,
-                    (_, 0) => random.next() % 2 == 0,
+                    (_, 0) => random.next().is_multiple_of(2),
                     (_, f) => f == 1,
                 };
                 if keep {

@@ -40,6 +40,36 @@ impl Store {
         Ok(self.make_root(edges))
     }
 
+    /// Finds the first pending messages at or after `from` and moves them one level down, so that deletes free
+    /// what they delete. Returns the new tree and where to go on, or `None` if nothing is pending there.
+    pub(crate) fn push_down(&self, root: &NodeRef, from: &[u8]) -> Result<Option<(NodeRef, Key)>> {
+        let node = Node::clone(&*self.load(root)?);
+        let settled = self.push_down_node(node, &KeyRange::all(), from)?;
+        Ok(settled.map(|(edges, next)| (self.make_root(edges), next)))
+    }
+
+    fn push_down_node(&self, node: Node, range: &KeyRange, from: &[u8]) -> Result<Option<(Vec<Edge>, Key)>> {
+        let Node::Inner(Inner { mut edges }) = node else { return Ok(None) };
+        let start = edges.partition_point(|e| !e.range.hi.is_after(from));
+        for i in start..edges.len() {
+            let edge = &edges[i];
+            let next = (&edge.range.lo[..]).max(from).into();
+            if edge.buffer.is_some() {
+                let below = self.flush(&Working::old(edge.clone()))?;
+                edges.splice(i..=i, below);
+                return Ok(Some((self.pack_edges(edges, range), next)));
+            }
+            if edge.child.level() == 0 {
+                continue;
+            }
+            if let Some((below, next)) = self.push_down_node(self.load_exact(edge)?, &edge.range, from)? {
+                edges.splice(i..=i, below);
+                return Ok(Some((self.pack_edges(edges, range), next)));
+            }
+        }
+        Ok(None)
+    }
+
     /// Applies `batch`, all of it inside `range`, to a node with exactly that range; returns what replaces it.
     fn apply_node(&self, node: Node, range: &KeyRange, batch: &Buffer) -> Result<Vec<Edge>> {
         match node {
@@ -120,8 +150,9 @@ impl Store {
 
     fn apply_inner(&self, inner: Inner, range: &KeyRange, batch: &Buffer) -> Result<Vec<Edge>> {
         let mut edges = self.distribute(inner, range, batch)?;
+        let limit = self.buffer_bytes();
         let mut pending: usize = edges.iter().map(Working::pending).sum();
-        while pending > self.shape.buffer_bytes {
+        while pending > limit {
             let Some(fullest) = (0..edges.len()).max_by_key(|i| edges[*i].pending()) else { break };
             pending -= edges[fullest].pending();
             let below = self.flush(&edges[fullest])?;
@@ -231,9 +262,7 @@ impl Store {
         match (x.level(), y.level()) {
             (0, 0) => weight < self.shape.leaf_bytes / 2,
             (l, m) => {
-                l == m
-                    && x.width() + y.width() <= self.shape.fanout / 2
-                    && weight < self.shape.buffer_bytes / 2
+                l == m && x.width() + y.width() <= self.shape.fanout / 2 && weight < self.buffer_bytes() / 2
             }
         }
     }

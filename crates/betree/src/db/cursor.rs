@@ -1,0 +1,160 @@
+//! Scans.
+
+use super::background::Prefetch;
+use super::{Inner, View};
+use crate::block::BlockId;
+use crate::buffer::Buffer;
+use crate::error::Result;
+use crate::key::{End, Key, KeyRange};
+use crate::message::{Base, ExtentSlice, Op, Value};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Messages of the memtable that a scan copies; if there are more in its range, the memtable is frozen instead.
+const COPY_MAX: usize = 1024;
+/// Most bytes of an extent read at once for a scan.
+const EXTENT_READ_MAX: u32 = 1 << 20;
+
+/// An iterator over the key-value pairs of a range, in key order; see [`super::Db::scan`]. Ends after an error.
+pub struct Cursor {
+    inner: Arc<Inner>,
+    view: Arc<View>,
+    active: Buffer,
+    window: KeyRange,
+    queue: VecDeque<(Key, Op)>,
+    chunks: u64,
+    leaf_end: Option<End>,
+    prefetch: Option<Prefetch>,
+    /// The part of an extent read last: number, offset, bytes.
+    extent: Option<(BlockId, u32, Vec<u8>)>,
+    failed: bool,
+}
+
+impl Cursor {
+    pub(super) fn new(inner: &Arc<Inner>, range: &KeyRange, prefetch: Option<Prefetch>) -> Self {
+        let (view, active) = loop {
+            let front = inner.read_front();
+            if let Some(active) = front.active.slice(range, COPY_MAX) {
+                break (front.view.clone(), active);
+            }
+            drop(front);
+            inner.freeze();
+            inner.progress.notify_all();
+        };
+        Cursor {
+            inner: inner.clone(),
+            view,
+            active,
+            window: range.clone(),
+            queue: VecDeque::new(),
+            chunks: 0,
+            leaf_end: None,
+            prefetch,
+            extent: None,
+            failed: false,
+        }
+    }
+
+    /// Fills the queue with the next entries; false at the end of the range.
+    fn refill(&mut self) -> Result<bool> {
+        while self.queue.is_empty() {
+            if self.window.is_empty() {
+                return Ok(false);
+            }
+            // The first chunk may be all that is wanted; from the second on, read ahead.
+            let ahead = self.chunks > 0;
+            let chunk = self.inner.store.chunk(&self.view.root, &self.window, ahead)?;
+            self.chunks += 1;
+            if ahead && self.leaf_end.as_ref() != Some(&chunk.leaf_end) {
+                self.read_ahead(&chunk.leaf_end);
+                self.leaf_end = Some(chunk.leaf_end);
+            }
+            let covered = KeyRange { lo: self.window.lo.clone(), hi: chunk.upto.clone() };
+            let mut entries = chunk.entries;
+            let frozen = self.view.frozen.iter().map(|f| &*f.buffer);
+            for layer in frozen.chain([&self.active]) {
+                let pending = layer.slice(&covered);
+                if !pending.is_empty() {
+                    entries = pending.apply_to(&entries);
+                }
+            }
+            self.queue = entries.into();
+            match chunk.upto {
+                End::At(next) => self.window.lo = next,
+                End::Open => self.window.hi = End::At(self.window.lo.clone()),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Has the leaf that begins at `end` loaded in the background.
+    fn read_ahead(&self, end: &End) {
+        if let (Some(prefetch), End::At(lo)) = (&self.prefetch, end)
+            && self.window.hi.is_after(lo)
+        {
+            prefetch.ask(&self.view.root, KeyRange { lo: lo.clone(), hi: self.window.hi.clone() });
+        }
+    }
+
+    fn value(&mut self, op: &Op) -> Result<Option<Vec<u8>>> {
+        let Base::Value(Value::Slice(slice)) = &op.base else { return self.inner.store.value_of(op) };
+        let bytes = self.slice(slice)?;
+        Ok(op.edits.as_ref().map_or(Some(bytes.clone()), |e| e.apply(Some(bytes))))
+    }
+
+    /// The bytes of a slice; neighbours that follow in the queue are read with it.
+    fn slice(&mut self, slice: &ExtentSlice) -> Result<Vec<u8>> {
+        let (id, end) = (slice.extent.id(), slice.off + slice.len);
+        if let Some((have, off, bytes)) = &self.extent
+            && (*have, *off <= slice.off, end as usize <= *off as usize + bytes.len()) == (id, true, true)
+        {
+            return Ok(bytes[(slice.off - off) as usize..(end - off) as usize].to_vec());
+        }
+        let mut upto = end;
+        for (_, op) in &self.queue {
+            match &op.base {
+                Base::Value(Value::Slice(next))
+                    if next.extent.id() == id && next.off == upto && upto - slice.off < EXTENT_READ_MAX =>
+                {
+                    upto += next.len;
+                }
+                _ => break,
+            }
+        }
+        let whole = ExtentSlice { extent: slice.extent.clone(), off: slice.off, len: upto - slice.off };
+        let bytes = self.inner.store.read_slice(&whole)?;
+        if upto == end {
+            return Ok(bytes);
+        }
+        let first = bytes[..slice.len as usize].to_vec();
+        self.extent = Some((id, slice.off, bytes));
+        Ok(first)
+    }
+}
+
+impl Iterator for Cursor {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.failed {
+            match self.refill() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(e) => {
+                    self.failed = true;
+                    return Some(Err(e));
+                }
+            }
+            let (key, op) = self.queue.pop_front()?;
+            match self.value(&op) {
+                Ok(Some(value)) => return Some(Ok((key.to_vec(), value))),
+                Ok(None) => {}
+                Err(e) => {
+                    self.failed = true;
+                    return Some(Err(e));
+                }
+            }
+        }
+        None
+    }
+}

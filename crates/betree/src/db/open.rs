@@ -1,0 +1,229 @@
+//! Creating, opening and recovering a store.
+
+use super::background::{Background, Signals};
+use super::{Checkpoint, Db, Front, Inner, Options, View};
+use crate::batch::{self, Change};
+use crate::block::Segment;
+use crate::buffer::Memtable;
+use crate::error::{Doing, Error, Result};
+use crate::log::{self, Log, Replayed, Ring};
+use crate::node::Slot;
+use crate::storage::{AlignedBuf, Storage, UNIT};
+use crate::store::{Shape, Store};
+use crate::superblock::{LOG_START, Superblock};
+use crate::table::Table;
+use crate::wire::Malformed;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock};
+
+/// What `assemble` needs besides the options.
+struct Found {
+    uuid: u64,
+    life: u64,
+    generation: u64,
+    units: u64,
+    log_units: u64,
+    shape: Shape,
+    log_pos: u64,
+    log_seq: u64,
+    msn: u64,
+}
+
+impl Db {
+    /// Makes an empty store on `storage`; whatever it held is lost.
+    pub fn create(storage: impl Storage + 'static, options: Options) -> Result<Db> {
+        let storage: Arc<dyn Storage> = Arc::new(storage);
+        let units = storage.len().doing("asking for the capacity")? / UNIT as u64;
+        options.check(units)?;
+        Superblock::erase(&*storage)?;
+        let found = Found {
+            uuid: RandomState::new().hash_one(units),
+            life: 1,
+            generation: 0,
+            units,
+            log_units: options.log_units(units),
+            shape: options.shape(),
+            log_pos: 0,
+            log_seq: 1,
+            msn: 0,
+        };
+        let inner = assemble(storage, options, &found);
+        inner.checkpoint()?;
+        Ok(Db::start(inner))
+    }
+
+    /// Opens a store, replaying its log.
+    pub fn open(storage: impl Storage + 'static, options: Options) -> Result<Db> {
+        let storage: Arc<dyn Storage> = Arc::new(storage);
+        let sb = Superblock::read(&*storage)?;
+        let units = storage.len().doing("asking for the capacity")? / UNIT as u64;
+        if units < sb.units {
+            return Err(Error::NotAStore(format!("storage has {units} units, the store needs {}", sb.units)));
+        }
+        let stored = Options {
+            leaf_bytes: sb.shape.leaf_bytes,
+            basement_bytes: sb.shape.basement_bytes,
+            buffer_bytes: sb.shape.buffer_bytes,
+            fanout: sb.shape.fanout,
+            log_bytes: sb.log_units * UNIT as u64,
+            ..options
+        };
+        stored.check(sb.units)?;
+        let ring = ring(&sb.uuid, sb.life, sb.log_units);
+        let frames = log::replay(&*storage, &ring, sb.log_pos, sb.log_seq, sb.msn)?;
+        // A new life starts behind the old frames, on a lap's first unit if need be.
+        let log_pos = frames.last().map_or(sb.log_pos, |f| f.end);
+        let found = Found {
+            uuid: sb.uuid,
+            life: sb.life + 1,
+            generation: sb.generation,
+            units: sb.units,
+            log_units: sb.log_units,
+            shape: sb.shape,
+            log_pos,
+            log_seq: sb.log_seq + frames.len() as u64,
+            msn: sb.msn,
+        };
+        let inner = assemble(storage, stored, &found);
+        inner.load_tree(&sb)?;
+        inner.recover(&sb, &frames)?;
+        // From here on the old frames are not needed, and frames of the new life count.
+        inner.checkpoint()?;
+        Ok(Db::start(inner))
+    }
+
+    fn start(inner: Inner) -> Db {
+        let inner = Arc::new(inner);
+        let background = inner.options.background.then(|| Background::start(&inner));
+        Db { inner, background }
+    }
+}
+
+fn ring(uuid: &u64, life: u64, log_units: u64) -> Ring {
+    Ring { start: LOG_START * UNIT as u64, len: log_units * UNIT as u64, uuid: *uuid, life }
+}
+
+fn assemble(storage: Arc<dyn Storage>, options: Options, found: &Found) -> Inner {
+    let table = Table::new(LOG_START + found.log_units, found.units, options.discard);
+    let store = Store::new(storage.clone(), table, found.shape, options.compression, options.cache_bytes);
+    let ring = ring(&found.uuid, found.life, found.log_units);
+    let root = store.empty_tree();
+    Inner {
+        options,
+        log: Log::new(storage, ring, found.log_pos, found.log_seq, found.msn),
+        uuid: found.uuid,
+        life: found.life,
+        units: found.units,
+        log_units: found.log_units,
+        gate: RwLock::new(()),
+        checkpoint: Mutex::new(Checkpoint { generation: found.generation, root: None, table: Vec::new() }),
+        tree: Mutex::new(()),
+        front: RwLock::new(Front {
+            active: Memtable::default(),
+            last_msn: found.msn,
+            view: Arc::new(View { frozen: Vec::new(), root, applied: found.msn }),
+        }),
+        pins: Mutex::default(),
+        failure: OnceLock::new(),
+        refused_at: AtomicU64::new(0),
+        refusals: AtomicU64::new(0),
+        checkpoints: AtomicU64::new(0),
+        written_at_checkpoint: AtomicU64::new(0),
+        signals: Mutex::new(Signals::default()),
+        progress: Condvar::new(),
+        store,
+    }
+}
+
+impl Inner {
+    /// Reads the table of a checkpoint and hangs its root in.
+    fn load_tree(&self, sb: &Superblock) -> Result<()> {
+        let first = sb.table.first().map_or(0, |s| s.start) * UNIT as u64;
+        let corrupt = |why: &str| Error::corrupt("translation table", first, why);
+        let fits = |s: &Segment| s.start.checked_add(s.units as u64).is_some_and(|end| end <= sb.units);
+        let size: usize = sb.table.iter().map(|s| s.units as usize * UNIT).sum();
+        if !sb.table.iter().all(fits) || sb.table_len > size as u64 {
+            return Err(corrupt("it lies outside the storage"));
+        }
+        let mut buf = AlignedBuf::zeroed(size);
+        let mut at = 0;
+        for s in &sb.table {
+            let n = s.units as usize * UNIT;
+            let off = s.start * UNIT as u64;
+            self.store.storage.read_at(&mut buf[at..at + n], off).doing("reading the translation table")?;
+            at += n;
+        }
+        let bytes = &buf[..sb.table_len as usize];
+        if crc32c::crc32c(bytes) != sb.table_crc {
+            return Err(corrupt("checksum mismatch"));
+        }
+        let (id, level, weight, width) = sb.root;
+        let root = self.store.table.decode(bytes, id).map_err(|m| corrupt(m.0))?;
+        if !self.store.table.take(&sb.table) {
+            return Err(corrupt("it overlaps a block"));
+        }
+        let mut last = self.checkpoint.lock().unwrap_or_else(|e| e.into_inner());
+        last.table = sb.table.clone();
+        last.root = Some(root.clone());
+        let slot = Slot::stored(root, (level, weight, width), sb.msn, &self.store.meter);
+        self.write_front().view = Arc::new(View { frozen: Vec::new(), root: slot, applied: sb.msn });
+        Ok(())
+    }
+
+    /// Applies the records of the log that the checkpoint lacks.
+    ///
+    /// First all records are decoded, which takes the space of their extents out of the free space; only then
+    /// may anything be allocated.
+    fn recover(&self, sb: &Superblock, frames: &[Replayed]) -> Result<()> {
+        let mut batches: Vec<(u64, Vec<Change>)> = Vec::new();
+        for frame in frames {
+            let corrupt = |m: Malformed| Error::corrupt("log", LOG_START * UNIT as u64, m.0);
+            for (i, record) in log::records(&frame.payload).map_err(corrupt)?.into_iter().enumerate() {
+                let msn = frame.first_msn + i as u64;
+                if msn > sb.msn {
+                    let changes = batch::decode(record, &mut |info| {
+                        let taken = self.store.table.take(&info.segments);
+                        taken.then(|| self.store.table.insert(info)).ok_or(Malformed("extent in use twice"))
+                    });
+                    batches.push((msn, changes.map_err(corrupt)?));
+                }
+            }
+        }
+        for (msn, changes) in &batches {
+            self.pin(*msn, batch::extents(changes));
+        }
+        for (msn, changes) in batches {
+            let structural =
+                changes.iter().any(|c| matches!(c, Change::Clone { .. } | Change::Rename { .. }));
+            if structural {
+                self.freeze();
+                while self.apply_oldest()? {}
+                self.store.msn.store(msn, std::sync::atomic::Ordering::Relaxed);
+                let root = self.transform(&self.view().root, &changes)?;
+                let mut front = self.write_front();
+                front.last_msn = msn;
+                front.view = Arc::new(View { frozen: Vec::new(), root, applied: msn });
+                continue;
+            }
+            let memtable_bytes = self.memtable_bytes();
+            let mut front = self.write_front();
+            front.last_msn = msn;
+            for change in changes {
+                match change {
+                    Change::Key(key, op) => front.active.push(&key, op),
+                    Change::DeleteRange(range) => front.active.delete_range(&range),
+                    Change::Clone { .. } | Change::Rename { .. } => {}
+                }
+            }
+            let full = front.active.weight() >= memtable_bytes;
+            drop(front);
+            if full {
+                self.freeze();
+                while self.apply_oldest()? {}
+            }
+        }
+        self.log.resume(self.read_front().last_msn);
+        Ok(())
+    }
+}

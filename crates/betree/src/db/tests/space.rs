@@ -1,0 +1,84 @@
+//! Full storage and full log.
+
+use super::model::contents;
+use super::*;
+
+fn fill(db: &Db, size: usize) -> u32 {
+    for i in 0..1_000_000u32 {
+        match db.put(&(i.wrapping_mul(2_654_435_761)).to_be_bytes(), &vec![i as u8; size]) {
+            Ok(_) => {}
+            Err(Error::NoSpace) => return i,
+            Err(e) => panic!("after {i} puts: {e}"),
+        }
+    }
+    panic!("never full");
+}
+
+#[test]
+fn at_a_hundred_per_cent_deletes_and_checkpoints_still_succeed() {
+    for size in [10, 700, 3000, 20_000] {
+        let storage = sim(1024);
+        let db = Db::create(storage.clone(), Options::tiny()).expect("create");
+        let written = fill(&db, size);
+        assert!(
+            written as usize * (size + 52) > 1024 * UNIT / 4,
+            "full after only {written} of {size} bytes"
+        );
+        db.checkpoint().expect("checkpoint on a full store");
+        assert_eq!(contents(&db).len(), written as usize, "nothing acknowledged may be lost");
+        assert_sound(&db);
+        for i in 0..written {
+            db.delete(&(i.wrapping_mul(2_654_435_761)).to_be_bytes())
+                .unwrap_or_else(|e| panic!("delete {i} of {written} (size {size}): {e}"));
+        }
+        db.checkpoint().expect("checkpoint");
+        assert_eq!(contents(&db).len(), 0);
+        let again = fill(&db, size);
+        assert!(again >= written * 9 / 10, "size {size}: only {again} of {written} fit again");
+        drop(db);
+        let db = Db::open(storage, Options::tiny()).expect("a full store can be opened");
+        db.delete_range(&KeyRange::all()).expect("range delete on a full store");
+        assert_sound(&db);
+    }
+}
+
+#[test]
+fn overwriting_for_ever_needs_no_more_space() {
+    let db = Db::create(sim(1024), Options::tiny()).expect("create");
+    for round in 0..60u32 {
+        for i in 0..100u32 {
+            db.put(&i.to_be_bytes(), &[round as u8; 9000]).unwrap_or_else(|e| panic!("round {round}: {e}"));
+        }
+    }
+    assert_eq!(contents(&db).len(), 100);
+    assert_sound(&db);
+}
+
+#[test]
+fn a_full_log_makes_room_by_a_checkpoint() {
+    let options = Options { log_bytes: 16 * UNIT as u64, memtable_bytes: 1 << 20, ..Options::tiny() };
+    let db = Db::create(sim(4096), options).expect("create");
+    for i in 0..400u32 {
+        db.put(&i.to_be_bytes(), &[1; 500]).expect("put");
+        if i % 7 == 0 {
+            db.sync().expect("sync");
+        }
+    }
+    assert!(db.stats().checkpoints > 3);
+    assert_eq!(contents(&db).len(), 400);
+}
+
+#[test]
+fn an_open_cursor_keeps_its_space_and_gives_it_back() {
+    let db = Db::create(sim(2048), Options::tiny()).expect("create");
+    for i in 0..200u32 {
+        db.put(&i.to_be_bytes(), &[1; 5000]).expect("put");
+    }
+    db.checkpoint().expect("checkpoint");
+    let cursor = db.scan(&KeyRange::all());
+    db.delete_range(&KeyRange::all()).expect("delete");
+    db.checkpoint().expect("checkpoint");
+    let held = db.stats().free_bytes;
+    assert_eq!(cursor.filter(|r| r.is_ok()).count(), 200);
+    assert!(db.stats().free_bytes > held + 200 * 5000);
+}

@@ -1,0 +1,371 @@
+//! Writing: admission, extents for large values, the log record, the memtable, and structural batches.
+
+use super::{Frozen, Inner, View};
+use crate::batch::{self, Change, WriteBatch};
+use crate::buffer::{Buffer, Memtable};
+use crate::error::{Error, Result};
+use crate::key::{Key, KeyRange};
+use crate::message::{Base, ExtentSlice, Op, Value};
+use crate::node::NodeRef;
+use crate::storage::UNIT;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Frozen memtables that may wait before writers have to.
+const FROZEN_MAX: usize = 2;
+/// Values shorter than this are not worth a place in an extent.
+const PACKED_VALUE_MIN: usize = 2048;
+/// An extent takes values until it has this many bytes.
+const EXTENT_TARGET: usize = 1 << 20;
+
+impl Inner {
+    pub(super) fn write(&self, batch: WriteBatch) -> Result<u64> {
+        batch.check().map_err(Error::Invalid)?;
+        self.check_writable()?;
+        if batch.is_structural() {
+            return self.write_structural(batch);
+        }
+        let _gate = self.gate.read().unwrap_or_else(|e| e.into_inner());
+        self.admit(batch.growth())?;
+        let changes = self.stage(batch.changes)?;
+        let record = self.record(&changes)?;
+        let binds = batch::extents(&changes);
+        let msn = loop {
+            self.throttle()?;
+            let memtable_bytes = self.memtable_bytes();
+            let mut front = self.write_front();
+            let msn = front.last_msn + 1;
+            if !self.log.append(msn, &record, !binds.is_empty()).map_err(|e| self.fail(e))? {
+                drop(front);
+                self.make_log_room()?;
+                continue;
+            }
+            front.last_msn = msn;
+            for change in changes {
+                match change {
+                    Change::Key(key, op) => front.active.push(&key, op),
+                    Change::DeleteRange(range) => front.active.delete_range(&range),
+                    // Structural batches took the other way.
+                    Change::Clone { .. } | Change::Rename { .. } => {}
+                }
+            }
+            self.pin(msn, binds);
+            if front.active.weight() >= memtable_bytes {
+                freeze(&mut front);
+                self.progress.notify_all();
+            }
+            break msn;
+        };
+        if self.log.is_ripe() {
+            self.log.commit(false).map_err(|e| self.fail(e))?;
+        }
+        Ok(msn)
+    }
+
+    fn record(&self, changes: &[Change]) -> Result<Vec<u8>> {
+        let record = batch::encode(changes);
+        let max = self.log.record_bytes_max();
+        if record.len() > max {
+            return Err(Error::Invalid(format!(
+                "batch of {} log bytes, at most {max} are allowed",
+                record.len()
+            )));
+        }
+        Ok(record)
+    }
+
+    /// Keeps extents in place as long as a recovery could meet their record.
+    pub(super) fn pin(&self, msn: u64, extents: Vec<crate::block::BlockRef>) {
+        if !extents.is_empty() {
+            self.pins.lock().unwrap_or_else(|e| e.into_inner()).push_back((msn, extents));
+        }
+    }
+
+    pub(super) fn memtable_bytes(&self) -> usize {
+        let normal = self.memtable_bytes_max();
+        if self.store.short.load(Ordering::Relaxed) {
+            normal.min(self.memtable_bytes_short())
+        } else {
+            normal
+        }
+    }
+
+    fn memtable_bytes_max(&self) -> usize {
+        let share = (self.units as usize * UNIT / 512).max(4096);
+        self.options.memtable_bytes.min(share)
+    }
+
+    /// Messages that may be applied between two checkpoints when space is short: what they rewrite, in the worst
+    /// case a node on each level for every full edge, must fit half the basic reserve.
+    fn memtable_bytes_short(&self) -> usize {
+        let shape = &self.store.shape;
+        let edge = (self.store.buffer_bytes_short() / shape.fanout).max(1);
+        let levels = self.view().root.level() as usize + 2;
+        let rewritten = levels * shape.leaf_bytes.max(UNIT) / edge + 1;
+        (self.base_reserve_bytes() as usize / 2 / rewritten).max(64)
+    }
+
+    /// Sees whether space has become short or is plenty again.
+    fn look_at_space(&self) {
+        let free = self.store.table.free_units() * UNIT as u64;
+        let short = free < self.units * UNIT as u64 / 5 + self.reserve_bytes();
+        self.store.short.store(short, Ordering::Relaxed);
+    }
+
+    /// New nodes in memory beyond this are written.
+    pub(super) fn unwritten_max(&self) -> usize {
+        (self.options.cache_bytes / 4).min(self.units as usize * UNIT / 32).max(2 * self.options.leaf_bytes)
+    }
+
+    /// Space that only deletes and checkpoints may use: for the nodes that are rewritten between checkpoints, and
+    /// for the delete messages that inner nodes can still take.
+    pub(super) fn reserve_bytes(&self) -> u64 {
+        let growth = self.store.table.inner_nodes() * (self.store.buffer_bytes_short() + UNIT);
+        self.base_reserve_bytes() + growth as u64
+    }
+
+    /// The part of the reserve for a checkpoint of all that may be unwritten.
+    fn base_reserve_bytes(&self) -> u64 {
+        let capacity = self.units * UNIT as u64;
+        let needed = 2 * (self.unwritten_max() + self.memtable_bytes_max()) as u64;
+        (capacity / 25).max(needed).min(capacity / 4)
+    }
+
+    /// Lets a batch with `growth` bytes of new data pass only if it and everything waiting will find space.
+    fn admit(&self, growth: usize) -> Result<()> {
+        self.look_at_space();
+        if growth == 0 {
+            self.refused_at.store(0, Ordering::Relaxed);
+            return Ok(());
+        }
+        for attempt in 0..2 {
+            if self.has_space(growth) {
+                return Ok(());
+            }
+            let freed = self.store.table.freed_units() + 1;
+            let known = self.refused_at.load(Ordering::Relaxed) == freed;
+            if attempt == 1 || known && self.refusals.fetch_add(1, Ordering::Relaxed) % 64 != 63 {
+                self.refused_at.store(freed, Ordering::Relaxed);
+                return Err(Error::NoSpace);
+            }
+            // A checkpoint frees what was overwritten since the last one.
+            self.checkpoint()?;
+            if !self.has_space(growth) {
+                self.reclaim(growth)?;
+            }
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// Moves pending messages, deletes among them, down to the leaves until there is space or nothing is pending.
+    fn reclaim(&self, growth: usize) -> Result<()> {
+        let mut from = Key::default();
+        for step in 1u64.. {
+            let settled = {
+                let _tree = self.lock_tree();
+                let view = self.view();
+                let settled = self.store.push_down(&view.root, &from)?;
+                if let Some((root, next)) = &settled {
+                    let mut front = self.write_front();
+                    let frozen = front.view.frozen.clone();
+                    front.view = Arc::new(View { frozen, root: root.clone(), applied: view.applied });
+                    from = next.clone();
+                }
+                settled.is_some()
+            };
+            if self.is_tight() || step % 64 == 0 || !settled {
+                self.checkpoint()?;
+                if !settled || self.has_space(growth) {
+                    break;
+                }
+            }
+            match self.store.write_dirty(self.unwritten_max()) {
+                Ok(()) | Err(Error::NoSpace) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    fn has_space(&self, growth: usize) -> bool {
+        let waiting = {
+            let front = self.read_front();
+            front.active.weight() + front.view.frozen.iter().map(|f| f.buffer.weight()).sum::<usize>()
+        };
+        let needed = (waiting + self.store.meter.unwritten() + growth) as u64 / 4 * 5;
+        self.store.table.free_units() * UNIT as u64 >= needed + self.reserve_bytes()
+    }
+
+    /// Moves large values to extents.
+    fn stage(&self, mut changes: Vec<Change>) -> Result<Vec<Change>> {
+        let packable = |change: &Change| match change {
+            Change::Key(_, Op { base: Base::Value(Value::Inline(b)), .. }) if b.len() >= PACKED_VALUE_MIN => {
+                b.len()
+            }
+            _ => 0,
+        };
+        if changes.iter().map(packable).sum::<usize>() < self.options.extent_bytes.max(1) {
+            return Ok(changes);
+        }
+        let mut at = 0;
+        while at < changes.len() {
+            let (mut bytes, mut members) = (Vec::new(), Vec::new());
+            while at < changes.len() && bytes.len() < EXTENT_TARGET {
+                if let Change::Key(_, Op { base: Base::Value(Value::Inline(b)), .. }) = &changes[at]
+                    && b.len() >= PACKED_VALUE_MIN
+                {
+                    members.push((at, bytes.len() as u32, b.len() as u32));
+                    bytes.extend_from_slice(b);
+                }
+                at += 1;
+            }
+            if members.is_empty() {
+                break;
+            }
+            let extent = self.store.write_extent(&bytes)?;
+            for (i, off, len) in members {
+                if let Change::Key(_, op) = &mut changes[i] {
+                    *op = Op::put_slice(ExtentSlice { extent: extent.clone(), off, len });
+                }
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Waits, or without background threads works, until few enough memtables are frozen.
+    fn throttle(&self) -> Result<()> {
+        loop {
+            self.check_writable()?;
+            let waiting = self.view().frozen.len();
+            if !self.options.background {
+                if waiting > 0 {
+                    self.apply_oldest()?;
+                    continue;
+                }
+                if self.log.fill() >= 500 || self.is_tight() {
+                    self.checkpoint()?;
+                }
+                return Ok(());
+            }
+            if waiting < FROZEN_MAX {
+                return Ok(());
+            }
+            self.wait();
+        }
+    }
+
+    /// Lets the log empty, by a checkpoint here or in the background.
+    fn make_log_room(&self) -> Result<()> {
+        if !self.options.background {
+            return self.checkpoint();
+        }
+        self.request_checkpoint();
+        self.wait();
+        self.check_writable()
+    }
+
+    /// Waits a moment for progress in the background. The time limit only guards against a lost wake-up.
+    fn wait(&self) {
+        let signals = self.signals.lock().unwrap_or_else(|e| e.into_inner());
+        let _ = self.progress.wait_timeout(signals, Duration::from_millis(20));
+    }
+
+    /// True if space gets so short that a checkpoint should free some.
+    pub(super) fn is_tight(&self) -> bool {
+        let free = self.store.table.free_units() * UNIT as u64;
+        let pinned = self.store.counters.node_bytes_written.load(Ordering::Relaxed)
+            - self.written_at_checkpoint.load(Ordering::Relaxed);
+        // A checkpoint only helps if something was written since the last one.
+        pinned > 0 && free < self.base_reserve_bytes() / 2 + self.store.meter.unwritten() as u64 / 4 * 5
+    }
+
+    /// Applies the oldest frozen memtable to the tree, if there is one.
+    pub(super) fn apply_oldest(&self) -> Result<bool> {
+        {
+            let _tree = self.lock_tree();
+            let view = self.view();
+            let Some(oldest) = view.frozen.first() else { return Ok(false) };
+            self.store.msn.store(oldest.last_msn, Ordering::Relaxed);
+            let root = self.store.apply(&view.root, &oldest.buffer)?;
+            let mut front = self.write_front();
+            let frozen = front.view.frozen[1..].to_vec();
+            front.view = Arc::new(View { frozen, root, applied: oldest.last_msn });
+        }
+        self.progress.notify_all();
+        match self.store.write_dirty(self.unwritten_max()) {
+            // The nodes stay in memory; a checkpoint frees the space of their old versions first.
+            Ok(()) | Err(Error::NoSpace) => Ok(true),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// A batch with clones: all writers wait, everything before is applied, and the batch becomes a new root.
+    /// The root is made before anything is logged, so a failure leaves no trace.
+    fn write_structural(&self, batch: WriteBatch) -> Result<u64> {
+        self.admit(batch.growth())?;
+        let _gate = self.gate.write().unwrap_or_else(|e| e.into_inner());
+        let changes = self.stage(batch.changes)?;
+        let record = self.record(&changes)?;
+        let binds = batch::extents(&changes);
+        loop {
+            self.freeze();
+            while self.apply_oldest()? {}
+            let tree = self.lock_tree();
+            let view = self.view();
+            if !view.frozen.is_empty() {
+                continue;
+            }
+            let msn = self.read_front().last_msn + 1;
+            self.store.msn.store(msn, Ordering::Relaxed);
+            let root = self.transform(&view.root, &changes)?;
+            if !self.log.append(msn, &record, !binds.is_empty()).map_err(|e| self.fail(e))? {
+                drop(tree);
+                self.checkpoint()?;
+                continue;
+            }
+            let mut front = self.write_front();
+            front.last_msn = msn;
+            front.view = Arc::new(View { frozen: Vec::new(), root, applied: msn });
+            self.pin(msn, binds);
+            return Ok(msn);
+        }
+    }
+
+    /// The tree after `changes`.
+    pub(super) fn transform(&self, root: &NodeRef, changes: &[Change]) -> Result<NodeRef> {
+        let mut root = root.clone();
+        let mut messages = Memtable::default();
+        for change in changes {
+            match change {
+                Change::Key(key, op) => messages.push(key, op.clone()),
+                Change::DeleteRange(range) => messages.delete_range(range),
+                Change::Clone { from, to } | Change::Rename { from, to } => {
+                    root = self.store.apply(&root, &std::mem::take(&mut messages).freeze())?;
+                    root = self.store.clone_prefix(&root, from, to)?;
+                    if matches!(change, Change::Rename { .. }) {
+                        messages.delete_range(&KeyRange::prefix(from));
+                    }
+                }
+            }
+        }
+        let rest: Buffer = messages.freeze();
+        self.store.apply(&root, &rest)
+    }
+
+    /// Freezes the memtable if it holds anything.
+    pub(super) fn freeze(&self) {
+        let mut front = self.write_front();
+        if !front.active.is_empty() {
+            freeze(&mut front);
+        }
+    }
+}
+
+/// Replaces the memtable by an empty one.
+fn freeze(front: &mut super::Front) {
+    let buffer = Arc::new(std::mem::take(&mut front.active).freeze());
+    let mut frozen = front.view.frozen.clone();
+    frozen.push(Frozen { buffer, last_msn: front.last_msn });
+    front.view = Arc::new(View { frozen, root: front.view.root.clone(), applied: front.view.applied });
+}

@@ -1,0 +1,418 @@
+//! The write-ahead log: a ring of frames with group commit.
+//!
+//! Records collect in memory. Whoever needs them on storage becomes the leader, writes all of them as one
+//! frame, and flushes; others that come meanwhile wait for the next frame, which again takes all at once. A
+//! frame holds the store's number, the life it was written in, and its place in the sequence, so frames of an
+//! earlier lap, life or store are never taken for its continuation.
+//!
+//! Positions count bytes since the store was made; position modulo ring length is the place on storage. A frame
+//! never wraps: if it does not fit before the end of the ring, it goes to the start of the next lap.
+
+use crate::error::{Doing, Error, Result};
+use crate::storage::{AlignedBuf, Storage, UNIT, round_up};
+use crate::wire::{Decoded, Malformed, Reader, put_u32, put_u64};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+const MAGIC: u32 = 0x474F_4C42; // "BLOG"
+const HEADER: usize = 52;
+/// Records collected beyond this are written without waiting for a sync.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Which ring, and which frames in it count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ring {
+    /// First byte on storage.
+    pub start: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// Number of the store.
+    pub uuid: u64,
+    /// Life that frames are written in.
+    pub life: u64,
+}
+
+struct Frame {
+    last_msn: u64,
+    pos: u64,
+    seq: u64,
+}
+
+struct State {
+    buf: Vec<u8>,
+    buf_first: u64,
+    /// Some record in `buf` refers to an extent that has not been flushed.
+    binds: bool,
+    /// Where the next frame goes, and its number.
+    head: u64,
+    seq: u64,
+    /// Frames that a recovery would still need, oldest first.
+    frames: VecDeque<Frame>,
+    appended: u64,
+    written: u64,
+    durable: u64,
+    writing: bool,
+    failed: Option<String>,
+    syncs: u64,
+}
+
+/// The log of an open store.
+pub(crate) struct Log {
+    storage: Arc<dyn Storage>,
+    ring: Ring,
+    state: Mutex<State>,
+    turn: Condvar,
+}
+
+/// A frame read back: the numbers of its first and last record, and the records.
+pub(crate) struct Replayed {
+    pub first_msn: u64,
+    pub payload: Vec<u8>,
+    pub end: u64,
+}
+
+impl Log {
+    /// A log whose next frame goes to `pos` with number `seq`, after message `msn`.
+    pub fn new(storage: Arc<dyn Storage>, ring: Ring, pos: u64, seq: u64, msn: u64) -> Self {
+        let state = State {
+            buf: Vec::new(),
+            buf_first: msn + 1,
+            binds: false,
+            head: pos,
+            seq,
+            frames: VecDeque::new(),
+            appended: msn,
+            written: msn,
+            durable: msn,
+            writing: false,
+            failed: None,
+            syncs: 0,
+        };
+        Log { storage, ring, state: Mutex::new(state), turn: Condvar::new() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Largest record the ring can take.
+    pub fn record_bytes_max(&self) -> usize {
+        (self.ring.len / 8) as usize
+    }
+
+    /// Part of the ring in use, in thousandths.
+    pub fn fill(&self) -> u64 {
+        let s = self.lock();
+        self.used(&s) * 1000 / self.ring.len
+    }
+
+    fn used(&self, s: &State) -> u64 {
+        s.head - s.frames.front().map_or(s.head, |f| f.pos) + s.buf.len() as u64
+    }
+
+    /// Adds the record of message `msn` unless the ring would get too full: then false, and nothing happens.
+    pub fn append(&self, msn: u64, record: &[u8], binds: bool) -> Result<bool> {
+        let mut s = self.lock();
+        if let Some(why) = &s.failed {
+            return Err(Error::ReadOnly(why.clone()));
+        }
+        // Twice the pending bytes: the frame may have to skip the end of the ring. A tenth stays free.
+        let pending = round_up(s.buf.len() + record.len() + HEADER + 4) as u64;
+        if self.used(&s) + 2 * pending > self.ring.len / 10 * 9 {
+            return Ok(false);
+        }
+        if s.buf.is_empty() {
+            s.buf_first = msn;
+        }
+        put_u32(&mut s.buf, record.len() as u32);
+        s.buf.extend_from_slice(record);
+        s.binds |= binds;
+        s.appended = msn;
+        Ok(true)
+    }
+
+    /// True if enough records wait to be worth a frame of their own.
+    pub fn is_ripe(&self) -> bool {
+        let ripe = BUFFER_BYTES.min(self.ring.len as usize / 16);
+        self.lock().buf.len() >= ripe
+    }
+
+    /// Number of the last message that is known to survive a power cut.
+    pub fn durable(&self) -> u64 {
+        self.lock().durable
+    }
+
+    /// Flushes made for syncs.
+    pub fn syncs(&self) -> u64 {
+        self.lock().syncs
+    }
+
+    /// Writes every record appended so far; with `sync`, returns only when they are durable.
+    pub fn commit(&self, sync: bool) -> Result<()> {
+        let mut s = self.lock();
+        let target = s.appended;
+        loop {
+            if let Some(why) = &s.failed {
+                return Err(Error::ReadOnly(why.clone()));
+            }
+            let reached = if sync { s.durable } else { s.written };
+            if reached >= target {
+                return Ok(());
+            }
+            if s.writing {
+                s = self.turn.wait(s).unwrap_or_else(|e| e.into_inner());
+                continue;
+            }
+            s.writing = true;
+            let job = self.take_frame(&mut s);
+            drop(s);
+            let done = self.write(job.as_ref(), sync);
+            s = self.lock();
+            s.writing = false;
+            match done {
+                Ok(()) => {
+                    if let Some(job) = job {
+                        s.written = job.last_msn;
+                    }
+                    if sync {
+                        s.durable = s.durable.max(s.written);
+                        s.syncs += 1;
+                    }
+                }
+                Err(e) => s.failed = Some(e.to_string()),
+            }
+            self.turn.notify_all();
+        }
+    }
+
+    /// Makes a frame of the pending records and assigns its place.
+    fn take_frame(&self, s: &mut State) -> Option<Job> {
+        if s.buf.is_empty() {
+            return None;
+        }
+        let payload = std::mem::take(&mut s.buf);
+        let binds = std::mem::take(&mut s.binds);
+        let size = round_up(HEADER + payload.len()) as u64;
+        let room = self.ring.len - s.head % self.ring.len;
+        if size > room {
+            s.head += room;
+        }
+        let (pos, seq, last_msn) = (s.head, s.seq, s.appended);
+        let buf = self.frame(seq, s.buf_first, last_msn, &payload);
+        s.frames.push_back(Frame { last_msn, pos, seq });
+        s.head += size;
+        s.seq += 1;
+        Some(Job { pos, last_msn, binds, buf })
+    }
+
+    fn frame(&self, seq: u64, first: u64, last: u64, payload: &[u8]) -> AlignedBuf {
+        let mut head = Vec::with_capacity(HEADER);
+        put_u32(&mut head, MAGIC);
+        put_u32(&mut head, 0);
+        for n in [self.ring.uuid, self.ring.life, seq, first, last] {
+            put_u64(&mut head, n);
+        }
+        put_u32(&mut head, payload.len() as u32);
+        let mut buf = AlignedBuf::zeroed(HEADER + payload.len());
+        buf[..HEADER].copy_from_slice(&head);
+        buf[HEADER..HEADER + payload.len()].copy_from_slice(payload);
+        let crc = crc32c::crc32c(&buf[8..HEADER + payload.len()]);
+        buf[4..8].copy_from_slice(&crc.to_le_bytes());
+        buf
+    }
+
+    fn write(&self, job: Option<&Job>, sync: bool) -> Result<()> {
+        if let Some(job) = job {
+            if job.binds {
+                // A record may only become durable after the extent it binds.
+                self.storage.flush().doing("flushing extents before the log")?;
+            }
+            let at = self.ring.start + job.pos % self.ring.len;
+            self.storage.write_at(&job.buf, at).doing("writing the log")?;
+        }
+        if sync { self.storage.flush().doing("flushing the log") } else { Ok(()) }
+    }
+
+    /// After a recovery: messages up to `msn` have been applied and need no record of this life.
+    pub fn resume(&self, msn: u64) {
+        let mut s = self.lock();
+        (s.appended, s.written, s.durable, s.buf_first) = (msn, msn, msn, msn + 1);
+    }
+
+    /// Where a recovery must start that has everything up to message `msn`: position and number of a frame.
+    pub fn tail_after(&self, msn: u64) -> (u64, u64) {
+        let s = self.lock();
+        s.frames.iter().find(|f| f.last_msn > msn).map_or((s.head, s.seq), |f| (f.pos, f.seq))
+    }
+
+    /// A checkpoint with everything up to `msn` is durable: frames before may be overwritten.
+    pub fn release(&self, msn: u64) {
+        let mut s = self.lock();
+        while s.frames.front().is_some_and(|f| f.last_msn <= msn) {
+            s.frames.pop_front();
+        }
+        s.durable = s.durable.max(msn);
+    }
+}
+
+struct Job {
+    pos: u64,
+    last_msn: u64,
+    binds: bool,
+    buf: AlignedBuf,
+}
+
+/// Reads the frames from `pos` on, until one is missing, torn or foreign.
+pub(crate) fn replay(
+    storage: &dyn Storage,
+    ring: &Ring,
+    pos: u64,
+    seq: u64,
+    msn: u64,
+) -> Result<Vec<Replayed>> {
+    let mut out: Vec<Replayed> = Vec::new();
+    let (mut pos, mut seq) = (pos, seq);
+    let mut next_msn: Option<u64> = None;
+    loop {
+        let lap_end = pos + (ring.len - pos % ring.len);
+        let mut found = read_frame(storage, ring, pos, seq)?;
+        if found.is_none() && !pos.is_multiple_of(ring.len) {
+            found = read_frame(storage, ring, lap_end, seq)?;
+        }
+        let Some((frame, last)) = found else { return Ok(out) };
+        // The first frame may begin before the checkpoint; after that there are no gaps.
+        let follows = next_msn.map_or(frame.first_msn <= msn + 1, |n| frame.first_msn == n);
+        if !follows {
+            return Ok(out);
+        }
+        (pos, seq, next_msn) = (frame.end, seq + 1, Some(last + 1));
+        out.push(frame);
+    }
+}
+
+fn read_frame(storage: &dyn Storage, ring: &Ring, pos: u64, seq: u64) -> Result<Option<(Replayed, u64)>> {
+    let at = ring.start + pos % ring.len;
+    let room = ring.len - pos % ring.len;
+    let mut unit = AlignedBuf::zeroed(UNIT);
+    storage.read_at(&mut unit, at).doing("reading the log")?;
+    let Ok((crc, first, last, len)) = frame_header(&unit, ring, seq) else { return Ok(None) };
+    if (HEADER + len) as u64 > room {
+        return Ok(None);
+    }
+    let mut buf = AlignedBuf::zeroed(HEADER + len);
+    storage.read_at(&mut buf, at).doing("reading the log")?;
+    if crc32c::crc32c(&buf[8..HEADER + len]) != crc {
+        return Ok(None);
+    }
+    let payload = buf[HEADER..HEADER + len].to_vec();
+    let end = pos + round_up(HEADER + len) as u64;
+    Ok(Some((Replayed { first_msn: first, payload, end }, last)))
+}
+
+fn frame_header(unit: &[u8], ring: &Ring, seq: u64) -> Decoded<(u32, u64, u64, usize)> {
+    let mut r = Reader::new(unit);
+    let (magic, crc) = (r.u32()?, r.u32()?);
+    let (uuid, life, number) = (r.u64()?, r.u64()?, r.u64()?);
+    if magic != MAGIC || uuid != ring.uuid || life != ring.life || number != seq {
+        return Err(Malformed("not the frame looked for"));
+    }
+    Ok((crc, r.u64()?, r.u64()?, r.u32()? as usize))
+}
+
+/// Splits a frame's payload into records.
+pub(crate) fn records(payload: &[u8]) -> Decoded<Vec<&[u8]>> {
+    let mut r = Reader::new(payload);
+    let mut out = Vec::new();
+    while r.remaining() > 0 {
+        let len = r.u32()? as usize;
+        out.push(r.take(len)?);
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::SimStorage;
+
+    const RING: Ring = Ring { start: 2 * UNIT as u64, len: 16 * UNIT as u64, uuid: 7, life: 1 };
+
+    fn messages(storage: &SimStorage, ring: &Ring, pos: u64, seq: u64, msn: u64) -> Vec<(u64, Vec<u8>)> {
+        let mut out = Vec::new();
+        for frame in replay(storage, ring, pos, seq, msn).expect("replay") {
+            for (i, r) in records(&frame.payload).expect("records").into_iter().enumerate() {
+                out.push((frame.first_msn + i as u64, r.to_vec()));
+            }
+        }
+        out.retain(|(n, _)| *n > msn);
+        out
+    }
+
+    #[test]
+    fn frames_are_read_back_over_many_laps() {
+        let storage = SimStorage::new(32 * UNIT as u64);
+        let log = Log::new(Arc::new(storage.clone()), RING, 0, 1, 0);
+        let (mut pos, mut seq, mut base) = (0, 1, 0);
+        for msn in 1..=200u64 {
+            let record = vec![msn as u8; (msn * 37 % 5000) as usize];
+            while !log.append(msn, &record, false).expect("append") {
+                // A "checkpoint" of everything written.
+                log.commit(true).expect("commit");
+                base = msn - 1;
+                (pos, seq) = log.tail_after(base);
+                log.release(base);
+            }
+            if msn % 3 == 0 {
+                log.commit(msn % 2 == 0).expect("commit");
+                let found = messages(&storage, &RING, pos, seq, base);
+                let expected: Vec<u64> = (base + 1..=msn).collect();
+                assert_eq!(found.iter().map(|f| f.0).collect::<Vec<_>>(), expected, "at message {msn}");
+                assert!(found.iter().all(|(n, r)| *r == vec![*n as u8; (n * 37 % 5000) as usize]));
+            }
+        }
+    }
+
+    #[test]
+    fn a_torn_or_lost_frame_ends_the_replay_and_later_lives_are_not_confused() {
+        let storage = SimStorage::new(32 * UNIT as u64);
+        let log = Log::new(Arc::new(storage.clone()), RING, 0, 1, 0);
+        for msn in 1..=4u64 {
+            assert!(log.append(msn, &[msn as u8; 5000], false).expect("append"));
+            log.commit(true).expect("commit");
+        }
+        assert_eq!(messages(&storage, &RING, 0, 1, 0).len(), 4);
+        // The second frame is damaged in its second unit.
+        storage.corrupt(RING.start + 3 * UNIT as u64 + 10, &[0xEE; 8]);
+        assert_eq!(messages(&storage, &RING, 0, 1, 0).len(), 1);
+        // The next life writes over it; the old third frame must not follow.
+        let life = Ring { life: 2, ..RING };
+        let log = Log::new(Arc::new(storage.clone()), life, 2 * UNIT as u64, 2, 1);
+        assert!(log.append(2, &[9; 5000], false).expect("append"));
+        log.commit(true).expect("commit");
+        assert_eq!(messages(&storage, &life, 2 * UNIT as u64, 2, 1), vec![(2, vec![9; 5000])]);
+    }
+
+    #[test]
+    fn a_failed_write_stops_the_log_for_good() {
+        let storage = SimStorage::new(32 * UNIT as u64);
+        let log = Log::new(Arc::new(storage.clone()), RING, 0, 1, 0);
+        storage.set_faults(crate::storage::FaultPlan { flush_error_at: Some(0), ..Default::default() });
+        assert!(log.append(1, b"x", false).expect("append"));
+        assert!(matches!(log.commit(true), Err(Error::ReadOnly(_))));
+        assert!(log.append(2, b"x", false).is_err(), "nothing may be promised after a failed flush");
+        assert_eq!(log.durable(), 0);
+    }
+
+    #[test]
+    fn many_syncs_share_flushes() {
+        let storage = SimStorage::new(32 * UNIT as u64);
+        let log = Arc::new(Log::new(Arc::new(storage), RING, 0, 1, 0));
+        (1..=8).for_each(|msn| assert!(log.append(msn, b"r", false).expect("append")));
+        std::thread::scope(|s| {
+            for _ in 0..8 {
+                s.spawn(|| log.commit(true).expect("commit"));
+            }
+        });
+        assert_eq!((log.durable(), log.syncs()), (8, 1), "one flush must serve all");
+    }
+}

@@ -1,0 +1,185 @@
+//! The two superblocks: the root of everything on storage.
+//!
+//! Units 0 and 1 hold one each; a checkpoint overwrites the older. The valid one with the higher generation
+//! counts, so a torn write leaves the previous checkpoint in force.
+
+use crate::block::{BlockId, Segment};
+use crate::error::{Doing, Error, Result};
+use crate::storage::{AlignedBuf, Storage, UNIT};
+use crate::store::Shape;
+use crate::table::{put_segments, read_segments};
+use crate::wire::{Decoded, Malformed, Reader, put_int, put_u32, put_u64};
+
+const MAGIC: u64 = 0x3165_6572_7445_4222; // format 1
+/// Most segments the table may be in, so that a superblock fits its unit.
+pub const TABLE_SEGMENTS_MAX: usize = 200;
+/// First unit of the log.
+pub const LOG_START: u64 = 2;
+
+/// One superblock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Superblock {
+    /// Random number of the store.
+    pub uuid: u64,
+    /// Number of the checkpoint.
+    pub generation: u64,
+    /// Number of times the store has been opened; log frames of other lives do not count.
+    pub life: u64,
+    /// Units of the whole storage.
+    pub units: u64,
+    /// Units of the log, which starts at [`LOG_START`]. The rest of the storage is for blocks.
+    pub log_units: u64,
+    /// Node sizes.
+    pub shape: Shape,
+    /// Where the translation table is.
+    pub table: Vec<Segment>,
+    /// Its length in bytes.
+    pub table_len: u64,
+    /// Its CRC-32C.
+    pub table_crc: u32,
+    /// The root node, and the hints about it that a parent would keep: level, weight, width.
+    pub root: (BlockId, u8, u32, u32),
+    /// Number of the last message that the root includes.
+    pub msn: u64,
+    /// Position of the first log frame to replay, see [`crate::log`].
+    pub log_pos: u64,
+    /// Its sequence number.
+    pub log_seq: u64,
+}
+
+impl Superblock {
+    fn encode(&self) -> Result<AlignedBuf> {
+        let mut out = Vec::new();
+        for n in [MAGIC, self.uuid, self.generation, self.life] {
+            put_u64(&mut out, n);
+        }
+        let s = &self.shape;
+        for n in [s.leaf_bytes, s.basement_bytes, s.buffer_bytes, s.fanout] {
+            put_int(&mut out, n as u64);
+        }
+        let (root, level, weight, width) = self.root;
+        for n in [self.units, self.log_units, self.table_len, root, level as u64, weight as u64, width as u64]
+        {
+            put_int(&mut out, n);
+        }
+        for n in [self.msn, self.log_pos, self.log_seq] {
+            put_int(&mut out, n);
+        }
+        put_u32(&mut out, self.table_crc);
+        put_segments(&mut out, &self.table);
+        if out.len() > UNIT - 4 {
+            return Err(Error::NoSpace);
+        }
+        let mut buf = AlignedBuf::from_slice(&out);
+        let crc = crc32c::crc32c(&buf[..UNIT - 4]);
+        buf[UNIT - 4..].copy_from_slice(&crc.to_le_bytes());
+        Ok(buf)
+    }
+
+    fn decode(bytes: &[u8]) -> Decoded<Self> {
+        let (body, crc) = bytes.split_at(UNIT - 4);
+        if crc != crc32c::crc32c(body).to_le_bytes() {
+            return Err(Malformed("checksum mismatch"));
+        }
+        let mut r = Reader::new(body);
+        if r.u64()? != MAGIC {
+            return Err(Malformed("unknown format"));
+        }
+        let (uuid, generation, life) = (r.u64()?, r.u64()?, r.u64()?);
+        let mut size = || r.int().map(|n| n as usize);
+        let shape =
+            Shape { leaf_bytes: size()?, basement_bytes: size()?, buffer_bytes: size()?, fanout: size()? };
+        let (units, log_units, table_len) = (r.int()?, r.int()?, r.int()?);
+        let level = |n: u64| u8::try_from(n).map_err(|_| Malformed("level too large"));
+        let root = (r.int()?, level(r.int()?)?, r.int32()?, r.int32()?);
+        let (msn, log_pos, log_seq, table_crc) = (r.int()?, r.int()?, r.int()?, r.u32()?);
+        let table = read_segments(&mut r)?;
+        Ok(Superblock {
+            uuid,
+            generation,
+            life,
+            units,
+            log_units,
+            shape,
+            table,
+            table_len,
+            table_crc,
+            root,
+            msn,
+            log_pos,
+            log_seq,
+        })
+    }
+
+    /// Writes over the older of the two. Not durable before a flush.
+    pub fn write(&self, storage: &dyn Storage) -> Result<()> {
+        let buf = self.encode()?;
+        storage.write_at(&buf, self.generation % 2 * UNIT as u64).doing("writing a superblock")
+    }
+
+    /// The superblock in force.
+    pub fn read(storage: &dyn Storage) -> Result<Self> {
+        let mut found: Option<Superblock> = None;
+        let mut why = String::new();
+        for slot in 0..2u64 {
+            let mut buf = AlignedBuf::zeroed(UNIT);
+            storage.read_at(&mut buf, slot * UNIT as u64).doing("reading a superblock")?;
+            match Superblock::decode(&buf) {
+                Ok(s) if found.as_ref().is_none_or(|f| f.generation < s.generation) => found = Some(s),
+                Ok(_) => {}
+                Err(m) => why = format!("superblock {slot}: {}", m.0),
+            }
+        }
+        found.ok_or(Error::NotAStore(why))
+    }
+
+    /// Removes both, so that nothing can be opened until a checkpoint has been written.
+    pub fn erase(storage: &dyn Storage) -> Result<()> {
+        storage.write_at(&AlignedBuf::zeroed(2 * UNIT), 0).doing("erasing superblocks")?;
+        storage.flush().doing("flushing")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::SimStorage;
+
+    fn sample(generation: u64) -> Superblock {
+        Superblock {
+            uuid: 5,
+            generation,
+            life: 3,
+            units: 1000,
+            log_units: 100,
+            shape: Shape { leaf_bytes: 1, basement_bytes: 2, buffer_bytes: 3, fanout: 4 },
+            table: vec![Segment { start: 700, units: 3 }; 4],
+            table_len: 9000,
+            table_crc: 77,
+            root: (12, 3, 400, 5),
+            msn: 99,
+            log_pos: 8192,
+            log_seq: 17,
+        }
+    }
+
+    #[test]
+    fn the_newest_valid_one_counts() {
+        let s = SimStorage::new(16 * UNIT as u64);
+        assert!(matches!(Superblock::read(&s), Err(Error::NotAStore(_))));
+        sample(1).write(&s).expect("write");
+        sample(2).write(&s).expect("write");
+        assert_eq!(Superblock::read(&s).expect("read"), sample(2));
+        s.corrupt(20, &[1, 2, 3]);
+        assert_eq!(Superblock::read(&s).expect("read"), sample(1), "falls back when the newest is torn");
+        Superblock::erase(&s).expect("erase");
+        assert!(Superblock::read(&s).is_err());
+    }
+
+    #[test]
+    fn the_largest_table_list_fits() {
+        let far = Segment { start: u64::MAX >> 12, units: 1 << 20 };
+        let big = Superblock { table: vec![far; TABLE_SEGMENTS_MAX], ..sample(u64::MAX) };
+        assert!(big.encode().is_ok());
+    }
+}
