@@ -50,6 +50,8 @@ pub(crate) struct Cache {
     pub(crate) capacity: u32,
     /// Entries on flash that wait for earlier epochs.
     pub(crate) waiting: u32,
+    /// Power-protected buffers whose turn has not come.
+    pub(crate) uncommitted: u32,
 }
 
 impl Cache {
@@ -62,6 +64,7 @@ impl Cache {
             used: 0,
             capacity,
             waiting: 0,
+            uncommitted: 0,
         }
     }
 

@@ -14,6 +14,7 @@
 //! | `ftl` | the two maps, delayed mapping, collection, wear, recovery: steps without time |
 //! | `timing` | time on controller, link, channels, dies, arm |
 //! | `device` | commands and time put together; flush and FUA; power |
+//! | `tags` | the host's epoch counters, pinning, and the check of both |
 //! | `measure` | closed-loop figures of a profile |
 //! | `oracle` | which images a power cut may lawfully leave |
 //! | `soak` | random hosts against the oracle; `mutation` plants bugs it must find |
@@ -29,10 +30,13 @@ mod journal;
 pub mod measure;
 #[doc(hidden)]
 pub mod mutation;
-pub mod order;
+pub mod oracle;
+mod order;
 pub mod profile;
 pub mod regime;
+pub mod soak;
 pub mod stats;
+pub mod tags;
 mod timing;
 mod window;
 
@@ -40,6 +44,7 @@ pub use command::{BLOCK_BYTES, Command, Completion, Nanos, Op, Status, StreamTag
 pub use device::{Config, PowerCut, Recovery, Ssd};
 pub use ftl::UNREADABLE;
 pub use geometry::Geometry;
+pub use order::EPOCHS_AHEAD_MAX;
 pub use profile::Profile;
 pub use regime::Regime;
 pub use stats::Stats;

@@ -104,6 +104,11 @@ impl Order {
         (ahead >= 0 && (ahead as u64) < EPOCHS_AHEAD_MAX).then(|| (stream, current + ahead as u64))
     }
 
+    /// Makes sure the stream is known.
+    pub(crate) fn open(&mut self, stream: u32) {
+        self.streams.entry(stream).or_default();
+    }
+
     fn index(&self, current: u64, epoch: u64) -> Option<usize> {
         let ahead = epoch.checked_sub(current)? as usize;
         Some(if self.mutation == Some(Mutation::EpochSlotMod128) { ahead % 128 } else { ahead })
@@ -119,20 +124,21 @@ impl Order {
         Some(&mut s.epochs[i])
     }
 
-    /// One command of `blocks` blocks belongs to the epochs of `tags`.
-    pub(crate) fn arrive(&mut self, tags: Resolved) {
+    /// One command with `blocks` blocks to install belongs to the epochs of `tags`.
+    pub(crate) fn arrive(&mut self, tags: Resolved, blocks: u32) {
         for t in tags.each() {
             if let Some(e) = self.epoch(t) {
                 e.commands += 1;
+                e.arrived += blocks;
             }
         }
     }
 
-    /// One more block of those epochs is to be installed.
-    pub(crate) fn add_block(&mut self, tags: Resolved) {
+    /// One of those blocks replaced a cached one of the same epochs: one less to install.
+    pub(crate) fn forgo(&mut self, tags: Resolved) {
         for t in tags.each() {
             if let Some(e) = self.epoch(t) {
-                e.arrived += 1;
+                e.arrived -= 1;
             }
         }
     }
@@ -263,8 +269,7 @@ mod tests {
         let mut wake = vec![];
         let (a, b) = (tag(&mut o, 7, 0), tag(&mut o, 7, 1));
         for t in [a, b] {
-            o.arrive(t);
-            o.add_block(t);
+            o.arrive(t, 1);
         }
         assert!(o.ready(a) && !o.ready(b));
         o.wait(42, b);
@@ -280,12 +285,11 @@ mod tests {
         let mut o = Order::default();
         let mut wake = vec![];
         let a = tag(&mut o, 7, 0);
-        o.arrive(a);
+        o.arrive(a, 0);
         o.barrier(a, &host(7, 0, 2), &mut wake);
         let next = tag(&mut o, 7, 1);
         assert!(!o.ready(next));
-        o.arrive(a);
-        o.add_block(a);
+        o.arrive(a, 1);
         o.installed(a, &mut wake);
         assert!(o.ready(next));
     }
@@ -296,8 +300,7 @@ mod tests {
         let mut wake = vec![];
         let (a0, j0) = (tag(&mut o, 1, 0), tag(&mut o, 2, 0));
         let dual = Resolved { major: o.resolve(StreamTag::new(1, 1)).unwrap(), minor: (2, 1) };
-        o.arrive(dual);
-        o.add_block(dual);
+        o.arrive(dual, 1);
         o.wait(5, dual);
         o.barrier(a0, &host(1, 0, 0), &mut wake);
         assert_eq!(wake, [5]);
@@ -325,8 +328,7 @@ mod tests {
         let mut wake = vec![];
         let (a, b) = (tag(&mut o, 1, 0), tag(&mut o, 1, 2));
         for t in [a, b] {
-            o.arrive(t);
-            o.add_block(t);
+            o.arrive(t, 1);
         }
         o.wait(9, b);
         o.installed(a, &mut wake);

@@ -54,7 +54,14 @@ impl Ssd {
             if !(forced || dirty >= unit) {
                 return;
             }
-            let Some(die) = self.die_for_host() else { return };
+            let Some(die) = self.die_for_host() else {
+                for die in 0..self.ftl.flash.geo.dies {
+                    if !self.ftl.die_has_room(die) {
+                        self.want_gc(die);
+                    }
+                }
+                return;
+            };
             self.next_die = (die + 1) % self.ftl.flash.geo.dies;
             let slc = self.ftl.flash.slc_blocks < self.slc_blocks_max;
             let rotating = self.profile.media.kind == MediaKind::Rotating;
@@ -196,19 +203,22 @@ impl Ssd {
     }
 
     /// Keeps a timer while there is something that idleness would start.
-    fn arm_idle(&mut self) {
+    pub(super) fn arm_idle(&mut self) {
         if self.idle_armed || !(self.ftl.cache.dirty() > 0 && !self.force_drain || self.wants_fold_timer()) {
             return;
         }
-        let drain = self.last_write + self.profile.cache.drain_idle_ns;
-        let fold = self.last_write.max(self.last_activity) + self.profile.media.fold_idle_ns;
-        let due = if self.ftl.cache.dirty() > 0 { drain } else { fold };
+        let media = &self.profile.media;
+        let due = if self.ftl.cache.dirty() > 0 && !self.force_drain {
+            self.last_write + self.profile.cache.drain_idle_ns
+        } else {
+            (self.last_write.max(self.last_activity) + media.fold_idle_ns).max(self.now + media.fold_idle_ns)
+        };
         self.idle_armed = true;
         self.at(due.max(self.now + 1), Event::Idle);
     }
 
     fn wants_fold_timer(&self) -> bool {
-        self.may_fold() && !self.folding
+        self.may_fold() && !self.folding && self.pending == 0
     }
 
     /// The idle timer: writes out what lingers, then folds SLC blocks.

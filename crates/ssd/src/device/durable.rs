@@ -41,7 +41,7 @@ impl Ssd {
                 Some(found) => {
                     stream = Some(found);
                     let tags = Resolved { major: found, ..Resolved::UNTAGGED };
-                    self.ftl.order.arrive(tags);
+                    self.ftl.order.arrive(tags, 0);
                     if self.is_barrier(&c.tags) {
                         self.ftl.barrier(tags, &c.tags);
                     }

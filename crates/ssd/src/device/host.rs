@@ -9,6 +9,7 @@ use crate::regime::Regime;
 
 /// The only stream of the `barrier` regime.
 const BARRIER_STREAM: u32 = 0;
+const NO_TAGS: Tags = Tags { major: None, minor: None, barrier: true };
 
 impl Ssd {
     /// When the controller takes its next command.
@@ -71,7 +72,24 @@ impl Ssd {
 
     fn has_space(&self, c: &Command) -> bool {
         let cache = &self.ftl.cache;
+        // One queue: all that is waited for has arrived, so a full suspension list drains by itself.
+        let (waiting, limit) = self.suspension();
+        if self.regime == Regime::Barrier && waiting > 0 && waiting + c.blocks > limit {
+            return false;
+        }
         !matches!(c.op, Op::Write { .. }) || cache.used == 0 || cache.used + c.blocks <= cache.capacity
+    }
+
+    /// Blocks that wait for earlier epochs, and how many may.
+    fn suspension(&self) -> (u32, u32) {
+        let cache = &self.ftl.cache;
+        let most = self.profile.ftl.suspended_blocks_max;
+        if self.profile.power.plp {
+            // Protected data waits in the cache, half of which must stay in motion.
+            (cache.waiting + cache.uncommitted, most.min(cache.capacity / 2))
+        } else {
+            (cache.waiting, most)
+        }
     }
 
     fn read(&mut self, c: &Command, want_tokens: bool, start: Nanos) {
@@ -137,7 +155,10 @@ impl Ssd {
         let mut resolved = Resolved::UNTAGGED;
         match self.regime {
             Regime::None | Regime::Flush => {}
-            Regime::Barrier => resolved.major = (BARRIER_STREAM, self.barrier_epoch),
+            Regime::Barrier => {
+                self.ftl.order.open(BARRIER_STREAM);
+                resolved.major = (BARRIER_STREAM, self.barrier_epoch);
+            }
             Regime::Streams => {
                 let minor = tags.minor.filter(|_| self.ftl.mutation != Some(Mutation::MinorIgnored));
                 for (tag, out) in [(tags.major, &mut resolved.major), (minor, &mut resolved.minor)] {
@@ -158,8 +179,9 @@ impl Ssd {
 
     fn admit(&mut self, c: &Command) -> Result<Resolved, Status> {
         let tags = self.resolve(&c.tags)?;
-        let limit = self.profile.ftl.suspended_blocks_max;
-        if tags.is_tagged() && self.ftl.cache.waiting + c.blocks > limit && !self.ftl.order.ready(tags) {
+        let (waiting, limit) = self.suspension();
+        let streams = self.regime == Regime::Streams && tags.is_tagged();
+        if streams && waiting + c.blocks > limit && !self.ftl.order.ready(tags) {
             if self.ftl.mutation != Some(Mutation::RingFullForcesEpoch) {
                 return Err(Status::SuspensionFull { limit });
             }
@@ -194,7 +216,7 @@ impl Ssd {
             f.fua_left = if token.is_some() { c.blocks } else { 1 };
             f.host_done = host_done;
         }
-        self.ftl.order.arrive(tags);
+        self.ftl.order.arrive(tags, if token.is_some() { c.blocks } else { 1 });
         let lpn = c.lba as u32;
         match token {
             Some(token) => {
@@ -209,8 +231,10 @@ impl Ssd {
             }
         }
         if tags.is_tagged() && self.is_barrier(&c.tags) {
-            self.ftl.barrier(tags, &c.tags);
-            self.barrier_epoch += u64::from(self.regime == Regime::Barrier);
+            // With one queue the barrier is the last of its epoch to arrive: no count is needed.
+            let single = self.regime == Regime::Barrier;
+            self.ftl.barrier(tags, if single { &NO_TAGS } else { &c.tags });
+            self.barrier_epoch += u64::from(single);
         }
         self.ftl.settle();
         self.last_write = start;

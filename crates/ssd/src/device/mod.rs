@@ -368,6 +368,9 @@ impl Ssd {
         self.inflight_free.push(i);
         self.pending -= 1;
         self.last_activity = t;
+        if self.pending == 0 {
+            self.arm_idle();
+        }
     }
 
     fn begin(&mut self, id: u64) -> u32 {

@@ -84,6 +84,7 @@ impl Ftl {
             if state == State::Waiting {
                 self.install(id);
             } else if self.plp && !trim {
+                self.cache.uncommitted -= 1;
                 self.commit(id);
             }
         }
@@ -123,12 +124,20 @@ impl Ftl {
 
     /// Unmaps the blocks of a range that hold nothing newer.
     pub(super) fn install_trim(&mut self, lpn: u32, count: u32, seq: u64) {
+        // Recorded before any slot is let go: a block that this empties must wait for these changes.
         let mut run = 0;
+        for l in lpn..lpn + count {
+            if seq > self.dur_seq[l as usize] {
+                run += 1;
+            } else {
+                self.record_run(l - run, run);
+                run = 0;
+            }
+        }
+        self.record_run(lpn + count - run, run);
         for l in lpn..lpn + count {
             let i = l as usize;
             if seq <= self.dur_seq[i] {
-                self.record_run(l - run, run);
-                run = 0;
                 continue;
             }
             self.dur_seq[i] = seq;
@@ -136,9 +145,7 @@ impl Ftl {
             if old != 0 && self.flash.clear_flag(old - 1, flag::DUR) {
                 self.retire(self.flash.geo.block_of(old - 1));
             }
-            run += 1;
         }
-        self.record_run(lpn + count - run, run);
     }
 
     fn record_run(&mut self, lpn: u32, count: u32) {

@@ -168,6 +168,7 @@ impl Ftl {
                 e.token = token;
                 e.seq = seq;
                 self.coalesced += 1;
+                self.order.forgo(tags);
                 return;
             }
         }
@@ -186,13 +187,13 @@ impl Ftl {
             slot: NIL,
         };
         let id = self.cache.add(entry);
-        self.order.add_block(tags);
         self.set_cur(lpn, CACHED | id);
         if !self.plp {
             self.cache.push_dirty(id, fua != NIL);
         } else if self.order.ready(tags) {
             self.commit(id);
         } else {
+            self.cache.uncommitted += 1;
             self.order.wait(id, tags);
         }
     }
@@ -225,7 +226,6 @@ impl Ftl {
             slot: NIL,
         };
         let id = self.cache.add(entry);
-        self.order.add_block(tags);
         self.cache.suspend(id);
         if self.order.ready(tags) {
             self.install(id);
