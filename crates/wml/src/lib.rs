@@ -57,7 +57,8 @@ pub struct Loaded {
 ///
 /// # Errors
 ///
-/// Everything that keeps the script from running, each error with its place; warnings found on the way are among them.
+/// Everything that keeps the script from running, each error with its place; warnings found on the way are
+/// among them.
 /// Any bytes give diagnostics, never a panic.
 pub fn load(text: &[u8], settings: &Settings) -> Result<Loaded, Diagnostics> {
     let (script, diagnostics) = syntax::parse_text(text);

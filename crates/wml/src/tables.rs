@@ -169,7 +169,8 @@ pub(crate) fn function(name: &str) -> Option<Function> {
     FUNCTIONS.iter().find(|(known, _)| *known == name).map(|&(_, function)| function)
 }
 
-/// Bytes of a unit suffix, in any case: `k`, `m`, `g`, `t`, with `b` or `ib` behind if one likes; all are powers of 1024.
+/// Bytes of a unit suffix, in any case: `k`, `m`, `g`, `t`, with `b` or `ib` behind if one likes; all are
+/// powers of 1024.
 pub(crate) fn unit(suffix: &str) -> Option<u64> {
     let shift = match suffix.to_ascii_lowercase().as_str() {
         "" | "b" => 0,

@@ -262,7 +262,8 @@ struct Names {
 }
 
 impl Names {
-    /// The flowop meant by a name: the nearest one around, then one of that full name, then any whose last part it is.
+    /// The flowop meant by a name: the nearest one around, then one of that full name, then any whose last
+    /// part it is.
     fn find(&self, wanted: &str, prefix: &str) -> Option<(&str, Kind)> {
         let mut around = prefix;
         loop {

@@ -29,16 +29,7 @@ pub(super) fn distribution(
 ) -> Result<Distribution, Failed> {
     let wanted = kind.node.strip_prefix("cvar-").unwrap_or(&kind.node);
     let Some(&(name, known)) = KINDS.iter().find(|(name, _)| *name == wanted) else {
-        let names = KINDS.iter().map(|(name, _)| *name);
-        let all = suggest::list(
-            names.clone().map(|name| format!("cvar-{name}")).collect::<Vec<_>>().iter().map(String::as_str),
-        );
-        let help = match suggest::did_you_mean(wanted, names, "cvar-") {
-            Some(near) => format!("{near} types are {all}"),
-            None => format!("types are {all}"),
-        };
-        let message = format!("there is no type `{}` of cvar", shorten(&kind.node));
-        return lower.fail(Diagnostic::error(kind.span, message).label("unknown type").help(help));
+        return unknown_type(lower, kind, wanted);
     };
     let values = match parameters {
         Some(parameters) => values(lower, name, known, parameters)?,
@@ -92,6 +83,17 @@ pub(super) fn distribution(
     }
     let span = parameters.map_or(kind.span, |parameters| parameters.span);
     lower.fail(Diagnostic::error(span, format!("cvar-{name}: {rule}")).label("not possible"))
+}
+
+fn unknown_type<T>(lower: &mut Lower<'_>, kind: &Spanned<String>, wanted: &str) -> Result<T, Failed> {
+    let full: Vec<String> = KINDS.iter().map(|(name, _)| format!("cvar-{name}")).collect();
+    let all = suggest::list(full.iter().map(String::as_str));
+    let help = match suggest::did_you_mean(wanted, KINDS.iter().map(|(name, _)| *name), "cvar-") {
+        Some(near) => format!("{near} types are {all}"),
+        None => format!("types are {all}"),
+    };
+    let message = format!("there is no type `{}` of cvar", shorten(&kind.node));
+    lower.fail(Diagnostic::error(kind.span, message).label("unknown type").help(help))
 }
 
 fn values(

@@ -63,7 +63,8 @@ impl Randvar {
         }
     }
 
-    /// A table keeps its own values; only a given `mean` re-scales it: `(x - low)(mean - min)/(own mean - low) + min`.
+    /// A table keeps its own values; only a given `mean` re-scales it: `(x - low)(mean - min)/(own mean -
+    /// low) + min`.
     fn tabular(&self, min: f64) -> Result<(Distribution, Option<f64>), String> {
         if self.table.is_empty() {
             return Err("a tabular random variable needs `randtable`".into());

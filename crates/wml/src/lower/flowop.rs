@@ -258,7 +258,8 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// A random index of mean below 2 is a share of half the entries, as in Filebench 1.4 (1.5 lost the factor, and its
+    /// A random index of mean below 2 is a share of half the entries, as in Filebench 1.4 (1.5 lost the
+    /// factor, and its
     /// own files went for entries 0 and 1).
     fn index(
         &mut self,

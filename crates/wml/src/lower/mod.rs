@@ -1,4 +1,5 @@
-//! Executes a script in order: variables get their values, entities are collected, and at the run (or at its end) all is
+//! Executes a script in order: variables get their values, entities are collected, and at the run (or at its
+//! end) all is
 //! resolved into the workload.
 //!
 //! | module | holds |

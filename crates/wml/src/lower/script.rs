@@ -70,7 +70,8 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// An interactive script runs as long as it sleeps. What it sleeps before the first `stats clear` is its warm-up; several windows of one length behind that are periodic reports.
+    /// An interactive script runs as long as it sleeps. What it sleeps before the first `stats clear` is its
+    /// warm-up; several windows of one length behind that are periodic reports.
     fn implicit_run(&mut self) {
         let windows: Vec<u64> = match self.interactive.take() {
             Some(state) => state.windows.into_iter().filter(|&seconds| seconds > 0).collect(),

@@ -187,7 +187,8 @@ impl Cursor<'_> {
         }
         if matches!(self.token, Token::Word("ops" | "warmup")) {
             attributes = self.attributes(None)?;
-        } else if matches!(self.token, Token::Word(word) if !self.first_on_line && !tables::COMMANDS.contains(&word))
+        } else if !self.first_on_line
+            && matches!(self.token, Token::Word(word) if !tables::COMMANDS.contains(&word))
         {
             return self.unexpected("a number of seconds", Some("as in `run 60` or `run 60 ops=100000`"));
         }

@@ -180,7 +180,8 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// After an error inside braces: goes on to the next line that begins with one of `words`, to the closing brace, or
+    /// After an error inside braces: goes on to the next line that begins with one of `words`, to the closing
+    /// brace, or
     /// to the next command.
     pub(super) fn skip_inside(&mut self, words: &[&str]) {
         loop {

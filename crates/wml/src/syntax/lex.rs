@@ -323,3 +323,76 @@ fn begins_nothing(byte: u8) -> bool {
         || matches!(byte, b',' | b'=' | b'(' | b')' | b'{' | b'}' | b'"' | b'#' | b'$' | b'-')
         || matches!(byte, b'+' | b'*' | b'%'))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tokens(text: &str) -> (Vec<Token<'_>>, usize) {
+        let mut lexer = Lexer::new(text);
+        let (mut found, mut errors) = (Vec::new(), 0);
+        loop {
+            let lexed = lexer.next(&mut |_| errors += 1);
+            assert!(lexed.span.end <= text.len());
+            if lexed.token == Token::End {
+                return (found, errors);
+            }
+            found.push(lexed.token);
+        }
+    }
+
+    #[test]
+    fn words_take_what_paths_and_parameters_need() {
+        for word in [
+            "/tmp/x-1",
+            "mean:16384;gamma:1.5",
+            "-x",
+            "~/data",
+            "_x",
+            "a+b",
+            "lg-write",
+            "1abc",
+            "1.5",
+            "12:30",
+        ] {
+            assert_eq!(tokens(word), (vec![Token::Word(word)], 0), "{word}");
+        }
+    }
+
+    #[test]
+    fn numbers_end_where_their_unit_ends() {
+        assert_eq!(tokens("16k,"), (vec![Token::Int(Some(16 << 10)), Token::Comma], 0));
+        assert_eq!(tokens("1t)"), (vec![Token::Int(Some(1 << 40)), Token::CloseParen], 0));
+        assert_eq!(tokens("17179869184g"), (vec![Token::Int(None)], 0), "2^64");
+        assert_eq!(tokens("17179869183g"), (vec![Token::Int(Some((17_179_869_183) << 30))], 0));
+        assert_eq!(tokens("4kx"), (vec![Token::Word("4kx")], 0));
+    }
+
+    #[test]
+    fn brackets_of_variables_must_match() {
+        assert_eq!(tokens("${a}$(b)$c)").0.len(), 4);
+        assert_eq!(tokens("${a"), (vec![Token::OpenBrace, Token::Word("a")], 1), "a stray `$` is reported");
+        assert_eq!(tokens("$1").1, 1);
+    }
+
+    #[test]
+    fn quoted_text_knows_its_escapes() {
+        let (found, errors) = tokens(r#""a\n\$b\"\\\q$ $x#""#);
+        let literal = |text: &str| Piece::Literal(text.to_owned());
+        let Token::Quoted(pieces) = &found[0] else { panic!("{found:?}") };
+        assert_eq!((found.len(), errors, pieces.len()), (1, 0, 3));
+        assert_eq!(pieces[0], literal("a\n$b\"\\\\q$ "));
+        assert!(
+            matches!(&pieces[1], Piece::Variable(name) if name.node == "x" && name.span == Span::new(15, 17))
+        );
+        assert_eq!(pieces[2], literal("#"));
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_keep_their_places() {
+        let bytes = b"set \xff\xfe $a # \xc3\xa9";
+        let text = text_of(bytes);
+        assert_eq!(text.len(), bytes.len());
+        assert!(text.starts_with("set ?? $a") && text.ends_with('\u{e9}'));
+    }
+}

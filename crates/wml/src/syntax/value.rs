@@ -8,8 +8,8 @@ use crate::tables;
 
 type Value = Spanned<Expr>;
 
-const VALUE_HELP: &str = "a value is a number (`16k`), `true` or `false`, a word, a quoted string, a `$variable` or \
-                          an expression of numbers and variables";
+const VALUE_HELP: &str = "a value is a number (`16k`), `true` or `false`, a word, a quoted string, \
+                          a `$variable` or an expression of numbers and variables";
 
 impl Cursor<'_> {
     /// A value: what stands behind `=`.
@@ -29,7 +29,8 @@ impl Cursor<'_> {
         if self.token == Token::End { Ok(value) } else { self.unexpected("the end of the value", None) }
     }
 
-    /// The operator that follows on this line, if `wanted` has it. Only numbers, variables, calls and parentheses can be
+    /// The operator that follows on this line, if `wanted` has it. Only numbers, variables, calls and
+    /// parentheses can be
     /// followed by one; the bytes are looked at directly, since the lexer would take `/` or `-` into a word.
     fn operator(&mut self, operand: &Value, wanted: &[(u8, Operator)]) -> Option<Operator> {
         let computes = matches!(
