@@ -6,7 +6,7 @@ use crate::plan::Slot;
 use crate::record::Trial;
 
 /// Building a stack, creating the files and taking all down, in seconds, before anything is known.
-const OVERHEAD_SECONDS_GUESS: f64 = 5.0;
+const OVERHEAD_SECONDS_GUESS: f64 = 2.0;
 
 /// Learns what trials cost.
 #[derive(Debug, Clone, Default)]

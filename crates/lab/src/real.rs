@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use camino::Utf8PathBuf;
@@ -108,6 +108,10 @@ impl RealRunner {
         progress: &mut dyn FnMut(Progress),
         report: &mut Report,
     ) -> Result<Status, Failure> {
+        // The wish may have come while the stack was built.
+        if stop.load(Ordering::Acquire) {
+            return Ok(Status::Interrupted);
+        }
         self.trials += 1;
         let settings = &job.study.study;
         let group = settings.memory.map(|limit| self.group(job, limit.0)).transpose()?;

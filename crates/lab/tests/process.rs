@@ -33,6 +33,22 @@ fn child() {
     std::process::exit(i32::from(lab::child::main()));
 }
 
+/// Not a test of its own either: runs a long trial, until somebody kills it.
+#[test]
+#[ignore = "started by another test"]
+fn victim() {
+    let home = std::path::PathBuf::from(std::env::var_os("LOADLINE_TEST_HOME").unwrap());
+    let mut bench = Bench::at(tempfile::tempdir().unwrap(), &home);
+    bench.trial(SCRIPT, STACK_OF_VICTIM, "", &AtomicBool::new(false), &mut |progress| {
+        if let Progress::Engine(engine::options::Event::Running { .. }) = progress {
+            println!("running");
+        }
+    });
+}
+
+/// Mounted, but of no device.
+const STACK_OF_VICTIM: &str = "tmpfs";
+
 struct Bench {
     folder: tempfile::TempDir,
     runner: RealRunner,
@@ -41,8 +57,13 @@ struct Bench {
 impl Bench {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().to_path_buf();
+        Bench::at(folder, &home)
+    }
+
+    fn at(folder: tempfile::TempDir, home: &Path) -> Self {
         std::fs::create_dir(folder.path().join("target")).unwrap();
-        let mut runner = RealRunner::new(folder.path(), &folder.path().join("work"), "test-run").unwrap();
+        let mut runner = RealRunner::new(home, &home.join("work"), "test-run").unwrap();
         let arguments = ["--exact", "child", "--ignored", "--nocapture"];
         runner.program = Program::new(std::env::current_exe().unwrap(), &arguments);
         Bench { folder, runner }
@@ -184,4 +205,67 @@ fn a_memory_limit_is_met_by_the_load_and_shown_in_its_figures() {
             assert_eq!(report.environment.unwrap().memory.limit_bytes, Some(256 << 20));
         }
     }
+}
+
+/// Lines of the mount table that name `path`.
+fn traces(path: &Path) -> Vec<String> {
+    let path = path.to_str().unwrap();
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    mounts.lines().filter(|line| line.contains(path)).map(str::to_string).collect()
+}
+
+/// Children of a process, dead ones that nobody has reaped left out.
+fn children(parent: u32) -> Vec<u32> {
+    let stats = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        let rest = stat.rsplit_once(')')?.1.to_string();
+        let mut fields = rest.split_whitespace();
+        (fields.next()? != "Z" && fields.next()?.parse() == Ok(parent)).then_some(pid)
+    });
+    stats.collect()
+}
+
+#[test]
+fn a_killed_run_leaves_no_process_and_its_stack_can_be_undone() {
+    use std::io::{BufRead, BufReader};
+    let home = tempfile::tempdir().unwrap();
+    if let Some((reason, _)) = Bench::new().runner.unavailable(&STACK_OF_VICTIM.parse().unwrap()) {
+        return eprintln!("not run: {reason}");
+    }
+    let mut victim = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "victim", "--ignored", "--nocapture"])
+        .env("LOADLINE_TEST_HOME", home.path())
+        // What it leaves in its own temporary folder goes with this one.
+        .env("TMPDIR", home.path())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(victim.stdout.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line == "running"), "the victim's trial never ran");
+    let trial: Vec<u32> = children(victim.id());
+    assert_eq!(trial.len(), 1, "the load is in a process of its own");
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    assert_eq!(traces(home.path()).len(), 1, "the mount is left");
+
+    // The kernel kills the trial's process when its parent dies; until it is gone the mount is busy.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let alive = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", trial[0])).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+    };
+    while alive() {
+        assert!(std::time::Instant::now() < deadline, "process {} still runs", trial[0]);
+        std::thread::yield_now();
+    }
+    let home_utf8 = camino::Utf8Path::from_path(home.path()).unwrap();
+    let journals = lab::real::journal_folder(home_utf8);
+    let leftovers = stack::Journal::leftovers(&journals).unwrap();
+    assert_eq!(leftovers.len(), 1);
+    let report = leftovers[0].clean().unwrap();
+    assert!(report.is_clean(), "{report}");
+    assert_eq!(traces(home.path()), [] as [&str; 0]);
+    assert!(is_empty(&home.path().join("work")), "the work folder is empty again");
+    assert_eq!(stack::Journal::leftovers(&journals).unwrap().len(), 0);
 }

@@ -212,8 +212,8 @@ fn the_estimate_begins_with_a_guess_and_learns() {
     let mut bench = Bench::new();
     let mut run = bench.begin(&eight_cells(2, ""));
     let mut fake = Fake::steady();
-    // 16 trials of 10 s and a guess of 5 s each.
-    assert!((estimate_seconds(&run, &mut fake).unwrap() - 240.0).abs() < 1e-9);
+    // 16 trials of 10 s and a guess of 2 s each.
+    assert!((estimate_seconds(&run, &mut fake).unwrap() - 192.0).abs() < 1e-9);
     let mut remaining = Vec::new();
     let stop = AtomicBool::new(false);
     execute(&mut run, &mut bench.store, &mut fake, &stop, &mut |notice| {
@@ -223,9 +223,9 @@ fn the_estimate_begins_with_a_guess_and_learns() {
         }
     })
     .unwrap();
-    // The fake's trials take 12 s: from the second one on that is known.
+    // The fake's trials take 15 s: from the second one on that is known.
     let expected: Vec<f64> =
-        std::iter::once(240.0).chain((1..16).map(|n| 12.0 * f64::from(16 - n))).collect();
+        std::iter::once(192.0).chain((1..16).map(|n| 15.0 * f64::from(16 - n))).collect();
     assert_eq!(remaining, expected);
 }
 

@@ -257,3 +257,31 @@ fn workloads_are_checked_before_the_first_trial() {
     assert_eq!(workload, "w");
     assert!(report.contains("w.f:3"), "{report}");
 }
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn the_example_of_the_documentation_is_a_study() {
+    let page = std::fs::read_to_string(repository().join("docs/studies.md")).unwrap();
+    let example = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    let study =
+        Study::parse(example, "docs", &|_| Ok("run 60".into())).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((study.stacks.len(), study.published.len(), study.claims.len()), (3, 1, 1));
+}
+
+#[test]
+fn every_study_of_the_repository_can_be_run() {
+    let machine = wml::Machine { ram_bytes: 2 << 30, cores: 2, free_bytes: 1 << 30 };
+    let mut studies = 0;
+    for entry in std::fs::read_dir(repository().join("studies")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|extension| extension == "toml") {
+            let study = Study::load(&path).unwrap_or_else(|error| panic!("{error}"));
+            study.check_workloads(machine).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            studies += 1;
+        }
+    }
+    assert!(studies > 0);
+}

@@ -109,7 +109,7 @@ impl Runner for Fake {
             commands: vec![Command { purpose: "mkfs".into(), line: "mkfs.ext4 /dev/loop0".into() }],
             log: vec!["a line".into()],
             raw_output: "raw \u{fc}\n".into(),
-            seconds: 12.0,
+            seconds: 15.0,
             environment: Some(probe::Environment::default()),
             ..Report::empty(status)
         }
