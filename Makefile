@@ -1,0 +1,52 @@
+# The two commands of the README: `make demo` and `make test`. `make help` lists the rest.
+SHELL := /bin/bash
+CARGO ?= cargo
+PREFIX ?= /usr/local
+# File systems are made and mounted by root; without root the demo shows what is possible.
+ROOT := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
+
+.PHONY: help setup build demo test check fmt clippy doc bench install clean
+
+help:
+	@echo "make demo     set up what is missing, build, compare file systems on four workloads (a few minutes)"
+	@echo "make test     set up what is missing, run all tests"
+	@echo "make check    what CI runs: format, lints, docs, tests"
+	@echo "make bench    loadline beside bare loops of the same system calls, and beside fio"
+	@echo "make install  to PREFIX=$(PREFIX), with man pages and completions"
+
+setup:
+	@scripts/setup.sh
+
+build: setup
+	$(CARGO) build --release --locked -p loadline
+
+demo: build
+	$(ROOT) target/release/loadline run studies/everyday.toml --html report.html
+
+test: setup
+	$(CARGO) test --locked --workspace
+
+check: setup fmt clippy doc test
+
+fmt:
+	$(CARGO) fmt --all --check
+
+clippy:
+	$(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+
+doc:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
+
+bench: setup
+	scripts/setup.sh fio
+	$(CARGO) build --release --locked -p loadline-bench
+	$(ROOT) target/release/loadline-bench
+
+install: build
+	install -D -m 755 target/release/loadline $(DESTDIR)$(PREFIX)/bin/loadline
+	target/release/loadline man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	target/release/loadline completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loadline
+
+clean:
+	$(CARGO) clean
