@@ -107,13 +107,13 @@ fn run(request: &Request, control: &Control) -> Result<Outcome, String> {
     let mut outcome = engine::run(&loaded.workload, &request.root, &request.options, control, &mut heard)
         .map_err(|error| error.to_string())?;
     let after = sample();
-    if let Some(before) = before.into_inner().unwrap_or_default() {
-        let metrics = before.until(&after).into_iter();
-        outcome.metrics.extend(metrics.map(|delta| Metric {
-            name: delta.name,
-            unit: delta.unit.into(),
-            value: delta.value,
-        }));
+    for delta in
+        before.into_inner().unwrap_or_default().map(|before| before.until(&after)).unwrap_or_default()
+    {
+        // The engine's own figures cover its interval exactly.
+        if outcome.metrics.iter().all(|metric| metric.name != delta.name) {
+            outcome.metrics.push(Metric { name: delta.name, unit: delta.unit.into(), value: delta.value });
+        }
     }
     Ok(outcome)
 }

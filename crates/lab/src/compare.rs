@@ -113,21 +113,25 @@ pub fn compare_stacks(run: &Run, baseline: Option<&str>, rules: &Rules) -> Compa
     Compared { conclusion: conclude(&pairs), pairs, unpaired: (Vec::new(), alone), environment: Vec::new() }
 }
 
-/// What differs between the environments of two runs: of their first trials that have one.
+/// What differs between the environments of two runs: of their first trials that have one. (Later load averages are the
+/// run's own doing.) Threads that others had ready to run are the median over all trials, seen before each load.
 pub fn environment_differences(a: &Run, b: &Run) -> Vec<probe::Difference> {
-    let first = |run: &Run| run.trials.iter().find_map(|trial| trial.environment.clone());
-    let (Some(mut left), Some(mut right)) = (first(a), first(b)) else { return Vec::new() };
-    // The load of one moment says little: the busiest trial of each run counts.
-    left.load.average = busiest(a);
-    right.load.average = busiest(b);
+    let first = |run: &Run| {
+        let mut environment = run.trials.iter().find_map(|trial| trial.environment.clone())?;
+        environment.load.runnable = median_runnable(run);
+        Some(environment)
+    };
+    let (Some(left), Some(right)) = (first(a), first(b)) else { return Vec::new() };
     let mut differences = probe::diff(&left, &right);
     differences.retain(|difference| difference.weight > probe::Weight::Incidental);
     differences
 }
 
-fn busiest(run: &Run) -> Option<[f64; 3]> {
-    let averages = run.trials.iter().filter_map(|trial| trial.environment.as_ref()?.load.average);
-    averages.max_by(|a, b| a[0].total_cmp(&b[0]))
+fn median_runnable(run: &Run) -> Option<u64> {
+    let environments = run.trials.iter().filter_map(|trial| trial.environment.as_ref());
+    let mut runnable: Vec<u64> = environments.filter_map(|environment| environment.load.runnable).collect();
+    runnable.sort_unstable();
+    runnable.get(runnable.len() / 2).copied()
 }
 
 /// Values of a metric in the results of a cell, by trial index.

@@ -292,10 +292,13 @@ fn commands(built: &MountedStack) -> Vec<Command> {
 
 fn environment(job: &Job<'_>, built: &MountedStack) -> Environment {
     let mkfs = built.record().commands.iter().map(|command| &command.line).find(|line| line.contains("mkfs"));
+    // The number of a loop device differs in every trial and would show as a difference of settings.
+    let device = built.device_path().map_or(String::new(), |device| format!(" {device}"));
+    let mkfs = mkfs.map(|line| line.strip_suffix(&device).unwrap_or(line));
     let mut environment = Environment::capture(&Subject {
         path: Some(built.path().as_std_path()),
         device: built.device_path().map(camino::Utf8Path::as_std_path),
-        mkfs: mkfs.map(String::as_str),
+        mkfs,
         memory_limit_bytes: job.study.study.memory.map(|limit| limit.0),
         programs: &[],
     });

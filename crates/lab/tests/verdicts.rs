@@ -107,13 +107,15 @@ fn the_environment_is_diffed_without_what_always_differs() {
     let environment = right.trials[0].environment.as_mut().unwrap();
     environment.cpu.governor = Some("powersave".into());
     environment.load.available_bytes = Some(1);
-    // Only one later trial was run on a busy machine.
-    right.trials[3].environment.as_mut().unwrap().load.average = Some([20.0, 1.0, 1.0]);
+    // Every trial of the second run found the machine busy; one of the first did.
     let mut left = left;
-    left.trials[0].environment.as_mut().unwrap().load.average = Some([0.5, 1.0, 1.0]);
+    left.trials.iter_mut().for_each(|trial| trial.environment.as_mut().unwrap().load.runnable = Some(1));
+    left.trials[2].environment.as_mut().unwrap().load.runnable = Some(30);
+    right.trials.iter_mut().for_each(|trial| trial.environment.as_mut().unwrap().load.runnable = Some(20));
+    right.trials[3].environment.as_mut().unwrap().load.average = Some([20.0, 1.0, 1.0]);
     let compared = compare(&left, &right, &Rules::default());
     let names: Vec<&str> = compared.environment.iter().map(|difference| difference.name.as_str()).collect();
-    assert_eq!(names, ["load.average", "cpu.governor"]);
+    assert_eq!(names, ["load.runnable", "cpu.governor"]);
 }
 
 fn answer(claim: &str, of: &[u64], to: &[u64]) -> (Answer, String) {

@@ -131,8 +131,8 @@ impl Counters {
         if let (Some(a), Some(b)) = (&self.process, &later.process) {
             push("cpu_user_seconds", "s", b.user_seconds - a.user_seconds);
             push("cpu_system_seconds", "s", b.system_seconds - a.system_seconds);
-            push("context_switches_voluntary", "1", grown(a.voluntary_switches, b.voluntary_switches));
-            push("context_switches_involuntary", "1", grown(a.involuntary_switches, b.involuntary_switches));
+            push("voluntary_context_switches", "1", grown(a.voluntary_switches, b.voluntary_switches));
+            push("involuntary_context_switches", "1", grown(a.involuntary_switches, b.involuntary_switches));
         }
         if let (Some(a), Some(b)) = (self.machine_cpu_seconds, later.machine_cpu_seconds) {
             push("machine_cpu_seconds", "s", b - a);

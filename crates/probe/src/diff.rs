@@ -67,25 +67,31 @@ pub fn diff(left: &Environment, right: &Environment) -> Vec<Difference> {
         .filter(|(_, left, right)| left != right)
         .map(|(name, left, right)| Difference { name: name.clone(), weight: weight_of(name), left, right })
         .collect();
-    if busier(left, right) {
-        let load = |environment: &Environment| environment.load.average.map(|average| average[0].to_string());
-        differences.retain(|difference| difference.name != "load.average");
-        differences.push(Difference {
-            name: "load.average".into(),
-            left: load(left),
-            right: load(right),
-            weight: Weight::Fundamental,
-        });
+    for name in busier(left, right) {
+        let marked = differences.iter_mut().find(|difference| difference.name == name);
+        marked.into_iter().for_each(|difference| difference.weight = Weight::Fundamental);
     }
     differences.sort_by_key(|difference| std::cmp::Reverse(difference.weight));
     differences
 }
 
-/// Whether one of the two ran while the machine was clearly busier: the load differs by more than half its cores.
-fn busier(left: &Environment, right: &Environment) -> bool {
-    let (Some(one), Some(other)) = (left.load.average, right.load.average) else { return false };
+/// Signs that one of the two ran while the machine was clearly busier: a load average that differs by more than half its
+/// cores, or runnable threads that differ by more than its cores.
+fn busier(left: &Environment, right: &Environment) -> Vec<&'static str> {
     let cores = f64::from(left.cpu.cores_online.or(right.cpu.cores_online).unwrap_or(1));
-    (one[0] - other[0]).abs() > (cores / 2.0).max(1.0)
+    let apart = |one: Option<f64>, other: Option<f64>, most: f64| {
+        one.zip(other).is_some_and(|(one, other)| (one - other).abs() > most)
+    };
+    let average = |environment: &Environment| environment.load.average.map(|average| average[0]);
+    let runnable = |environment: &Environment| environment.load.runnable.map(|runnable| runnable as f64);
+    let mut signs = Vec::new();
+    if apart(average(left), average(right), (cores / 2.0).max(1.0)) {
+        signs.push("load.average");
+    }
+    if apart(runnable(left), runnable(right), cores) {
+        signs.push("load.runnable");
+    }
+    signs
 }
 
 fn weight_of(name: &str) -> Weight {
