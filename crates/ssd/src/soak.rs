@@ -348,6 +348,10 @@ impl<'a> Host<'a> {
     fn quiesce(&mut self) -> Result<(), Vec<Violation>> {
         self.quiesces += 1;
         self.settle()?;
+        if self.ssd.in_flight() > 0 {
+            let detail = format!("{} commands never complete", self.ssd.in_flight());
+            return Err(vec![Violation { property: Property::Liveness, detail }]);
+        }
         if self.plan.regime == Regime::Streams {
             for s in (0..self.plan.threads).map(thread_stream).chain([JOURNAL]) {
                 self.next_id += 1;

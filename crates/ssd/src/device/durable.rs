@@ -77,8 +77,8 @@ impl Ssd {
     fn drained(&self, job: &FlushJob) -> bool {
         let f = &self.ftl;
         if f.mutation == Some(Mutation::FlushBeforeSuspended) {
-            // Programs are waited for, the suspension lists are not.
-            return f.cache.used == 0;
+            // The buffer is emptied; what is under way or suspended is not waited for.
+            return f.untagged.floor() >= job.untagged && f.cache.dirty() == 0;
         }
         f.untagged.floor() >= job.untagged
             && f.tagged.floor() >= job.tagged
