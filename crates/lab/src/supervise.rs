@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 use stats::Outcome;
 
 use crate::protocol::{Message, Request};
@@ -188,7 +188,7 @@ impl Watch<'_> {
                 std::thread::sleep(Duration::from_millis(1));
             }
             if exited.is_none() {
-                exited = self.child.try_wait().ok().flatten().map(|status| (status, Instant::now()));
+                exited = self.reap().map(|status| (status, Instant::now()));
             }
             match exited {
                 Some((status, _)) if !open => return Some(status),
@@ -234,13 +234,21 @@ impl Watch<'_> {
         }
     }
 
+    /// The child's status once it has ended. What it left running (a command of the workload in the background) would
+    /// keep the stack busy: it is killed before the child is reaped, while the group's number is still its own.
+    fn reap(&mut self) -> Option<ExitStatus> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let pid = self.pid()?;
+        waitid(WaitId::Pid(pid), options).ok().flatten()?;
+        let _ = kill_process_group(pid, Signal::KILL);
+        self.child.wait().ok()
+    }
+
     fn pid(&self) -> Option<Pid> {
         Pid::from_raw(i32::try_from(self.child.id()).ok()?)
     }
 
     fn result(&mut self, exit: Option<ExitStatus>) -> Result<Outcome, String> {
-        // What it left running (a command of the workload in the background) would keep the stack busy.
-        let _ = self.pid().map(|pid| kill_process_group(pid, Signal::KILL));
         match (self.outcome.take(), self.error.take(), exit) {
             (_, Some(message), _) => Err(message),
             (Some(outcome), ..) => Ok(outcome),

@@ -66,9 +66,7 @@ impl Study {
         for workload in &mut self.workloads {
             let Some(file) = workload.file.take() else { continue };
             let path = Path::new(file.as_ref());
-            let text = std::fs::read(path)
-                .map_err(|source| StudyError::Read { path: file.as_ref().clone(), source })?;
-            workload.text = Some(String::from_utf8_lossy(&text).into_owned());
+            workload.text = Some(super::file::read(path)?);
             workload.name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
             workload.origin = Some(file.into_inner());
         }

@@ -103,7 +103,7 @@ impl Place<'_> {
     }
 }
 
-fn read(path: &Path) -> Result<String, StudyError> {
+pub(super) fn read(path: &Path) -> Result<String, StudyError> {
     let failed = |source| StudyError::Read { path: path.display().to_string(), source };
     let bytes_known = std::fs::metadata(path).map_err(failed)?.len();
     if bytes_known > WORKLOAD_BYTES_MAX {
