@@ -1,2 +1,55 @@
-//! The `loadline` command.
-fn main() {}
+//! The `loadline` command: parses, calls the other rooms, prints.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `options` | every option, once: help, man pages and completions come from it |
+//! | `run` | `run`: from a command line to stored results |
+//! | `progress` | what a run shows while it runs |
+//! | `check`, `compare`, `report`, `runs`, `doctor` | the commands of these names |
+//! | `pages` | man pages and completions |
+//! | `screen` | colours, widths, exit codes |
+
+mod check;
+mod compare;
+mod doctor;
+mod options;
+mod pages;
+mod progress;
+mod report;
+mod run;
+mod runs;
+mod screen;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use options::{Command, Options};
+use screen::Exit;
+
+fn main() -> ExitCode {
+    // A trial's process speaks a protocol of its own: it must not meet the options.
+    if std::env::args().nth(1).as_deref() == Some(lab::protocol::ARGUMENT) {
+        return ExitCode::from(lab::child::main());
+    }
+    let options = Options::parse();
+    screen::start_log(options.verbose);
+    let ended = match &options.command {
+        Command::Run(run) => run::run(&options, run),
+        Command::Check(check) => check::check(&options, check),
+        Command::Compare(compare) => compare::compare(&options, compare),
+        Command::Report(report) => report::report(&options, report),
+        Command::Runs(runs) => runs::runs(&options, runs),
+        Command::Doctor(doctor) => doctor::doctor(&options, doctor),
+        Command::Completions(completions) => pages::completions(completions),
+        Command::Man(man) => pages::man(man),
+    };
+    match ended {
+        Ok(exit) => exit.into(),
+        Err(error) if screen::is_broken_pipe(&error) => Exit::Done.into(),
+        Err(error) => {
+            eprintln!("loadline: {error:#}");
+            Exit::of_error(&error).into()
+        }
+    }
+}

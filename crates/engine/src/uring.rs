@@ -316,3 +316,8 @@ impl Target for Uring<'_> {
         0
     }
 }
+
+/// Whether the kernel lets this process use io_uring.
+pub fn available() -> io::Result<()> {
+    IoUring::new(2).map(drop)
+}

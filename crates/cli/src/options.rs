@@ -1,0 +1,273 @@
+//! Every option, once.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+
+/// A laboratory for storage stacks: puts a known load on a stack, says how much it carries, and which is better.
+#[derive(Debug, Parser)]
+#[command(name = "loadline", version, about, max_term_width = 100, after_help = EXIT_CODES)]
+pub struct Options {
+    /// Where results, journals and images are kept [default: $XDG_STATE_HOME/loadline or ~/.local/state/loadline]
+    #[arg(long, global = true, env = "LOADLINE_HOME", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub home: Option<PathBuf>,
+    /// Colours in the terminal
+    #[arg(long, global = true, value_enum, default_value_t = Color::Auto, value_name = "WHEN")]
+    pub color: Color,
+    /// More of what happens, on standard error
+    #[arg(short, long, global = true)]
+    pub verbose: bool,
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXIT_CODES: &str = "\
+Exit codes: 0 done; 1 ran, but a trial, claim or comparison failed; 2 bad input; 3 this machine cannot;
+4 cannot tell; 130 interrupted (partial results are kept).";
+
+/// When to use colours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set
+    Auto,
+    /// Always
+    Always,
+    /// Never
+    Never,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run workloads on stacks, or a study, and say which is better
+    Run(Box<Run>),
+    /// Read a workload or a study and say what it would do
+    Check(Check),
+    /// Compare two runs (or the stacks of one) and give verdicts
+    Compare(Compare),
+    /// Show a stored run: terminal, HTML, CSV, JSON, Filebench's text
+    Report(Report),
+    /// List or delete stored runs
+    Runs(Runs),
+    /// Say what this machine can run; clean up what a killed run left behind
+    Doctor(Doctor),
+    /// Print shell completions
+    Completions(Completions),
+    /// Write the man pages
+    Man(Man),
+}
+
+/// Options of `run`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Stacks are written FS[,option...][@DEVICE]; a comma before a known file system begins the next stack:
+  ext4,xfs,btrfs             each on a fresh sparse image, on a loop device with direct I/O
+  ext4,data=journal@image:8G mount options, and the size of the image
+  'ext4,mkfs:-O ^has_journal' words for mkfs
+  tmpfs                      memory, as the ceiling
+  dir:/mnt/data              a private directory in a file system that is mounted already
+  xfs@/dev/sdx               a real device; it must be named again with --erase
+
+Examples:
+  loadline run workloads/varmail.f --on ext4,xfs,btrfs --trials 5
+  loadline run varmail.f --on dir:/mnt/data --set nfiles=50000 --set nthreads=32 --for 30s
+  loadline run workloads/randomread.f --on ext4 --set nthreads=1,4,16 --cold --memory 1G
+  loadline run workloads/randomwrite.f --on xfs --io uring:32 --html report.html
+  loadline run workloads/varmail.f --on ext4 --rate 5000 --for 60s
+  loadline run study.toml; loadline run study.toml --resume")]
+pub struct Run {
+    /// Workloads in Filebench's WML, or one study (*.toml)
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub files: Vec<PathBuf>,
+    /// The stacks to compare [default: dir:. , a private directory in the current one]
+    #[arg(long, value_name = "STACKS")]
+    pub on: Option<String>,
+    /// A variable of the workload; several values, separated by commas, are swept
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+    /// Trials of each cell [default: 3, or the study's]
+    #[arg(long, short = 'n', value_name = "N")]
+    pub trials: Option<u32>,
+    /// Measured time of each trial, such as 30s or 5m [default: the workload's own]
+    #[arg(long = "for", value_name = "TIME")]
+    pub length: Option<String>,
+    /// Load before the measured interval
+    #[arg(long, value_name = "TIME")]
+    pub warmup: Option<String>,
+    /// End each trial after this many I/O operations
+    #[arg(long, value_name = "N")]
+    pub ops: Option<u64>,
+    /// Offered load in I/O operations a second; latency is then measured from the intended start too
+    #[arg(long, value_name = "OPS")]
+    pub rate: Option<f64>,
+    /// How reads and writes are issued: psync, or uring:DEPTH
+    #[arg(long, value_name = "ENGINE")]
+    pub io: Option<String>,
+    /// Seed of every random choice: the same seed gives the same operations
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Unmount, mount and drop the caches between creating the files and the load
+    #[arg(long)]
+    pub cold: bool,
+    /// Memory limit of the load, page cache included (a cgroup), such as 512M
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// How much of each written block is compressible
+    #[arg(long, value_name = "PERCENT")]
+    pub compress: Option<u8>,
+    /// Share of written blocks that repeat others
+    #[arg(long, value_name = "PERCENT")]
+    pub duplicate: Option<u8>,
+    /// End a trial without a result when no file can be picked, as Filebench does
+    #[arg(long)]
+    pub strict: bool,
+    /// Kill a trial that takes longer, creation of files included
+    #[arg(long, value_name = "TIME")]
+    pub timeout: Option<String>,
+    /// No more trials for a cell once the 95 % interval of its median is within +- this share
+    #[arg(long, value_name = "PERCENT")]
+    pub stop_early: Option<f64>,
+    /// Go on with the latest unfinished run of the same study
+    #[arg(long)]
+    pub resume: bool,
+    /// A block device that may be formatted; all data on it is lost
+    #[arg(long, value_name = "DEVICE", value_hint = ValueHint::FilePath)]
+    pub erase: Option<String>,
+    /// Leave the last stack mounted for inspection (`loadline doctor` takes it down)
+    #[arg(long)]
+    pub keep: bool,
+    /// Directory for image files [default: images/ in the home of results]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub work_dir: Option<PathBuf>,
+    /// Write the report as one HTML file too
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+    /// A title for the report
+    #[arg(long, value_name = "TEXT")]
+    pub title: Option<String>,
+    /// No progress, only results
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// Options of `check`.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  loadline check varmail.f\n  loadline check old.f --set nfiles=50000\n  loadline check study.toml"
+)]
+pub struct Check {
+    /// A workload (*.f) or a study (*.toml)
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub file: PathBuf,
+    /// A variable of the workload
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
+}
+
+/// Options of `compare`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A run is named by its id, the beginning of it, or `last`.
+
+Examples:
+  loadline compare 20261120-19 last
+  loadline compare last                 the stacks of one run against the first of them
+  loadline compare last --baseline xfs")]
+pub struct Compare {
+    /// The baseline
+    #[arg(value_name = "RUN_A")]
+    pub a: String,
+    /// The candidate; without it the stacks of the one run are compared
+    #[arg(value_name = "RUN_B")]
+    pub b: Option<String>,
+    /// With one run: the stack that the others are compared with [default: the first]
+    #[arg(long, value_name = "STACK")]
+    pub baseline: Option<String>,
+    /// Differences within this are the same, if the whole interval of the ratio lies within it
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    pub margin: f64,
+    /// Probability of error allowed for better and worse
+    #[arg(long, value_name = "P", default_value_t = 0.05)]
+    pub alpha: f64,
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `report`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  loadline report                              the latest run, in the terminal
+  loadline report last --html r.html --csv out/
+  loadline report 20261120-1915 --format filebench
+  loadline report last --format json | jq .summary")]
+pub struct Report {
+    /// A run: its id, the beginning of it, or `last`
+    #[arg(value_name = "RUN", default_value = "last")]
+    pub run: String,
+    /// What to print
+    #[arg(long, value_enum, default_value_t = Format::Terminal)]
+    pub format: Format,
+    /// Write one self-contained HTML file
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub html: Option<PathBuf>,
+    /// Write CSV files into this directory
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub csv: Option<PathBuf>,
+    /// Write JSON
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub json: Option<PathBuf>,
+    /// Write all histograms as an HdrHistogram log
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub hdr: Option<PathBuf>,
+}
+
+/// What `report` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables
+    Terminal,
+    /// The text that Filebench 1.5 prints, for each trial
+    Filebench,
+    /// JSON
+    Json,
+    /// Nothing (with --html, --csv ...)
+    None,
+}
+
+/// Options of `runs`.
+#[derive(Debug, Args)]
+pub struct Runs {
+    /// Delete this run
+    #[arg(long, value_name = "RUN")]
+    pub delete: Option<String>,
+}
+
+/// Options of `doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  loadline doctor\n  loadline doctor --dry-run")]
+pub struct Doctor {
+    /// Only list what a killed run left behind
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Options of `completions`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  loadline completions bash > /etc/bash_completion.d/loadline")]
+pub struct Completions {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
+}
+
+/// Options of `man`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  loadline man /usr/local/share/man/man1")]
+pub struct Man {
+    /// Directory for the pages
+    #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub directory: PathBuf,
+}

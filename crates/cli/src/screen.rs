@@ -1,0 +1,120 @@
+//! Colours, widths, exit codes.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+
+use ::report::terminal::Style;
+
+use crate::options::{Color, Options};
+
+/// How the command ended (the codes stand in the help).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Done,
+    /// It ran, but a trial, claim or comparison failed.
+    Failed,
+    /// The input was wrong.
+    BadInput,
+    /// This machine cannot.
+    CannotHere,
+    /// A verdict cannot be told.
+    CannotTell,
+    /// Interrupted; partial results are kept.
+    Interrupted,
+}
+
+impl Exit {
+    /// The code of `compare` and `judge`: 0, 1 or 4.
+    pub fn of_code(code: u8) -> Exit {
+        match code {
+            0 => Exit::Done,
+            4 => Exit::CannotTell,
+            _ => Exit::Failed,
+        }
+    }
+
+    /// The code for an error.
+    pub fn of_error(error: &anyhow::Error) -> Exit {
+        if error.is::<WrongInput>() { Exit::BadInput } else { Exit::Failed }
+    }
+
+    /// The number.
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::BadInput => 2,
+            Exit::CannotHere => 3,
+            Exit::CannotTell => 4,
+            Exit::Interrupted => 130,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.code())
+    }
+}
+
+/// Something in the input is wrong: an error with an exit code of its own.
+#[derive(Debug)]
+pub struct WrongInput(String);
+
+impl std::fmt::Display for WrongInput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongInput {}
+
+/// An input error.
+pub fn bad_input(message: impl std::fmt::Display) -> anyhow::Error {
+    WrongInput(message.to_string()).into()
+}
+
+/// How to write to standard output.
+pub fn style(options: &Options) -> Style {
+    let on_terminal = std::io::stdout().is_terminal();
+    let width = terminal_size::terminal_size().map_or(100, |(width, _)| usize::from(width.0));
+    Style { color: colored(options.color, on_terminal), width: if on_terminal { width } else { 100 } }
+}
+
+/// Whether standard error takes colours.
+pub fn color_on_stderr(options: &Options) -> bool {
+    colored(options.color, std::io::stderr().is_terminal())
+}
+
+fn colored(when: Color, on_terminal: bool) -> bool {
+    match when {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => on_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()),
+    }
+}
+
+/// Starts the log on standard error.
+pub fn start_log(verbose: bool) {
+    let default = if verbose { "info" } else { "warn" };
+    let filter = tracing_subscriber::EnvFilter::try_from_env("LOADLINE_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
+    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+}
+
+/// Prints to standard output; a reader that went away (`| head`) is an error that `main` takes as the end.
+pub fn print(text: &str) -> anyhow::Result<()> {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    Ok(out.flush()?)
+}
+
+/// Whether an error is that of a reader that went away.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}

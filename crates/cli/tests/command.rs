@@ -1,0 +1,296 @@
+//! The command as its user runs it: real processes, a home of its own for each test.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const WORKLOAD: &str = "set $nfiles=200\n\
+    define fileset name=files,path=/tmp,size=4k,entries=$nfiles,dirwidth=20,prealloc=80\n\
+    define process name=p { thread name=t,instances=2 {\n\
+      flowop createfile name=create,filesetname=files,fd=1\n\
+      flowop writewholefile name=write,fd=1,srcfd=1,iosize=4k\n\
+      flowop closefile name=close,fd=1\n\
+      flowop statfile name=stat,filesetname=files\n\
+      flowop deletefile name=delete,filesetname=files\n\
+    } }\nrun 60\n";
+
+struct Bench {
+    directory: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let bench = Bench { directory };
+        bench.write("work.f", WORKLOAD);
+        bench
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        std::fs::write(self.path(name), text).expect("a writable directory");
+        self.path(name)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loadline"));
+        command
+            .current_dir(self.directory.path())
+            .env("LOADLINE_HOME", self.path("home"))
+            .env("NO_COLOR", "1")
+            .args(arguments);
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("the command starts")
+    }
+
+    /// Runs and expects this exit code; returns standard output and standard error.
+    fn expect(&self, code: i32, arguments: &[&str]) -> (String, String) {
+        let output = self.run(arguments);
+        let (out, err) = texts(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}\n--- out\n{out}\n--- err\n{err}");
+        (out, err)
+    }
+
+    fn start(&self, arguments: &[&str]) -> Child {
+        self.command(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command starts")
+    }
+
+    fn is_empty(&self, name: &str) -> bool {
+        std::fs::read_dir(self.path(name)).is_ok_and(|mut entries| entries.next().is_none())
+    }
+}
+
+fn texts(output: &Output) -> (String, String) {
+    (
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
+/// Waits until `ready` holds; panics when it never does.
+fn until(what: &str, mut ready: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !ready() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what} never came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("not root: this test needs loop devices and mounts, and is skipped");
+    }
+    root
+}
+
+fn mounts_below(path: &Path) -> usize {
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc is mounted");
+    mounts.lines().filter(|line| line.contains(path.to_str().expect("a UTF-8 path"))).count()
+}
+
+/// Loop devices whose backing file lies below `path`.
+fn loops_below(path: &Path) -> usize {
+    let backing = |name: std::ffi::OsString| {
+        std::fs::read_to_string(Path::new("/sys/block").join(name).join("loop/backing_file"))
+            .unwrap_or_default()
+    };
+    let names =
+        std::fs::read_dir("/sys/block").into_iter().flatten().flatten().map(|entry| entry.file_name());
+    names.filter(|name| backing(name.clone()).starts_with(path.to_str().expect("a UTF-8 path"))).count()
+}
+
+#[test]
+fn a_run_in_a_directory_is_stored_and_reported() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.path("target")).unwrap();
+    let (out, _) = bench
+        .expect(0, &["run", "work.f", "--on", "dir:target", "--for", "1s", "-n", "2", "--html", "r.html"]);
+    assert!(out.contains("work") && out.contains("r.html"), "{out}");
+    assert!(bench.is_empty("target"), "the run left something in the directory");
+    let (runs, _) = bench.expect(0, &["runs"]);
+    assert!(runs.contains("complete") && runs.contains("2/2"), "{runs}");
+    let html = std::fs::read_to_string(bench.path("r.html")).unwrap();
+    assert!(html.contains("</html>"));
+    bench.expect(0, &["report", "--csv", "out", "--json", "r.json", "--hdr", "r.hdr", "--format", "none"]);
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(bench.path("r.json")).unwrap()).unwrap();
+    assert!(json.is_object());
+    assert!(bench.path("out/trials.csv").exists() && bench.path("r.hdr").exists());
+    let (text, _) = bench.expect(0, &["report", "last", "--format", "filebench"]);
+    assert!(text.contains("Per-Operation Breakdown") && text.contains("IO Summary:"), "{text}");
+}
+
+#[test]
+fn the_hint_of_a_wrong_workload_says_what_would_be_right() {
+    let bench = Bench::new();
+    bench.write("wrong.f", "define fileset name=a,path=/tmp,entires=100,dirwidth=20\nrun 5\n");
+    for command in [&["check", "wrong.f"][..], &["run", "wrong.f", "--on", "dir:."]] {
+        let (_, err) = bench.expect(2, command);
+        assert!(err.contains("wrong.f:1:33") && err.contains("entires") && err.contains("entries"), "{err}");
+    }
+    bench.write("wrong.f", "define process name=p { thread name=t { flowop readd name=r } }");
+    let (_, err) = bench.expect(2, &["check", "wrong.f"]);
+    assert!(err.contains("readd") && err.contains("`read`"), "{err}");
+}
+
+#[test]
+fn check_says_what_would_happen() {
+    let bench = Bench::new();
+    let (out, _) = bench.expect(0, &["check", "work.f", "--set", "nfiles=1000"]);
+    assert!(out.contains("1000 files") && out.contains("$nfiles = 1000"), "{out}");
+    bench.expect(2, &["check", "nothing-there.f"]);
+    bench.expect(2, &["check", "work.f", "--set", "nfile=1000"]);
+}
+
+#[test]
+fn bad_options_are_explained() {
+    let bench = Bench::new();
+    for (arguments, hint) in [
+        (&["run", "work.f", "--on", "ext5"][..], "ext4"),
+        (&["run", "work.f", "--for", "soon"], "--for"),
+        (&["run", "work.f", "--io", "quick"], "--io"),
+        (&["run", "work.f", "--memory", "much"], "--memory"),
+        (&["run", "work.f", "--on", "dir:.", "--set", "nothing=1"], "nothing"),
+        (&["report", "no-such-run"], "no-such-run"),
+    ] {
+        let (_, err) = bench.expect(2, arguments);
+        assert!(err.contains(hint), "{arguments:?}: {err}");
+    }
+}
+
+#[test]
+fn a_real_device_is_never_erased_without_being_named() {
+    let bench = Bench::new();
+    let (_, err) = bench.expect(2, &["run", "work.f", "--on", "ext4@/dev/null", "--for", "1s"]);
+    assert!(!err.is_empty());
+}
+
+#[test]
+fn sweeps_make_cells_and_stacks_are_compared() {
+    let bench = Bench::new();
+    std::fs::create_dir(bench.path("a")).unwrap();
+    std::fs::create_dir(bench.path("b")).unwrap();
+    let on = "dir:a;dir:b";
+    bench.expect(0, &["run", "work.f", "--on", on, "--for", "300ms", "-n", "1", "--set", "nfiles=100,200"]);
+    let (runs, _) = bench.expect(0, &["runs"]);
+    assert!(runs.contains("4/4"), "{runs}");
+    // One trial decides nothing.
+    let (out, _) = bench.expect(4, &["compare", "last"]);
+    assert!(out.contains("cannot tell"), "{out}");
+}
+
+#[test]
+fn an_interrupted_run_keeps_what_it_has_and_resumes() {
+    let bench = Bench::new();
+    let arguments = ["run", "work.f", "--on", "dir:.", "--for", "400ms", "-n", "3"];
+    let child = bench.start(&arguments);
+    until("the first trial", || {
+        let (runs, _) = texts(&bench.run(&["runs"]));
+        runs.contains("1/3") || runs.contains("2/3")
+    });
+    // SAFETY of the test: the process is our child and not yet waited for.
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let (out, err) = texts(&output);
+    assert_eq!(output.status.code(), Some(130), "{out}{err}");
+    assert!(out.contains("ops/s"), "no partial results:\n{out}");
+    let mut resume = arguments.to_vec();
+    resume.push("--resume");
+    let (_, err) = bench.expect(0, &resume);
+    assert!(err.contains("resuming run"), "{err}");
+    let (runs, _) = bench.expect(0, &["runs"]);
+    assert!(runs.contains("3/3") && runs.lines().count() == 1, "{runs}");
+}
+
+#[test]
+fn after_kill_nine_the_doctor_cleans_up_and_the_run_resumes() {
+    if !is_root() {
+        return;
+    }
+    let bench = Bench::new();
+    let arguments = ["run", "work.f", "--on", "ext4@image:256M", "--for", "1s", "-n", "2"];
+    let mut child = bench.start(&arguments);
+    until("the mount", || mounts_below(&bench.path("home")) > 0);
+    child.kill().unwrap();
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
+    let (listed, _) = bench.expect(0, &["doctor", "--dry-run"]);
+    assert!(listed.contains("loop") && mounts_below(&bench.path("home")) == 1, "{listed}");
+    bench.expect(0, &["doctor"]);
+    assert_eq!((mounts_below(&bench.path("home")), loops_below(bench.directory.path())), (0, 0));
+    assert!(bench.is_empty("home/images"), "an image was left");
+    let mut resume = arguments.to_vec();
+    resume.push("--resume");
+    bench.expect(0, &resume);
+    let (doctor, _) = bench.expect(0, &["doctor"]);
+    assert!(doctor.contains("nothing was left behind"), "{doctor}");
+    assert_eq!((mounts_below(&bench.path("home")), loops_below(bench.directory.path())), (0, 0));
+}
+
+#[test]
+fn file_systems_are_compared_cold_and_in_little_memory() {
+    if !is_root() {
+        return;
+    }
+    let bench = Bench::new();
+    let (out, err) = bench.expect(
+        0,
+        &[
+            "run",
+            "work.f",
+            "--on",
+            "ext4@image:256M,tmpfs,f2fs",
+            "--for",
+            "500ms",
+            "-n",
+            "1",
+            "--cold",
+            "--memory",
+            "200M",
+        ],
+    );
+    assert!(out.contains("ext4") && out.contains("tmpfs"), "{out}");
+    assert!(err.contains("f2fs") && err.contains("unavailable"), "{err}");
+    assert_eq!((mounts_below(&bench.path("home")), loops_below(bench.directory.path())), (0, 0));
+}
+
+#[test]
+fn a_failing_trial_is_exit_code_one_and_names_the_flowop() {
+    let bench = Bench::new();
+    bench.write(
+        "fails.f",
+        "define file name=f,path=/x,size=1k,prealloc\n\
+         define process name=p { thread name=t { flowop openfile name=twice,filename=f,fd=1 } }\nrun 5\n",
+    );
+    let (_, err) = bench.expect(1, &["run", "fails.f", "--on", "dir:.", "-n", "1"]);
+    assert!(err.contains("twice") && err.contains("already open"), "{err}");
+}
+
+#[test]
+fn pages_come_from_the_options() {
+    let bench = Bench::new();
+    let (completions, _) = bench.expect(0, &["completions", "bash"]);
+    assert!(completions.contains("--stop-early"));
+    bench.expect(0, &["man", "man"]);
+    let page = std::fs::read_to_string(bench.path("man/loadline-run.1")).unwrap();
+    assert!(page.contains("Offered load"));
+    for command in ["run", "check", "compare", "report", "doctor"] {
+        let (help, _) = bench.expect(0, &[command, "--help"]);
+        assert!(
+            help.contains("Examples:") && help.contains(&format!("loadline {command}")),
+            "{command}: {help}"
+        );
+    }
+}
