@@ -139,15 +139,19 @@ impl WriteBatch {
 
     /// Bytes of new data; 0 if the batch only removes.
     pub(crate) fn growth(&self) -> usize {
-        let grows = |op: &Op| match (&op.base, &op.edits) {
-            (Base::Value(_), _) => true,
-            (_, Some(edits)) => edits.create,
-            _ => false,
+        // A patch may extend its value up to its own end.
+        let growth = |op: &Op| match (&op.base, &op.edits) {
+            (Base::Value(_), _) => op.weight(),
+            (_, Some(edits)) if edits.create => op.weight() + edits.len_after(0) as usize,
+            _ => 0,
         };
         self.changes
             .iter()
             .map(|c| match c {
-                Change::Key(key, op) if grows(op) => key.len() + op.weight() + 48,
+                Change::Key(key, op) => match growth(op) {
+                    0 if !matches!(op.base, Base::Value(_)) => 0,
+                    n => key.len() + n + 48,
+                },
                 Change::Clone { .. } => 4096,
                 _ => 0,
             })

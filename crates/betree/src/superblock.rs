@@ -1,7 +1,8 @@
 //! The two superblocks: the root of everything on storage.
 //!
-//! Units 0 and 1 hold one each; a checkpoint overwrites the older. The valid one with the higher generation
-//! counts, so a torn write leaves the previous checkpoint in force.
+//! Units 0 and 1 hold two copies of one, units 2 and 3 of the other; a checkpoint overwrites the older. The valid
+//! one with the higher generation counts, so a torn write leaves the previous checkpoint in force. The second
+//! copy is there because damage to the only copy of the newer one would bring back the older state unnoticed.
 
 use crate::block::{BlockId, Segment};
 use crate::error::{Doing, Error, Result};
@@ -14,7 +15,8 @@ const MAGIC: u64 = 0x3165_6572_7445_4222; // format 1
 /// Most segments the table may be in, so that a superblock fits its unit.
 pub const TABLE_SEGMENTS_MAX: usize = 200;
 /// First unit of the log.
-pub const LOG_START: u64 = 2;
+pub const LOG_START: u64 = 4;
+const COPIES: usize = 2;
 
 /// One superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,29 +115,39 @@ impl Superblock {
 
     /// Writes over the older of the two. Not durable before a flush.
     pub fn write(&self, storage: &dyn Storage) -> Result<()> {
-        let buf = self.encode()?;
-        storage.write_at(&buf, self.generation % 2 * UNIT as u64).doing("writing a superblock")
+        let one = self.encode()?;
+        let mut buf = AlignedBuf::zeroed(COPIES * UNIT);
+        buf.chunks_mut(UNIT).for_each(|copy| copy.copy_from_slice(&one));
+        storage.write_at(&buf, self.generation % 2 * buf.len() as u64).doing("writing a superblock")
     }
 
     /// The superblock in force.
     pub fn read(storage: &dyn Storage) -> Result<Self> {
         let mut found: Option<Superblock> = None;
         let mut why = String::new();
-        for slot in 0..2u64 {
+        for slot in 0..LOG_START {
             let mut buf = AlignedBuf::zeroed(UNIT);
             storage.read_at(&mut buf, slot * UNIT as u64).doing("reading a superblock")?;
             match Superblock::decode(&buf) {
                 Ok(s) if found.as_ref().is_none_or(|f| f.generation < s.generation) => found = Some(s),
                 Ok(_) => {}
-                Err(m) => why = format!("superblock {slot}: {}", m.0),
+                Err(m) => why = format!("superblock in unit {slot}: {}", m.0),
             }
         }
         found.ok_or(Error::NotAStore(why))
     }
 
+    /// Number of valid copies of the superblock of checkpoint `generation`.
+    pub fn copies(storage: &dyn Storage, generation: u64) -> Result<usize> {
+        let mut buf = AlignedBuf::zeroed(COPIES * UNIT);
+        storage.read_at(&mut buf, generation % 2 * (COPIES * UNIT) as u64).doing("reading a superblock")?;
+        let valid = |copy: &&[u8]| Superblock::decode(copy).is_ok_and(|s| s.generation == generation);
+        Ok(buf.chunks(UNIT).filter(valid).count())
+    }
+
     /// Removes both, so that nothing can be opened until a checkpoint has been written.
     pub fn erase(storage: &dyn Storage) -> Result<()> {
-        storage.write_at(&AlignedBuf::zeroed(2 * UNIT), 0).doing("erasing superblocks")?;
+        storage.write_at(&AlignedBuf::zeroed(LOG_START as usize * UNIT), 0).doing("erasing superblocks")?;
         storage.flush().doing("flushing")
     }
 }
@@ -170,7 +182,11 @@ mod tests {
         sample(1).write(&s).expect("write");
         sample(2).write(&s).expect("write");
         assert_eq!(Superblock::read(&s).expect("read"), sample(2));
+        assert_eq!(Superblock::copies(&s, 2).expect("read"), 2);
         s.corrupt(20, &[1, 2, 3]);
+        assert_eq!(Superblock::read(&s).expect("read"), sample(2), "the second copy serves");
+        assert_eq!(Superblock::copies(&s, 2).expect("read"), 1);
+        s.corrupt(UNIT as u64 + 20, &[1, 2, 3]);
         assert_eq!(Superblock::read(&s).expect("read"), sample(1), "falls back when the newest is torn");
         Superblock::erase(&s).expect("erase");
         assert!(Superblock::read(&s).is_err());

@@ -1,7 +1,7 @@
 //! Threads that keep writers from doing the tree's work: flushing, checkpoints, log syncs, read-ahead.
 
 use super::Inner;
-use crate::error::Result;
+use crate::error::{Doing, Result};
 use crate::key::KeyRange;
 use crate::node::NodeRef;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -38,7 +38,8 @@ pub(super) struct Background {
 }
 
 impl Background {
-    pub fn start(inner: &Arc<Inner>) -> Self {
+    /// Starts all threads; if one cannot be had, none stays.
+    pub fn start(inner: &Arc<Inner>) -> Result<Self> {
         let (sender, receiver) = sync_channel(PREFETCH_QUEUE);
         let spawn = |name: &str, work: Box<dyn FnOnce(&Inner) + Send>| {
             let inner = inner.clone();
@@ -50,9 +51,12 @@ impl Background {
             spawn("betree-log", Box::new(syncer)),
             spawn("betree-prefetch", Box::new(move |inner| prefetcher(inner, &receiver))),
         ];
-        // A system without threads to spare is served inline by the waiting writers' checkpoints, slowly.
-        let threads = threads.into_iter().filter_map(|t| t.ok()).collect();
-        Background { inner: inner.clone(), prefetch: Some(Prefetch(sender)), threads }
+        let mut started =
+            Background { inner: inner.clone(), prefetch: Some(Prefetch(sender)), threads: Vec::new() };
+        for thread in threads {
+            started.threads.push(thread.doing("starting a thread")?);
+        }
+        Ok(started)
     }
 
     pub fn prefetcher(&self) -> Option<Prefetch> {

@@ -14,6 +14,10 @@ use std::sync::Arc;
 const COPY_MAX: usize = 1024;
 /// Most bytes of an extent read at once for a scan.
 const EXTENT_READ_MAX: u32 = 1 << 20;
+/// Bytes between two slices that are read along rather than skipped.
+const EXTENT_GAP_MAX: u32 = 64 << 10;
+/// Bytes of an extent read at once when a scan goes through it in order.
+const EXTENT_AHEAD: u32 = 256 << 10;
 
 /// An iterator over the key-value pairs of a range, in key order; see [`super::Db::scan`]. Ends after an error.
 pub struct Cursor {
@@ -102,32 +106,41 @@ impl Cursor {
         Ok(op.edits.as_ref().map_or(Some(bytes.clone()), |e| e.apply(Some(bytes))))
     }
 
-    /// The bytes of a slice; neighbours that follow in the queue are read with it.
+    /// The bytes of a slice; what the queue needs of the same extent is read with it, and more when the scan goes
+    /// through the extent in order.
     fn slice(&mut self, slice: &ExtentSlice) -> Result<Vec<u8>> {
-        let (id, end) = (slice.extent.id(), slice.off + slice.len);
-        if let Some((have, off, bytes)) = &self.extent
-            && (*have, *off <= slice.off, end as usize <= *off as usize + bytes.len()) == (id, true, true)
-        {
-            return Ok(bytes[(slice.off - off) as usize..(end - off) as usize].to_vec());
-        }
+        let (id, from, end) = (slice.extent.id(), slice.off, slice.off + slice.len);
         let mut upto = end;
-        for (_, op) in &self.queue {
-            match &op.base {
-                Base::Value(Value::Slice(next))
-                    if next.extent.id() == id && next.off == upto && upto - slice.off < EXTENT_READ_MAX =>
-                {
-                    upto += next.len;
-                }
-                _ => break,
+        if let Some((have, off, bytes)) = &self.extent
+            && *have == id
+        {
+            let have_end = off + bytes.len() as u32;
+            if *off <= from && end <= have_end {
+                return Ok(bytes[(from - off) as usize..(end - off) as usize].to_vec());
+            }
+            if have_end <= from && from - have_end < EXTENT_GAP_MAX {
+                upto = slice.extent.info().len.min(from + EXTENT_AHEAD).max(end);
             }
         }
-        let whole = ExtentSlice { extent: slice.extent.clone(), off: slice.off, len: upto - slice.off };
+        for (_, op) in &self.queue {
+            if let Base::Value(Value::Slice(next)) = &op.base
+                && next.extent.id() == id
+                && next.off >= from
+            {
+                let next_end = next.off + next.len;
+                if next.off > upto + EXTENT_GAP_MAX || next_end - from > EXTENT_READ_MAX {
+                    break;
+                }
+                upto = upto.max(next_end);
+            }
+        }
+        let whole = ExtentSlice { extent: slice.extent.clone(), off: from, len: upto - from };
         let bytes = self.inner.store.read_slice(&whole)?;
         if upto == end {
             return Ok(bytes);
         }
         let first = bytes[..slice.len as usize].to_vec();
-        self.extent = Some((id, slice.off, bytes));
+        self.extent = Some((id, from, bytes));
         Ok(first)
     }
 }

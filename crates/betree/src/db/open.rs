@@ -37,6 +37,7 @@ impl Db {
         let units = storage.len().doing("asking for the capacity")? / UNIT as u64;
         options.check(units)?;
         Superblock::erase(&*storage)?;
+        prepare_log(&*storage, options.log_units(units))?;
         let found = Found {
             uuid: RandomState::new().hash_one(units),
             life: 1,
@@ -50,7 +51,7 @@ impl Db {
         };
         let inner = assemble(storage, options, &found);
         inner.checkpoint()?;
-        Ok(Db::start(inner))
+        Db::start(inner)
     }
 
     /// Opens a store, replaying its log.
@@ -90,14 +91,27 @@ impl Db {
         inner.recover(&sb, &frames)?;
         // From here on the old frames are not needed, and frames of the new life count.
         inner.checkpoint()?;
-        Ok(Db::start(inner))
+        Db::start(inner)
     }
 
-    fn start(inner: Inner) -> Db {
+    fn start(inner: Inner) -> Result<Db> {
         let inner = Arc::new(inner);
-        let background = inner.options.background.then(|| Background::start(&inner));
-        Db { inner, background }
+        let background = inner.options.background.then(|| Background::start(&inner)).transpose()?;
+        Ok(Db { inner, background })
     }
+}
+
+/// Writes zeros over the log, so that a file system below has its blocks ready and a log write needs no allocation.
+fn prepare_log(storage: &dyn Storage, units: u64) -> Result<()> {
+    let zeros = AlignedBuf::zeroed(1 << 20);
+    let end = (LOG_START + units) * UNIT as u64;
+    let mut at = LOG_START * UNIT as u64;
+    while at < end {
+        let n = (zeros.len() as u64).min(end - at);
+        storage.write_at(&zeros[..n as usize], at).doing("preparing the log")?;
+        at += n;
+    }
+    Ok(())
 }
 
 fn ring(uuid: &u64, life: u64, log_units: u64) -> Ring {

@@ -20,7 +20,7 @@ pub struct Options {
     /// Size of the log in bytes; 0, the default, takes a sixteenth of the storage, at most 1 GiB.
     pub log_bytes: u64,
     /// The memtable is applied to the tree when it has this many bytes. Default 16 MiB; never more than a
-    /// 512th of the storage, so that applying it fits the reserve.
+    /// 128th of the storage, and much less when space is short, so that applying it fits the free space.
     pub memtable_bytes: usize,
     /// Bytes of nodes kept in memory. Default 256 MiB. A quarter of it may be nodes not written yet.
     pub cache_bytes: usize,

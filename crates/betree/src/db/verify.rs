@@ -10,7 +10,7 @@ use crate::message::Op;
 use crate::node::{Home, Node, Part};
 use crate::storage::UNIT;
 use crate::store::{Store, offset_of};
-use crate::superblock::LOG_START;
+use crate::superblock::{LOG_START, Superblock};
 use crate::wire::Malformed;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -49,6 +49,9 @@ impl Inner {
         let mut report = walk.report;
         let problems = self.store.table.audit(LOG_START + self.log_units, self.units, &last.table);
         report.problems.extend(problems);
+        if Superblock::copies(&*self.store.storage, last.generation)? < 2 {
+            report.problems.push("a copy of the superblock is damaged".into());
+        }
         Ok(report)
     }
 }

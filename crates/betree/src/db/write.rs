@@ -92,7 +92,7 @@ impl Inner {
     }
 
     fn memtable_bytes_max(&self) -> usize {
-        let share = (self.units as usize * UNIT / 512).max(4096);
+        let share = (self.units as usize * UNIT / 128).max(4096);
         self.options.memtable_bytes.min(share)
     }
 

@@ -2,9 +2,9 @@
 
 use crate::buffer::Buffer;
 use crate::codec::Body;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::key::{End, Key, KeyRange};
-use crate::message::{Base, Op, Value};
+use crate::message::{Base, ExtentSlice, Op, Value};
 use crate::node::{Edge, Inner, Leaf, LeafPart, Node, NodeRef};
 use crate::store::{Store, count};
 use std::sync::Arc;
@@ -107,19 +107,25 @@ impl Store {
         Ok(self.pack_leaves(parts, range))
     }
 
-    /// Rewrites a large value once its patches have grown to a good part of it.
+    /// Rewrites a large value once its patches have grown to a good part of it, and moves a value that patches have
+    /// made large out of the leaf. Without space both can wait.
     fn fold(&self, op: &mut Op) -> Result<()> {
-        let (Base::Value(Value::Slice(slice)), Some(edits)) = (&op.base, &op.edits) else { return Ok(()) };
-        if edits.weight() < slice.len as usize / 4 && edits.len_after(slice.len) <= slice.len {
+        let large = 2 * self.shape.basement_bytes;
+        match (&op.base, &op.edits) {
+            (Base::Value(Value::Slice(slice)), Some(edits))
+                if edits.weight() >= slice.len as usize / 4 || edits.len_after(slice.len) > slice.len => {}
+            (Base::Value(Value::Inline(bytes)), None) if bytes.len() > large => {}
+            _ => return Ok(()),
+        }
+        let Some(bytes) = self.value_of(op)? else { return Ok(()) };
+        if bytes.len() <= large {
+            *op = Op::put(&bytes);
             return Ok(());
         }
-        if let Some(bytes) = self.value_of(op)? {
-            *op = if bytes.len() > self.shape.basement_bytes {
-                let len = bytes.len() as u32;
-                Op::put_slice(crate::message::ExtentSlice { extent: self.write_extent(&bytes)?, off: 0, len })
-            } else {
-                Op::put(&bytes)
-            };
+        match self.write_extent(&bytes) {
+            Ok(extent) => *op = Op::put_slice(ExtentSlice { extent, off: 0, len: bytes.len() as u32 }),
+            Err(Error::NoSpace) => {}
+            Err(e) => return Err(e),
         }
         Ok(())
     }

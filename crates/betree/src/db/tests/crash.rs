@@ -88,7 +88,7 @@ impl Trial {
 
 #[test]
 fn a_cut_anywhere_leaves_a_prefix_not_older_than_the_last_sync() {
-    for seed in 0..40 {
+    for seed in seeds(24) {
         println!("seed {seed}");
         let mut trial = Trial::new(seed);
         (0..12).for_each(|round| trial.round(round));

@@ -1,6 +1,6 @@
 //! Full storage and full log.
 
-use super::model::contents;
+use super::model::{World, contents};
 use super::*;
 
 fn fill(db: &Db, size: usize) -> u32 {
@@ -39,6 +39,41 @@ fn at_a_hundred_per_cent_deletes_and_checkpoints_still_succeed() {
         let db = Db::open(storage, Options::tiny()).expect("a full store can be opened");
         db.delete_range(&KeyRange::all()).expect("range delete on a full store");
         assert_sound(&db);
+    }
+}
+
+#[test]
+fn random_batches_on_a_nearly_full_store_are_done_or_refused() {
+    for seed in seeds(6) {
+        println!("seed {seed}");
+        let storage = sim(700);
+        let mut db = Db::create(storage.clone(), Options::tiny()).expect("create");
+        let mut world = World::new(seed);
+        let (mut refused, mut done) = (0, 0);
+        for step in 0..400 {
+            let before = world.model.clone();
+            let batch = world.batch();
+            let grows = batch.growth() > 0;
+            match db.write(batch) {
+                Ok(_) => done += 1,
+                Err(Error::NoSpace) if grows => {
+                    refused += 1;
+                    world.model = before;
+                }
+                Err(e) => panic!("seed {seed} step {step}: {e}"),
+            }
+            if step % 50 == 49 {
+                db.checkpoint().expect("checkpoint");
+                assert!(contents(&db) == world.model, "seed {seed} step {step}");
+                assert_sound(&db);
+                drop(db);
+                db = Db::open(storage.clone(), Options::tiny()).expect("open");
+            }
+        }
+        assert!(done > 50, "seed {seed}: {done} done, {refused} refused");
+        db.delete_range(&KeyRange::all()).expect("delete");
+        db.checkpoint().expect("checkpoint");
+        db.put(b"a", b"b").expect("there is space again");
     }
 }
 
