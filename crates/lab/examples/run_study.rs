@@ -1,4 +1,5 @@
-//! The least that a front end does: `run_study STUDY.toml HOME WORK` runs a study and prints medians and verdicts.
+//! The least that a front end does: `run_study STUDY.toml HOME WORK` runs a study and prints medians and
+//! verdicts.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The child's side of a trial: reads a request, runs the load, tells what happens.
 //!
-//! It is a process of its own so that a memory limit binds the load alone, a time-out can kill it, and a crash loses
-//! nothing but the trial.
+//! It is a process of its own so that a memory limit binds the load alone, a time-out can kill it, and a
+//! crash loses nothing but the trial.
 
 use std::io::{BufRead, Write};
 use std::sync::{Arc, Mutex};
@@ -19,8 +19,8 @@ const REQUEST_BYTES_MAX: u64 = 64 << 20;
 
 /// Runs the trial that standard input asks for; the result is the process's exit code.
 ///
-/// SIGINT and SIGTERM end the load early; what was measured until then is told. When the parent dies, the kernel
-/// kills this process.
+/// SIGINT and SIGTERM end the load early; what was measured until then is told. When the parent dies, the
+/// kernel kills this process.
 pub fn main() -> u8 {
     let control = Arc::new(Control::new());
     match listen(&control).and_then(|()| request()) {

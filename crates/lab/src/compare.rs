@@ -113,8 +113,9 @@ pub fn compare_stacks(run: &Run, baseline: Option<&str>, rules: &Rules) -> Compa
     Compared { conclusion: conclude(&pairs), pairs, unpaired: (Vec::new(), alone), environment: Vec::new() }
 }
 
-/// What differs between the environments of two runs: of their first trials that have one. (Later load averages are the
-/// run's own doing.) Threads that others had ready to run are the median over all trials, seen before each load.
+/// What differs between the environments of two runs: of their first trials that have one. (Later load
+/// averages are the run's own doing.) Threads that others had ready to run are the median over all trials,
+/// seen before each load.
 pub fn environment_differences(a: &Run, b: &Run) -> Vec<probe::Difference> {
     let first = |run: &Run| {
         let mut environment = run.trials.iter().find_map(|trial| trial.environment.clone())?;

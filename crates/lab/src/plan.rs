@@ -50,8 +50,9 @@ pub fn workload_of<'a>(study: &'a Study, cell: &Cell) -> Option<&'a Workload> {
 
 /// All trials in the order in which they are to run.
 ///
-/// Each block holds one trial of every cell, shuffled within the block, so that slow drift of the machine (heat,
-/// neighbours) hits all cells alike and an interrupted run is balanced. The same seed gives the same order.
+/// Each block holds one trial of every cell, shuffled within the block, so that slow drift of the machine
+/// (heat, neighbours) hits all cells alike and an interrupted run is balanced. The same seed gives the same
+/// order.
 pub fn order(study: &Study) -> Vec<Slot> {
     let cells = u32::try_from(cells(study).len()).unwrap_or(u32::MAX);
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(study.study.seed);

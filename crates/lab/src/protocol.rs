@@ -1,5 +1,5 @@
-//! What a trial's parent and child say to each other: one JSON request on standard input, JSON lines on standard
-//! output, of which the last is the outcome or the error.
+//! What a trial's parent and child say to each other: one JSON request on standard input, JSON lines on
+//! standard output, of which the last is the outcome or the error.
 
 use engine::options::{Event, RunOptions};
 use serde::{Deserialize, Serialize};

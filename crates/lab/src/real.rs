@@ -48,8 +48,8 @@ impl From<StackError> for Failure {
 }
 
 impl RealRunner {
-    /// A runner that keeps its journal in `home/journal` (under the run's id) and its images in `work`; trials run in
-    /// processes of this executable.
+    /// A runner that keeps its journal in `home/journal` (under the run's id) and its images in `work`;
+    /// trials run in processes of this executable.
     ///
     /// # Errors
     /// The journal cannot be written, or the executable is not known.
@@ -343,8 +343,8 @@ pub fn machine(memory_limit_bytes: Option<u64>, free_bytes: u64) -> wml::Machine
     }
 }
 
-/// The options of a trial's run. Trial `n` of every cell has the study's seed plus `n`: within a block of trials all
-/// stacks see the same operations.
+/// The options of a trial's run. Trial `n` of every cell has the study's seed plus `n`: within a block of
+/// trials all stacks see the same operations.
 fn run_options(job: &Job<'_>, erase_device: Option<PathBuf>) -> RunOptions {
     let (settings, workload) = (&job.study.study, job.workload);
     RunOptions {

@@ -1,7 +1,8 @@
 //! Stored results: plain data, everything that a report needs. No I/O.
 //!
 //! The store writes and reads these types; `report` draws them. A field that is added later carries
-//! `#[serde(default)]`, so that old stores still load; a change that does not fit this rule raises [`VERSION`].
+//! `#[serde(default)]`, so that old stores still load; a change that does not fit this rule raises
+//! [`VERSION`].
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -171,8 +172,8 @@ pub struct Trial {
     pub order: u32,
     /// How it ended.
     pub status: Status,
-    /// What was measured. Present when [`Status::Done`]; for an interrupted or timed-out trial it covers the part
-    /// that ran, and is not a result.
+    /// What was measured. Present when [`Status::Done`]; for an interrupted or timed-out trial it covers the
+    /// part that ran, and is not a result.
     pub outcome: Option<stats::outcome::Outcome>,
     /// The machine as it was just before the load.
     pub environment: Option<probe::Environment>,

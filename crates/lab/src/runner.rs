@@ -1,4 +1,5 @@
-//! Executes trials: the trait that the session drives. Implementations: [`crate::real::RealRunner`], and fakes in tests.
+//! Executes trials: the trait that the session drives. Implementations: [`crate::real::RealRunner`], and
+//! fakes in tests.
 
 use std::sync::atomic::AtomicBool;
 
@@ -87,10 +88,12 @@ pub trait Runner {
     /// Why this machine cannot run a stack: reason and remedy. `None` when nothing is known against it.
     fn unavailable(&mut self, stack: &StackSpec) -> Option<(String, String)>;
 
-    /// Seconds of load (warm-up and measured interval) that a trial of this job is planned to take, for estimates.
+    /// Seconds of load (warm-up and measured interval) that a trial of this job is planned to take, for
+    /// estimates.
     fn load_seconds(&mut self, job: &Job<'_>) -> f64;
 
-    /// Runs a trial to its end and takes everything down again. Never fails: what goes wrong is the report's status.
-    /// When `stop` becomes true, the trial ends soon, as [`Status::Interrupted`], with what it has measured.
+    /// Runs a trial to its end and takes everything down again. Never fails: what goes wrong is the report's
+    /// status. When `stop` becomes true, the trial ends soon, as [`Status::Interrupted`], with what it has
+    /// measured.
     fn run(&mut self, job: &Job<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Report;
 }

@@ -88,8 +88,8 @@ pub enum Notice<'a> {
     },
 }
 
-/// Runs what is missing of a run and extends it. `stop` ends the session after the trial that runs, which is told to
-/// end early.
+/// Runs what is missing of a run and extends it. `stop` ends the session after the trial that runs, which is
+/// told to end early.
 ///
 /// # Errors
 /// The store cannot be written. What goes wrong in a trial is in its status and stops no other trial.

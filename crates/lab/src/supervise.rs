@@ -64,8 +64,9 @@ pub enum Told {
     TimedOut,
 }
 
-/// Runs a child to its end. The calling thread must live as long as the child: at its end the kernel kills the child
-/// (PR_SET_PDEATHSIG goes by the thread that made it). `admit` gets its process number before the request is sent (to limit its memory).
+/// Runs a child to its end. The calling thread must live as long as the child: at its end the kernel kills
+/// the child (PR_SET_PDEATHSIG goes by the thread that made it). `admit` gets its process number before the
+/// request is sent (to limit its memory).
 pub fn supervise(
     program: &Program,
     request: &Request,
@@ -100,7 +101,8 @@ pub fn supervise(
 fn start(program: &Program) -> std::io::Result<Child> {
     Command::new(&program.path)
         .args(&program.arguments)
-        // A group of its own: the terminal's Ctrl-C reaches the parent only, and killing takes its children along.
+        // A group of its own: the terminal's Ctrl-C reaches the parent only, and killing takes its children
+        // along.
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -234,8 +236,9 @@ impl Watch<'_> {
         }
     }
 
-    /// The child's status once it has ended. What it left running (a command of the workload in the background) would
-    /// keep the stack busy: it is killed before the child is reaped, while the group's number is still its own.
+    /// The child's status once it has ended. What it left running (a command of the workload in the
+    /// background) would keep the stack busy: it is killed before the child is reaped, while the group's
+    /// number is still its own.
     fn reap(&mut self) -> Option<ExitStatus> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let pid = self.pid()?;

@@ -25,8 +25,8 @@ echo \"ready\"
 run 60
 ";
 
-/// Not a test of its own: the process that the trials below become. Other than `loadline trial` it prints the test
-/// harness's lines too, which the parent must pass over.
+/// Not a test of its own: the process that the trials below become. Other than `loadline trial` it prints the
+/// test harness's lines too, which the parent must pass over.
 #[test]
 #[ignore = "started by the other tests"]
 fn child() {

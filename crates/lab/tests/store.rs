@@ -156,7 +156,8 @@ fn many_writers_neither_lose_nor_block() {
     std::thread::scope(|scope| {
         for _ in 0..writers {
             scope.spawn(|| {
-                // Each opens the store itself, as a process would: making and switching it to WAL is part of the race.
+                // Each opens the store itself, as a process would: making and switching it to WAL is part of
+                // the race.
                 let mut store = open(folder.path());
                 let run = store.begin(&eight_cells(1, ""), &[]).unwrap();
                 for index in 0..trials {
@@ -212,8 +213,8 @@ fn a_damaged_record_is_an_error_and_not_a_panic() {
     assert!(matches!(store.load_run(&run.id), Err(StoreError::Damaged { .. })));
 }
 
-/// The run in `fixtures/store-v1.db`; made once by `LOADLINE_WRITE_FIXTURE=1 cargo test -p loadline-lab --test store`
-/// when a schema version is released, and never again.
+/// The run in `fixtures/store-v1.db`; made once by `LOADLINE_WRITE_FIXTURE=1 cargo test -p loadline-lab
+/// --test store` when a schema version is released, and never again.
 fn fixture_run() -> (Run, Vec<Trial>) {
     let text = include_str!("fixtures/store-v1.json");
     serde_json::from_str(text).unwrap()

@@ -34,7 +34,8 @@ pub fn chain(root: &Root, mounts: &Mounts, name: &str) -> Vec<Device> {
 
 /// Kernel name of the whole device behind a mount, e.g. `loop3`; `None` for tmpfs and the like.
 pub fn name_of_mount(root: &Root, source: &str, device_number: &str) -> Option<String> {
-    // btrfs mounts carry an anonymous device number, so the source goes first; /dev/root and its like name nothing.
+    // btrfs mounts carry an anonymous device number, so the source goes first; /dev/root and its like name
+    // nothing.
     name_of_node(root, Path::new(source)).or_else(|| {
         let directory = root.resolve(format!("/sys/dev/block/{device_number}"))?;
         whole_disk(root, directory)

@@ -75,8 +75,8 @@ pub fn diff(left: &Environment, right: &Environment) -> Vec<Difference> {
     differences
 }
 
-/// Signs that one of the two ran while the machine was clearly busier: a load average that differs by more than half its
-/// cores, or runnable threads that differ by more than its cores.
+/// Signs that one of the two ran while the machine was clearly busier: a load average that differs by more
+/// than half its cores, or runnable threads that differ by more than its cores.
 fn busier(left: &Environment, right: &Environment) -> Vec<&'static str> {
     let cores = f64::from(left.cpu.cores_online.or(right.cpu.cores_online).unwrap_or(1));
     let apart = |one: Option<f64>, other: Option<f64>, most: f64| {

@@ -162,7 +162,8 @@ pub struct Load {
     pub runnable: Option<u64>,
     /// Available memory in bytes.
     pub available_bytes: Option<u64>,
-    /// Share of the last 10 s in which some task waited for a processor, in percent (PSI; off in many kernels).
+    /// Share of the last 10 s in which some task waited for a processor, in percent (PSI; off in many
+    /// kernels).
     pub cpu_pressure_percent: Option<f64>,
     /// The same for I/O.
     pub io_pressure_percent: Option<f64>,

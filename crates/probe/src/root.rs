@@ -41,7 +41,8 @@ impl Root {
         self.number::<u64>(path).map(|value| value != 0)
     }
 
-    /// The chosen word of a file such as `always [madvise] never`; the whole text when nothing is in brackets.
+    /// The chosen word of a file such as `always [madvise] never`; the whole text when nothing is in
+    /// brackets.
     pub fn chosen(&self, path: impl AsRef<Path>) -> Option<String> {
         let text = self.text(path)?;
         let chosen = text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));

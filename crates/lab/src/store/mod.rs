@@ -6,8 +6,8 @@
 //! | `schema` | tables and their versions |
 //! | `owner` | which process extends a run, so that two never do |
 //!
-//! Several processes may use a store at the same time: it is in WAL mode, every write is one short transaction that
-//! takes the write lock at its beginning, and waits for its turn.
+//! Several processes may use a store at the same time: it is in WAL mode, every write is one short
+//! transaction that takes the write lock at its beginning, and waits for its turn.
 
 mod owner;
 mod schema;
@@ -220,8 +220,8 @@ impl Store {
         self.load_run(&id)
     }
 
-    /// Adds a trial that has ended; when this returns it is on disk. A trial of the same cell and index that ended
-    /// before stays stored, but the newest one counts.
+    /// Adds a trial that has ended; when this returns it is on disk. A trial of the same cell and index that
+    /// ended before stays stored, but the newest one counts.
     ///
     /// # Errors
     /// The store cannot be written.
@@ -392,8 +392,8 @@ impl Store {
         Ok(run.id)
     }
 
-    /// A transaction that has the write lock from its beginning: one that reads first and writes later would fail
-    /// instead of waiting when another process has written in between.
+    /// A transaction that has the write lock from its beginning: one that reads first and writes later would
+    /// fail instead of waiting when another process has written in between.
     fn write(&mut self) -> Result<Transaction<'_>, StoreError> {
         Ok(self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?)
     }

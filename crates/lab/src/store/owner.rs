@@ -1,4 +1,5 @@
-//! Which process extends a run: boot, process number and start time, so that a number used again is not mistaken.
+//! Which process extends a run: boot, process number and start time, so that a number used again is not
+//! mistaken.
 
 /// This process, as text for the store.
 pub fn this_process() -> String {

@@ -1,8 +1,8 @@
 //! Tables of the store and their versions.
 //!
-//! `record` columns hold zstd-compressed JSON of [`crate::record`], which is all that loadline itself reads back;
-//! histograms in it are in their lossless form. The other columns and the table `ops` repeat some of it for SQL by
-//! hand and for HdrHistogram's tools (V2 encoding, base64).
+//! `record` columns hold zstd-compressed JSON of [`crate::record`], which is all that loadline itself reads
+//! back; histograms in it are in their lossless form. The other columns and the table `ops` repeat some of it
+//! for SQL by hand and for HdrHistogram's tools (V2 encoding, base64).
 
 use std::time::{Duration, Instant};
 
@@ -54,7 +54,8 @@ pub const VERSION: u32 = MIGRATIONS.len() as u32;
 /// Brings a connection into WAL mode and its database to the newest version.
 pub fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
     switch_to_wal(connection)?;
-    // A power cut loses no trial that was reported as stored; one fsync for each trial costs nothing that counts.
+    // A power cut loses no trial that was reported as stored; one fsync for each trial costs nothing that
+    // counts.
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
     if version(connection)? == VERSION {
@@ -78,8 +79,8 @@ fn version(connection: &Connection) -> Result<u32, StoreError> {
     Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
 }
 
-/// The switch to WAL does not honour the busy time-out (SQLite documentation, sqlite3_busy_handler), so that two
-/// processes that make a store at the same moment need their own patience.
+/// The switch to WAL does not honour the busy time-out (SQLite documentation, sqlite3_busy_handler), so that
+/// two processes that make a store at the same moment need their own patience.
 fn switch_to_wal(connection: &Connection) -> Result<(), StoreError> {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {

@@ -20,8 +20,8 @@ pub struct Checked {
 }
 
 impl Study {
-    /// Reads every workload with every combination of its parameters, for this machine. Sizes that depend on `$free`
-    /// are worked out for `machine.free_bytes`, since the target does not exist yet.
+    /// Reads every workload with every combination of its parameters, for this machine. Sizes that depend on
+    /// `$free` are worked out for `machine.free_bytes`, since the target does not exist yet.
     ///
     /// # Errors
     /// A script that cannot run, with its diagnostics.

@@ -14,8 +14,8 @@ pub struct CommandLine {
     pub files: Vec<PathBuf>,
     /// What follows `--on`, e.g. `ext4,xfs`.
     pub on: String,
-    /// What follows each `--set`: `name=value`, or `name=value,value` for a sweep (a comma within double quotes
-    /// separates nothing).
+    /// What follows each `--set`: `name=value`, or `name=value,value` for a sweep (a comma within double
+    /// quotes separates nothing).
     pub set: Vec<String>,
     /// Everything else. An empty title is made from files and stacks.
     pub settings: Settings,

@@ -226,7 +226,8 @@ impl Sweeps {
         Ok(())
     }
 
-    /// Every combination of the values, the last variable turning fastest; one empty combination without variables.
+    /// Every combination of the values, the last variable turning fastest; one empty combination without
+    /// variables.
     pub fn combinations(&self) -> Vec<Vec<(String, String)>> {
         self.0.iter().fold(vec![Vec::new()], |points, (name, values)| {
             points

@@ -38,8 +38,8 @@ impl Study {
         })
     }
 
-    /// Reads a study; `read` gives the text of a workload file as the study names it. `file` is the study's name in
-    /// messages.
+    /// Reads a study; `read` gives the text of a workload file as the study names it. `file` is the study's
+    /// name in messages.
     ///
     /// # Errors
     /// As [`Study::load`].

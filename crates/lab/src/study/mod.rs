@@ -1,9 +1,10 @@
-//! A study: workloads x stacks x parameters, and what others say about them. One TOML file (`docs/studies.md`).
+//! A study: workloads x stacks x parameters, and what others say about them. One TOML file
+//! (`docs/studies.md`).
 //!
 //! | module | holds |
 //! |---|---|
 //! | `mod` | the study itself: read from TOML, written as TOML |
-//! | [`file`] | reads a study, embeds its workload files, checks it |
+//! | [`mod@file`] | reads a study, embeds its workload files, checks it |
 //! | [`check`] | reads its workloads as a trial would |
 //! | [`command`] | builds the study that a command line means |
 //! | `field` | values with a spelling of their own: seconds, percents, sizes, engines, sweeps |
@@ -123,7 +124,8 @@ impl Default for Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// In blocks that hold one trial of each cell, shuffled within: drift of the machine hits all cells alike.
+    /// In blocks that hold one trial of each cell, shuffled within: drift of the machine hits all cells
+    /// alike.
     #[default]
     Shuffled,
     /// In the same blocks, but within each in the order of the study.
@@ -202,7 +204,8 @@ pub struct Published {
     pub source: String,
 }
 
-/// A claim (`[[claim]]`) about the ratio of two cells. Exactly one of `expect`, `at_least`, `at_most` is given.
+/// A claim (`[[claim]]`) about the ratio of two cells. Exactly one of `expect`, `at_least`, `at_most` is
+/// given.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
@@ -244,8 +247,8 @@ pub struct Ratio {
 impl Study {
     /// The study as TOML; reading it gives an equal study.
     pub fn to_toml(&self) -> String {
-        // Every field is of a kind that TOML can write; a key order that TOML cannot write does not occur, since
-        // the serialiser puts plain values before tables.
+        // Every field is of a kind that TOML can write; a key order that TOML cannot write does not occur,
+        // since the serialiser puts plain values before tables.
         toml::to_string(self).unwrap_or_default()
     }
 
