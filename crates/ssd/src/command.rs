@@ -68,6 +68,10 @@ pub enum Op {
     /// Completes when every write completed before it (and, tagged, every earlier epoch of the stream)
     /// is durable.
     Flush,
+    /// A cache barrier by itself, for hosts that learn of an order only after the write: ends the epoch
+    /// and completes at once. Where it could mean nothing (regimes `none` and `flush`, or untagged in
+    /// `streams`) it is a `Flush`.
+    Barrier,
     /// Deallocate: the blocks read as zeroes afterwards.
     Discard,
     /// Zero the blocks.
@@ -91,7 +95,7 @@ pub struct Command {
     pub op: Op,
     /// First block.
     pub lba: u64,
-    /// Number of blocks; 0 for `Flush` and `CloseStream`.
+    /// Number of blocks; 0 for `Flush`, `Barrier` and `CloseStream`.
     pub blocks: u32,
     /// Ordering.
     pub tags: Tags,
@@ -125,6 +129,11 @@ impl Command {
     /// A flush.
     pub fn flush(id: u64) -> Command {
         Command::new(id, Op::Flush, 0, 0)
+    }
+
+    /// A cache barrier.
+    pub fn barrier(id: u64) -> Command {
+        Command::new(id, Op::Barrier, 0, 0)
     }
 
     /// A discard.

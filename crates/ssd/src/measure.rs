@@ -51,6 +51,13 @@ pub enum Metric {
     Fua4kMs,
 }
 
+impl Metric {
+    /// The name used in profiles, such as `read-4k-qd1-us`.
+    pub fn name(self) -> String {
+        toml::Value::try_from(self).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
+    }
+}
+
 /// A device driven in virtual time with a fixed number of commands in flight.
 #[derive(Debug)]
 pub struct ClosedLoop {

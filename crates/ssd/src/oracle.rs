@@ -176,7 +176,17 @@ impl Oracle {
             Op::Write { token, fua } => (Some(token), fua),
             Op::WriteZeroes { fua } => (None, fua),
             Op::Discard => (None, false),
-            Op::Flush => {
+            Op::Barrier if self.regime == Regime::Barrier => {
+                self.barrier_epoch += 1;
+                self.awaited.insert(c.id, Awaited::Other);
+                return Ok(());
+            }
+            Op::Barrier if tags.major.is_some() => {
+                self.note(&tags, None)?;
+                self.awaited.insert(c.id, Awaited::Other);
+                return Ok(());
+            }
+            Op::Flush | Op::Barrier => {
                 let stream = self.note(&tags, None)?[0];
                 self.awaited.insert(c.id, Awaited::Flush { covered: self.acked.clone(), stream });
                 return Ok(());

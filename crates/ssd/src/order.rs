@@ -173,10 +173,10 @@ impl Order {
     /// `entry` is on flash and not ready.
     pub(crate) fn wait(&mut self, entry: u32, tags: Resolved) {
         for t in tags.each() {
-            if !self.tag_ready(t) {
-                if let Some(e) = self.epoch(t) {
-                    e.waiting.push(entry);
-                }
+            if !self.tag_ready(t)
+                && let Some(e) = self.epoch(t)
+            {
+                e.waiting.push(entry);
             }
         }
     }

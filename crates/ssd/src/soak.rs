@@ -296,16 +296,17 @@ impl<'a> Host<'a> {
         if dice < 21 {
             return self.send(Command::flush(id).on_queue(queue));
         }
-        if dice < 25 {
+        if dice < 26 {
             let stream = self.stream();
             let tags = self.counters.flush(stream);
-            return self.send(Command::flush(id).on_queue(queue).tagged(tags));
+            let c = if dice == 25 { Command::barrier(id) } else { Command::flush(id) };
+            return self.send(c.on_queue(queue).tagged(tags));
         }
         if self.oracle.is_busy(lba, blocks) {
             return self.pass();
         }
         let mut c = match dice {
-            25..30 => Command::discard(id, lba, blocks * 3 % 11 + 1),
+            26..30 => Command::discard(id, lba, blocks * 3 % 11 + 1),
             30..33 => Command::write_fua(id, lba, blocks, token),
             33..35 => {
                 Command { op: Op::WriteZeroes { fua: dice == 33 }, ..Command::discard(id, lba, blocks) }

@@ -24,7 +24,7 @@ impl EpochCounters {
         Tags { major: Some(self.take(major, barrier)), minor: minor.map(|s| self.take(s, barrier)), barrier }
     }
 
-    /// Tags for a flush of every epoch `stream` has ended: it takes, and ends, an epoch number of its own
+    /// Tags for a flush (or a barrier by itself) of every epoch `stream` has ended: it takes, and ends, an epoch number of its own
     /// (the open one, if that has members; those it does not cover).
     pub fn flush(&mut self, stream: u32) -> Tags {
         let open = self.streams.entry(stream).or_default();
@@ -98,10 +98,10 @@ impl TagCheck {
         if tag.epoch != s.epoch as u32 {
             return Err(format!("P10: stream {} sends epoch {}, due is {}", tag.stream, tag.epoch, s.epoch));
         }
-        if let (Some(was), Some(is)) = (s.queue, queue) {
-            if was != is {
-                return Err(format!("P9: stream {} epoch {} on queues {was} and {is}", tag.stream, s.epoch));
-            }
+        if let (Some(was), Some(is)) = (s.queue, queue)
+            && was != is
+        {
+            return Err(format!("P9: stream {} epoch {} on queues {was} and {is}", tag.stream, s.epoch));
         }
         s.queue = s.queue.or(queue);
         s.ended = barrier;

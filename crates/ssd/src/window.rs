@@ -51,4 +51,25 @@ mod tests {
         assert_eq!((w.floor(), w.next()), (4, 4));
         assert_eq!(w.open(), 4);
     }
+
+    proptest::proptest! {
+        /// Against the plain definition: the floor is the lowest ticket that is out.
+        #[test]
+        fn floor_is_the_lowest_ticket_out(steps in proptest::collection::vec(0usize..12, 1..200)) {
+            let mut w = Window::default();
+            let mut out: Vec<u64> = Vec::new();
+            let mut next = 0;
+            for s in steps {
+                if s < 6 || out.is_empty() {
+                    out.push(w.open());
+                    next += 1;
+                } else {
+                    let ticket = out.remove(s % out.len());
+                    w.close(ticket);
+                }
+                assert_eq!(w.next(), next);
+                assert_eq!(w.floor(), out.iter().min().copied().unwrap_or(next));
+            }
+        }
+    }
 }

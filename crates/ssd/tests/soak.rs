@@ -1,11 +1,11 @@
 //! Random hosts with power cuts between any two flash operations: properties P1-P10 hold.
-//! `LOADLINE_SSD_OPS` sets the number of commands of the largest run (default 40,000).
+//! `LOADLINE_SSD_OPS` sets the number of commands of the largest run (default 200,000).
 
 use ssd::Regime;
 use ssd::soak::{Plan, soak};
 
 fn ops() -> u64 {
-    std::env::var("LOADLINE_SSD_OPS").ok().and_then(|s| s.parse().ok()).unwrap_or(40_000)
+    std::env::var("LOADLINE_SSD_OPS").ok().and_then(|s| s.parse().ok()).unwrap_or(200_000)
 }
 
 fn run(plan: &Plan) {

@@ -137,10 +137,11 @@ impl Ssd {
     fn continue_gc(&mut self, die: u32, t: Nanos) {
         let Some(program) = self.ftl.gc_step(die) else {
             let more = self.folding && self.ftl.gc[die as usize].is_none();
-            if more && self.ftl.begin_gc(die, GcReason::Fold) {
-                if let Some(program) = self.ftl.gc_step(die) {
-                    self.start_move(program, t);
-                }
+            if more
+                && self.ftl.begin_gc(die, GcReason::Fold)
+                && let Some(program) = self.ftl.gc_step(die)
+            {
+                self.start_move(program, t);
             }
             return;
         };
@@ -218,7 +219,7 @@ impl Ssd {
     }
 
     fn wants_fold_timer(&self) -> bool {
-        self.may_fold() && !self.folding && self.pending == 0
+        self.may_fold() && !self.folding && self.in_flight() == 0
     }
 
     /// The idle timer: writes out what lingers, then folds SLC blocks.
@@ -228,7 +229,7 @@ impl Ssd {
             self.force_drain = true;
         }
         let quiet = self.last_write.max(self.last_activity) + self.profile.media.fold_idle_ns;
-        if self.may_fold() && self.pending == 0 && t >= quiet {
+        if self.may_fold() && self.in_flight() == 0 && t >= quiet {
             self.folding = true;
             for die in 0..self.ftl.flash.geo.dies {
                 if self.ftl.begin_gc(die, GcReason::Fold) {

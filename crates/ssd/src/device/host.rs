@@ -42,7 +42,8 @@ impl Ssd {
                 }
                 self.at(start, Event::Complete(i));
             }
-            Op::Write { .. } | Op::Discard | Op::WriteZeroes { .. } => {
+            Op::Barrier if !self.orders(&command) => self.flush(&command, start),
+            Op::Write { .. } | Op::Discard | Op::WriteZeroes { .. } | Op::Barrier => {
                 if self.stalled.is_empty() && self.has_space(&command) {
                     self.write(&command, start);
                 } else {
@@ -74,7 +75,8 @@ impl Ssd {
         let cache = &self.ftl.cache;
         // One queue: all that is waited for has arrived, so a full suspension list drains by itself.
         let (waiting, limit) = self.suspension();
-        if self.regime == Regime::Barrier && waiting > 0 && waiting + c.blocks > limit {
+        if self.regime == Regime::Barrier && c.op != Op::Barrier && waiting > 0 && waiting + c.blocks > limit
+        {
             return false;
         }
         !matches!(c.op, Op::Write { .. }) || cache.used == 0 || cache.used + c.blocks <= cache.capacity
@@ -131,10 +133,10 @@ impl Ssd {
             }
         }
         ready = ready.max(self.read_page(page, page_blocks, start));
-        if missing > 0 {
-            if let Some(end) = self.lines.access(start, c.lba, u64::from(c.blocks)) {
-                ready = end;
-            }
+        if missing > 0
+            && let Some(end) = self.lines.access(start, c.lba, u64::from(c.blocks))
+        {
+            ready = end;
         }
         self.inflight[i as usize].tokens = tokens.map(Vec::into_boxed_slice);
         let sent = self.lines.send(start, ready, u64::from(c.blocks) * BLOCK_BYTES);
@@ -192,6 +194,9 @@ impl Ssd {
 
     /// Takes a write or a trim in; there is space.
     pub(super) fn write(&mut self, c: &Command, start: Nanos) {
+        if c.op == Op::Barrier {
+            return self.barrier(c, start);
+        }
         let i = self.begin(c.id);
         let (token, fua) = match c.op {
             Op::Write { token, fua } => (Some(token), fua),
@@ -230,18 +235,45 @@ impl Ssd {
                 self.ftl.accept_trim(lpn, c.blocks, tags, told);
             }
         }
-        if tags.is_tagged() && self.is_barrier(&c.tags) {
-            // With one queue the barrier is the last of its epoch to arrive: no count is needed.
-            let single = self.regime == Regime::Barrier;
-            self.ftl.barrier(tags, if single { &NO_TAGS } else { &c.tags });
-            self.barrier_epoch += u64::from(single);
-        }
+        self.end_epoch(tags, &c.tags);
         self.ftl.settle();
         self.last_write = start;
         self.folding = false;
         if !fua {
             self.at(host_done, Event::Complete(i));
         }
+    }
+
+    /// Whether a barrier by itself means something here.
+    fn orders(&self, c: &Command) -> bool {
+        match self.regime {
+            Regime::None | Regime::Flush => false,
+            Regime::Barrier => true,
+            Regime::Streams => c.tags.major.is_some(),
+        }
+    }
+
+    /// Ends an epoch without a write.
+    fn barrier(&mut self, c: &Command, start: Nanos) {
+        let i = self.begin(c.id);
+        match self.resolve(&c.tags) {
+            Err(status) => self.inflight[i as usize].status = status,
+            Ok(tags) => {
+                self.ftl.order.arrive(tags, 0);
+                self.end_epoch(tags, &Tags { barrier: true, ..c.tags });
+            }
+        }
+        self.at(start, Event::Complete(i));
+    }
+
+    fn end_epoch(&mut self, tags: Resolved, host: &Tags) {
+        if !tags.is_tagged() || !self.is_barrier(host) {
+            return;
+        }
+        // With one queue the barrier is the last of its epoch to arrive: no count is needed.
+        let single = self.regime == Regime::Barrier;
+        self.ftl.barrier(tags, if single { &NO_TAGS } else { host });
+        self.barrier_epoch += u64::from(single);
     }
 
     /// Lets stalled writes in, in order, as far as there is space.

@@ -216,7 +216,7 @@ impl Ssd {
 
     /// Commands submitted and not yet completed.
     pub fn in_flight(&self) -> u32 {
-        self.pending + self.queued
+        self.pending + self.queued + self.stalled.len() as u32
     }
 
     /// Counters so far.
@@ -289,7 +289,7 @@ impl Ssd {
             (None, None) if c.op == Op::CloseStream => return Err(SubmitError::NoStream),
             _ => {}
         }
-        if matches!(c.op, Op::Flush | Op::CloseStream) {
+        if matches!(c.op, Op::Flush | Op::Barrier | Op::CloseStream) {
             return Ok(());
         }
         let capacity = self.capacity_blocks();

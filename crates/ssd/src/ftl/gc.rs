@@ -137,12 +137,12 @@ impl Ftl {
             self.flash.set_flag(new, flag::DUR);
             self.journal.record(Delta { lpn, count: 1, slot: new + 1 });
         }
-        if flags & flag::WAITING != 0 {
-            if let Some(id) = self.waiting_slots.remove(&old) {
-                self.cache.get_mut(id).slot = new;
-                self.waiting_slots.insert(new, id);
-                self.flash.set_flag(new, flag::WAITING);
-            }
+        if flags & flag::WAITING != 0
+            && let Some(id) = self.waiting_slots.remove(&old)
+        {
+            self.cache.get_mut(id).slot = new;
+            self.waiting_slots.insert(new, id);
+            self.flash.set_flag(new, flag::WAITING);
         }
         if self.flash.clear_flag(old, flags) {
             self.retire(self.flash.geo.block_of(old));

@@ -306,10 +306,8 @@ impl Ftl {
         self.free_programs.push(id);
         self.flash.blocks[block as usize].in_flight -= 1;
         self.retire_if_dead(block);
-        if gc {
-            if let Some(job) = &mut self.gc[die as usize] {
-                job.busy = false;
-            }
+        if gc && let Some(job) = &mut self.gc[die as usize] {
+            job.busy = false;
         }
         self.settle();
     }
