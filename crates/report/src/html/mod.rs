@@ -1,0 +1,162 @@
+//! One self-contained page: no scripts needed, nothing fetched, readable on paper.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `mod` | the page and its parts; the text is in `templates/` |
+//! | `parts` | the rows of its tables |
+//! | `charts` | its figures |
+//! | `plot` | scales, ticks, SVG |
+//!
+//! Styles are in `templates/style.css`, the little script (highlighting, opening what is folded before printing)
+//! in `templates/page.js`. Every colour is a CSS variable, with a light and a dark value.
+
+mod charts;
+mod parts;
+mod plot;
+
+use askama::Template;
+use lab::record::{Judgement, Run};
+use stats::Rules;
+
+use crate::format;
+use crate::view::facts::facts;
+use crate::view::headline::{Headline, headline};
+use crate::view::notice::{Notice, notices};
+use crate::view::{Stack, View};
+
+/// The report of a run as a page. `claims` are the judged claims of its study, if it makes any.
+///
+/// # Errors
+/// When the template cannot be written, which nothing in a run is known to provoke.
+pub fn page(run: &Run, claims: &[Judgement]) -> Result<String, askama::Error> {
+    let view = View::new(run);
+    let inks = inks(&view);
+    let page = Page {
+        run,
+        title: if run.title.is_empty() { "Report".into() } else { run.title.clone() },
+        headline: tidy_headline(headline(&view)),
+        started: run.started.strftime("%-d %B %Y, %H:%M UTC").to_string(),
+        took: run.finished.map(|end| format::span_seconds(end.duration_since(run.started).as_secs_f64())),
+        done: view.trials_done(),
+        planned: view.trials_planned(),
+        legend: legend(&view, &inks),
+        grid: parts::grid(&view),
+        loads: (0..view.loads.len()).filter_map(|column| parts::load(&view, column, &inks)).collect(),
+        verdicts: parts::verdicts(&view, &Rules::default()),
+        published: parts::published(run),
+        claims: parts::claims(claims),
+        notices: notices(&view).iter().map(tidy).collect(),
+        environment: parts::environment(&view, facts(run)),
+        builds: parts::builds(&view),
+        command: format::shell_line(&run.command_line),
+        compares: view.compares(),
+        ceilings: view.stacks.iter().any(|stack| !stack.competes),
+        device: view.device.clone(),
+        style: include_str!("../../templates/style.css"),
+        script: include_str!("../../templates/page.js"),
+    };
+    page.render()
+}
+
+#[derive(Template)]
+#[template(path = "page.html")]
+struct Page<'a> {
+    run: &'a Run,
+    title: String,
+    headline: Headline,
+    started: String,
+    took: Option<String>,
+    done: usize,
+    planned: usize,
+    legend: Vec<Key>,
+    grid: parts::Grid,
+    loads: Vec<parts::LoadPart>,
+    verdicts: Vec<parts::VerdictRow>,
+    published: Vec<parts::PublishedRow>,
+    claims: Vec<parts::ClaimRow>,
+    notices: Vec<Notice>,
+    environment: parts::EnvironmentPart,
+    builds: Vec<parts::Build>,
+    command: String,
+    compares: bool,
+    ceilings: bool,
+    device: Option<String>,
+    style: &'static str,
+    script: &'static str,
+}
+
+/// The colour and dash of a stack, the same in all figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ink {
+    /// The n-th competing stack.
+    Stack(usize),
+    /// A ceiling.
+    Ceiling,
+}
+
+/// Inks that the style sheet defines; further stacks begin again at the first.
+const INKS: usize = 8;
+
+impl Ink {
+    pub(crate) fn class(self) -> String {
+        match self {
+            Ink::Stack(number) => format!("s{}", number % INKS),
+            Ink::Ceiling => "sc".into(),
+        }
+    }
+}
+
+fn inks(view: &View<'_>) -> Vec<Ink> {
+    let mut next = 0;
+    let mut ink = |stack: &Stack| {
+        if !stack.competes {
+            return Ink::Ceiling;
+        }
+        next += 1;
+        Ink::Stack(next - 1)
+    };
+    view.stacks.iter().map(&mut ink).collect()
+}
+
+/// An entry of the legend.
+#[derive(Debug)]
+struct Key {
+    class: String,
+    name: String,
+}
+
+fn legend(view: &View<'_>, inks: &[Ink]) -> Vec<Key> {
+    let measured = |row: usize| view.row(row).iter().any(|point| point.estimate.is_some());
+    let rows = view.stacks.iter().zip(inks).enumerate().filter(|(row, _)| measured(*row));
+    rows.map(|(_, (stack, ink))| Key { class: ink.class(), name: stack.name.clone() }).collect()
+}
+
+/// Typographic signs instead of the ASCII of the terminal.
+pub(crate) fn pretty(text: &str) -> String {
+    text.replace(" us", " \u{b5}s").replace(" .. ", " \u{2013} ").replace(' ', "\u{a0}")
+}
+
+/// The same for running text: lines may break, but not between a number and its unit.
+fn prose(text: &str) -> String {
+    let mut parts = text.split(' ');
+    let mut prose = parts.next().unwrap_or_default().to_string();
+    for word in parts {
+        let bare = word.trim_end_matches([',', ';', '.', ')', '(']);
+        let after_number = prose.ends_with(|c: char| c.is_ascii_digit());
+        let is_unit = after_number && ["%", "ns", "us", "ms", "s", "k", "M", "G"].contains(&bare);
+        prose.push(if is_unit { '\u{a0}' } else { ' ' });
+        match word.strip_prefix("us") {
+            Some(rest) if is_unit => prose.extend(["\u{b5}s", rest]),
+            _ => prose.push_str(word),
+        }
+    }
+    prose
+}
+
+fn tidy_headline(head: Headline) -> Headline {
+    Headline { answer: prose(&head.answer), ..head }
+}
+
+fn tidy(notice: &Notice) -> Notice {
+    Notice { text: prose(&notice.text), advice: prose(&notice.advice), ..notice.clone() }
+}

@@ -1,0 +1,199 @@
+//! Scales, ticks and the writing of SVG.
+
+use std::fmt::Write;
+
+/// Text as it may stand in HTML, between tags or in a quoted attribute.
+pub fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            _ => safe.push(c),
+        }
+    }
+    safe
+}
+
+/// Maps values to pixels.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Scale {
+    low: f64,
+    high: f64,
+    from: f64,
+    to: f64,
+    log: bool,
+}
+
+impl Scale {
+    /// Even steps from `low` to `high` values over `from` to `to` pixels.
+    pub fn linear(low: f64, high: f64, from: f64, to: f64) -> Scale {
+        let high = if high > low { high } else { low + 1.0 };
+        Scale { low, high, from, to, log: false }
+    }
+
+    /// Even factors; values must be above 0 and smaller ones are drawn at the edge.
+    pub fn log(low: f64, high: f64, from: f64, to: f64) -> Scale {
+        let low = low.max(1e-9);
+        let high = if high > low { high } else { low * 10.0 };
+        Scale { low, high, from, to, log: true }
+    }
+
+    /// The pixel of a value; values outside are drawn at the edge.
+    pub fn at(&self, value: f64) -> f64 {
+        let value = value.clamp(self.low, self.high);
+        let share = if self.log {
+            (value / self.low).ln() / (self.high / self.low).ln()
+        } else {
+            (value - self.low) / (self.high - self.low)
+        };
+        self.from + share * (self.to - self.from)
+    }
+
+    /// About `wanted` round values within the scale: 1, 2 and 5 times a power of ten, powers of ten when
+    /// logarithmic (1, 2 and 5 of each when there are fewer than two of them).
+    pub fn ticks(&self, wanted: usize) -> Vec<f64> {
+        if self.log { self.log_ticks(wanted) } else { self.linear_ticks(wanted) }
+    }
+
+    fn linear_ticks(&self, wanted: usize) -> Vec<f64> {
+        let rough = (self.high - self.low) / wanted.max(1) as f64;
+        let power = 10f64.powf(rough.log10().floor());
+        let step = [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|s| *s >= rough * 0.999);
+        let step = step.unwrap_or(10.0 * power);
+        let first = (self.low / step).ceil() as i64;
+        let last = (self.high / step + 1e-9).floor() as i64;
+        (first..=last).take(100).map(|n| n as f64 * step).collect()
+    }
+
+    fn log_ticks(&self, wanted: usize) -> Vec<f64> {
+        let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
+        let inside = |value: &f64| (self.low * 0.999..=self.high * 1.001).contains(value);
+        let tens: Vec<f64> = (first..=last).map(|n| 10f64.powi(n)).filter(inside).collect();
+        if tens.len() >= 3 {
+            let skip = tens.len().div_ceil(wanted.max(1));
+            return tens.into_iter().step_by(skip).collect();
+        }
+        let fine = (first..=last).flat_map(|n| [1.0, 2.0, 5.0].map(|m| m * 10f64.powi(n)));
+        fine.filter(inside).collect()
+    }
+}
+
+/// A drawing under construction.
+#[derive(Debug)]
+pub struct Drawing {
+    body: String,
+    width: f64,
+    height: f64,
+}
+
+/// Where a text's reference point is.
+#[derive(Debug, Clone, Copy)]
+pub enum Anchor {
+    /// The text begins there.
+    Start,
+    /// It is centred there.
+    Middle,
+    /// It ends there.
+    End,
+}
+
+impl Drawing {
+    /// An empty drawing in pixels.
+    pub fn new(width: f64, height: f64) -> Drawing {
+        Drawing { body: String::new(), width, height }
+    }
+
+    /// A straight line.
+    pub fn line(&mut self, class: &str, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
+        // Writing to a String cannot fail, here and below.
+        let _ = write!(
+            self.body,
+            r#"<line class="{class}" x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}"/>"#
+        );
+    }
+
+    /// A rectangle by its corner and size.
+    pub fn rect(&mut self, class: &str, (x, y): (f64, f64), (w, h): (f64, f64)) {
+        let (w, h) = (w.max(0.0), h.max(0.0));
+        let _ = write!(
+            self.body,
+            r#"<rect class="{class}" x="{x:.1}" y="{y:.1}" width="{w:.1}" height="{h:.1}"/>"#
+        );
+    }
+
+    /// A circle with a tooltip.
+    pub fn dot(&mut self, class: &str, (x, y): (f64, f64), r: f64, title: &str) {
+        let title = escape(title);
+        let _ = write!(
+            self.body,
+            r#"<circle class="{class}" cx="{x:.1}" cy="{y:.1}" r="{r}"><title>{title}</title></circle>"#
+        );
+    }
+
+    /// A line through points.
+    pub fn path(&mut self, class: &str, points: &[(f64, f64)], title: &str) {
+        if points.is_empty() {
+            return;
+        }
+        let mut d = String::new();
+        for (at, (x, y)) in points.iter().enumerate() {
+            let _ = write!(d, "{}{x:.1} {y:.1}", if at == 0 { 'M' } else { 'L' });
+        }
+        let title = escape(title);
+        let _ = write!(self.body, r#"<path class="{class}" d="{d}"><title>{title}</title></path>"#);
+    }
+
+    /// A text.
+    pub fn text(&mut self, class: &str, (x, y): (f64, f64), anchor: Anchor, text: &str) {
+        let anchor = match anchor {
+            Anchor::Start => "start",
+            Anchor::Middle => "middle",
+            Anchor::End => "end",
+        };
+        let text = escape(text);
+        let _ = write!(
+            self.body,
+            r#"<text class="{class}" x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{text}</text>"#
+        );
+    }
+
+    /// The SVG element; `label` says to those who cannot see it what it shows.
+    pub fn finish(self, label: &str) -> String {
+        let Drawing { body, width, height } = self;
+        let label = escape(label);
+        format!(r#"<svg viewBox="0 0 {width:.0} {height:.0}" role="img" aria-label="{label}">{body}</svg>"#)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_inside() {
+        assert_eq!(Scale::linear(0.0, 128.0, 0.0, 1.0).ticks(4), [0.0, 50.0, 100.0]);
+        assert_eq!(Scale::linear(0.0, 0.0, 0.0, 1.0).ticks(2), [0.0, 0.5, 1.0]);
+        assert_eq!(Scale::log(900.0, 2e6, 0.0, 1.0).ticks(6), [1e3, 1e4, 1e5, 1e6]);
+        assert_eq!(Scale::log(1.5e3, 7e3, 0.0, 1.0).ticks(6), [2e3, 5e3]);
+    }
+
+    #[test]
+    fn a_scale_maps_its_ends_to_its_edges_and_clamps() {
+        let scale = Scale::log(1.0, 100.0, 10.0, 30.0);
+        assert_eq!((scale.at(1.0), scale.at(10.0), scale.at(100.0)), (10.0, 20.0, 30.0));
+        assert_eq!((scale.at(0.0), scale.at(1e9)), (10.0, 30.0));
+        assert!(Scale::log(0.0, 0.0, 0.0, 1.0).at(5.0).is_finite());
+    }
+
+    #[test]
+    fn labels_cannot_break_out() {
+        let mut drawing = Drawing::new(10.0, 10.0);
+        drawing.text("t", (0.0, 0.0), Anchor::Start, "</text><script>");
+        let svg = drawing.finish("a \"b\" <c>");
+        assert!(!svg.contains("<script>") && svg.contains("&quot;b&quot;"), "{svg}");
+    }
+}

@@ -1,0 +1,177 @@
+//! CSV, JSON and the HDR log, read back.
+
+mod fixture;
+
+use report::json::{Report, SCHEMA, VERSION};
+use report::{csv, hdr, json};
+use stats::Histogram;
+
+/// A strict reader of RFC 4180: rows of fields.
+fn parse(text: &str) -> Vec<Vec<String>> {
+    let mut rows = vec![vec![String::new()]];
+    let mut chars = text.chars().peekable();
+    let mut quoted = false;
+    while let Some(c) = chars.next() {
+        let row = rows.last_mut().unwrap();
+        let field = row.last_mut().unwrap();
+        match c {
+            '"' if quoted && chars.peek() == Some(&'"') => {
+                chars.next();
+                field.push('"');
+            }
+            '"' if quoted => quoted = false,
+            '"' => {
+                assert!(field.is_empty(), "a quote within {field:?}");
+                quoted = true;
+            }
+            ',' if !quoted => row.push(String::new()),
+            '\n' if !quoted => rows.push(vec![String::new()]),
+            c => field.push(c),
+        }
+    }
+    assert_eq!(rows.pop(), Some(vec![String::new()]), "the last row ends with a newline");
+    rows
+}
+
+fn file(name: &str) -> Vec<Vec<String>> {
+    let files = csv::files(&fixture::run());
+    let (_, contents) = files.iter().find(|(known, _)| known == name).unwrap();
+    let rows = parse(contents);
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{name}: rows of unequal length");
+    rows
+}
+
+fn column(rows: &[Vec<String>], name: &str) -> usize {
+    rows[0].iter().position(|known| known == name).unwrap_or_else(|| panic!("no column {name}"))
+}
+
+#[test]
+fn one_row_for_each_trial_and_flowop() {
+    let run = fixture::run();
+    let rows = file("trials.csv");
+    let expected: usize =
+        run.trials.iter().map(|trial| trial.outcome.as_ref().map_or(1, |outcome| outcome.ops.len())).sum();
+    assert_eq!(rows.len() - 1, expected);
+    let trial = run.trials.iter().find(|trial| trial.cell == 0 && trial.index == 3).unwrap();
+    let op = &trial.outcome.as_ref().unwrap().ops[3];
+    let row = rows
+        .iter()
+        .find(|row| {
+            row[0] == "varmail" && row[2] == "ext4@image:2G" && row[3] == "3" && row.contains(&op.name)
+        })
+        .unwrap();
+    let cell = |name| row[column(&rows, name)].clone();
+    assert_eq!(cell("operations").parse::<u64>().unwrap(), op.ops);
+    assert_eq!(cell("service_p99_ns").parse::<u64>().ok(), op.service.quantile(0.99));
+    assert_eq!(cell("service_mean_ns").parse::<f64>().ok(), op.service.mean(), "floats survive");
+    assert_eq!((cell("intended_p50_ns").as_str(), cell("status").as_str()), ("", "done"));
+    let failed = rows.iter().find(|row| row[column(&rows, "status")] == "failed").unwrap();
+    assert!(failed[column(&rows, "message")].contains("No space left"));
+    assert_eq!(failed[column(&rows, "flowop")], "");
+}
+
+#[test]
+fn one_row_for_each_cell() {
+    let run = fixture::run();
+    let view = report::view::View::new(&run);
+    let rows = file("cells.csv");
+    assert_eq!(rows.len() - 1, run.cells.len());
+    for row in &rows[1..] {
+        let stack = view.stacks.iter().position(|stack| stack.label == row[2]).unwrap();
+        let load = view.loads.iter().position(|load| load.workload == row[0]).unwrap();
+        let point = view.point(stack, load);
+        assert_eq!(row[column(&rows, "median")].parse::<f64>().ok(), point.median());
+        assert_eq!(row[column(&rows, "share_of_best")].parse::<f64>().ok(), point.share);
+    }
+    let quoted = file("cells.csv").into_iter().any(|row| row[2] == "btrfs,compress=zstd@image:2G");
+    assert!(quoted, "a comma within a field survives");
+}
+
+#[test]
+fn series_add_up_to_the_operations() {
+    let run = fixture::run();
+    let rows = file("series.csv");
+    let sum: u64 = rows[1..].iter().map(|row| row[column(&rows, "operations")].parse::<u64>().unwrap()).sum();
+    let outcomes = run.trials.iter().filter_map(|trial| trial.outcome.as_ref());
+    assert_eq!(sum, outcomes.flat_map(|outcome| outcome.io_ops_by_second()).sum::<u64>());
+    let rows = file("metrics.csv");
+    assert!(
+        rows.iter()
+            .any(|row| row.contains(&"cpu_user_seconds".to_string()) && row.contains(&"s".to_string()))
+    );
+}
+
+#[test]
+fn heads_of_the_csv_files() {
+    let heads: Vec<String> = csv::files(&fixture::run())
+        .into_iter()
+        .map(|(name, contents)| format!("{name}: {}", contents.lines().next().unwrap().replace(',', " ")))
+        .collect();
+    insta::assert_snapshot!(heads.join("\n"));
+}
+
+#[test]
+fn json_holds_the_run_without_loss() {
+    for run in [fixture::run(), fixture::partial(), fixture::single()] {
+        let text = json::run(&run).unwrap();
+        let report: Report = serde_json::from_str(&text).unwrap();
+        assert_eq!(report.run, run);
+        assert_eq!((report.schema.as_str(), report.version), (SCHEMA, VERSION));
+        assert_eq!(report.summary, json::summary(&run));
+        assert_eq!(report.summary.complete, run.finished.is_some());
+    }
+}
+
+#[test]
+fn summary_as_json() {
+    let mut summary = json::summary(&fixture::run());
+    // One of each kind is enough for the form.
+    summary.cells.truncate(4);
+    summary.verdicts.truncate(3);
+    insta::assert_snapshot!(
+        serde_json::to_string_pretty(&rounded(serde_json::to_value(&summary).unwrap())).unwrap()
+    );
+}
+
+/// Twelve significant digits: what the last bits are is not part of the form.
+fn rounded(value: serde_json::Value) -> serde_json::Value {
+    use serde_json::Value;
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let short = format!("{:.11e}", number.as_f64().unwrap());
+            serde_json::json!(short.parse::<f64>().unwrap())
+        }
+        Value::Array(items) => items.into_iter().map(rounded).collect(),
+        Value::Object(fields) => fields.into_iter().map(|(name, value)| (name, rounded(value))).collect(),
+        other => other,
+    }
+}
+
+#[test]
+fn the_hdr_log_gives_the_histograms_back() {
+    let run = fixture::run();
+    let log = hdr::log(&run).unwrap();
+    let mut lines = log.lines().skip_while(|line| line.starts_with('#'));
+    assert!(lines.next().unwrap().starts_with("\"StartTimestamp\",\"Interval_Length\""));
+    let mut read = 0;
+    for line in lines {
+        let fields: Vec<&str> = line.split(',').collect();
+        assert_eq!(fields.len(), 5, "{line:.120}");
+        assert!(fields[0].starts_with("Tag=") && !fields[0].contains(' '), "{}", fields[0]);
+        assert!(fields[4].starts_with("HISTFAAA"), "compressed, as the Java and C readers want it");
+        let histogram = Histogram::from_hdr_v2_base64(fields[4]).unwrap();
+        assert!(histogram.count() > 0);
+        if fields[0] == "Tag=varmail/ext4@image:2G/fsyncfile2/trial-1/service" {
+            let trial = run.trials.iter().find(|trial| trial.cell == 0 && trial.index == 0).unwrap();
+            let original = &trial.outcome.as_ref().unwrap().ops[3].service;
+            assert_eq!(histogram.count(), original.count());
+            let (a, b) = (histogram.quantile(0.99).unwrap() as f64, original.quantile(0.99).unwrap() as f64);
+            assert!((a / b - 1.0).abs() < 0.02, "{a} {b}");
+            let start = (trial.started.as_millisecond() - run.started.as_millisecond()) as f64 / 1e3;
+            assert_eq!(fields[1].parse::<f64>().unwrap(), start);
+            read += 1;
+        }
+    }
+    assert_eq!(read, 1);
+    assert!(log.contains("btrfs;compress=zstd@image:2G"), "commas are replaced");
+}
