@@ -146,3 +146,21 @@ fn creation_interrupted_anywhere_leaves_no_store_or_an_empty_one() {
         }
     }
 }
+
+#[test]
+fn a_log_record_never_survives_without_the_extent_it_binds() {
+    for cut in 0..4 {
+        let storage = sim(1024);
+        let db = Db::create(storage.clone(), Options::tiny()).expect("create");
+        db.put(b"big", &[7; 20_000]).expect("put");
+        storage.set_faults(FaultPlan { power_off_after: Some(cut), ..FaultPlan::default() });
+        let synced = db.sync().is_ok();
+        for seed in 0..40 {
+            let found = Db::open(storage.power_cut(seed), Options::tiny()).expect("open").get(b"big");
+            match found.expect("a bound extent is whole") {
+                Some(value) => assert!(value == [7; 20_000]),
+                None => assert!(!synced, "cut {cut} seed {seed}: lost after a sync"),
+            }
+        }
+    }
+}
