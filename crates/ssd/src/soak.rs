@@ -77,7 +77,7 @@ pub struct Report {
     pub ops: u64,
     /// Power cuts.
     pub cuts: u64,
-    /// Cuts in the middle of at least one flash operation or map write.
+    /// Times everything was let finish and read back.
     pub quiesces: u64,
     /// Counters of the device.
     pub stats: Stats,

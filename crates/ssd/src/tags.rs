@@ -24,8 +24,8 @@ impl EpochCounters {
         Tags { major: Some(self.take(major, barrier)), minor: minor.map(|s| self.take(s, barrier)), barrier }
     }
 
-    /// Tags for a flush (or a barrier by itself) of every epoch `stream` has ended: it takes, and ends, an epoch number of its own
-    /// (the open one, if that has members; those it does not cover).
+    /// Tags for a flush (or a barrier by itself) of every epoch `stream` has ended: it takes, and ends, an
+    /// epoch number of its own (the open one, if that has members; those it does not cover).
     pub fn flush(&mut self, stream: u32) -> Tags {
         let open = self.streams.entry(stream).or_default();
         open.members += 1;

@@ -63,7 +63,7 @@ fn suspended_pages_outlive_collection(mutation: Option<Mutation>) -> bool {
             now = t.max(now);
             ssd.advance(now, &mut done);
         }
-        done.drain(..).last()
+        done.drain(..).next_back()
     };
     let tag = |epoch, barrier| Tags { major: Some(StreamTag::new(9, epoch)), minor: None, barrier };
     run(&mut ssd, Command::write(0, 0, 1, Token(100)).tagged(tag(0, false)));

@@ -154,8 +154,7 @@ impl Ftl {
         if tags.is_tagged() { &mut self.tagged } else { &mut self.untagged }
     }
 
-    /// Takes one block into the cache. `fua` = the command to tell when it is durable, or NIL. Returns
-    /// whether `fua` will be told.
+    /// Takes one block into the cache. `fua` = the command to tell when it is durable, or NIL.
     pub(crate) fn accept_write(&mut self, lpn: u32, token: Token, tags: Resolved, fua: u32) {
         self.seq += 1;
         let c = self.cur[lpn as usize];
