@@ -59,12 +59,14 @@ fn settle(db: &Db, what: &str, ops: u64, bytes: u64, start: Instant) -> betree::
     report(what, ops, bytes, start.elapsed());
     let synced = start.elapsed();
     db.checkpoint()?;
-    let checkpoint = start.elapsed() - synced;
+    let checkpoint = (start.elapsed() - synced).as_secs_f64();
+    let stats = db.stats();
     println!(
-        "{:<28} sync {:.2} s, checkpoint {:.2} s",
+        "{:<28} sync {:.2} s, checkpoint {checkpoint:.2} s; since creation {} MB of nodes, {} MB of extents",
         "",
         (synced - written).as_secs_f64(),
-        checkpoint.as_secs_f64()
+        stats.node_bytes_written / 1_000_000,
+        stats.extent_bytes_written / 1_000_000,
     );
     Ok(())
 }
