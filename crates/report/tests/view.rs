@@ -178,3 +178,15 @@ fn settings_are_sorted_by_whether_they_changed() {
     assert!(facts.common.contains(&("cpu.cores_online".into(), "8".into())));
     assert_eq!(facts::facts(&lab::Run { trials: vec![], ..fixture::run() }), facts::Facts::default());
 }
+
+#[test]
+fn a_busy_machine_is_said() {
+    let mut run = fixture::run();
+    let environments = run.trials.iter_mut().filter_map(|trial| trial.environment.as_mut());
+    environments.skip(20).for_each(|environment| environment.load.average = Some([40.0, 20.0, 5.0]));
+    let all = notices(&View::new(&run));
+    assert!(
+        all.iter().any(|notice| notice.text.contains("not the same in all trials: load.average")),
+        "{all:#?}"
+    );
+}

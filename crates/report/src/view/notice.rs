@@ -288,7 +288,7 @@ fn changed_machine(view: &View<'_>) -> Option<Notice> {
     (!changed.is_empty()).then(|| Notice {
         kind: Kind::Doubt,
         place: String::new(),
-        text: format!("the machine was not the same in all trials: {}", changed.join(", ")),
+        text: format!("the machine or its load was not the same in all trials: {}", changed.join(", ")),
         advice: "see the environment".into(),
     })
 }
