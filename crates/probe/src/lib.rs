@@ -1,4 +1,4 @@
-//! Watches a trial: environment, /proc counters, device counters. What cannot be read is left out, never an error.
+//! Watches a trial: environment, /proc counters, device counters. What cannot be read is left out.
 //!
 //! | module | holds |
 //! |---|---|
@@ -6,6 +6,8 @@
 //! | [`capture`] | fills it in |
 //! | [`mod@diff`] | differences of two environments, weighed |
 //! | [`counters`] | counters before and after a load |
+//! | [`trace`] | tracepoints: a private tracefs instance, the binary ring buffers |
+//! | [`mod@fsync`] | where the time of an fsync goes, from stock tracepoints |
 //! | [`root`] | reads /proc, /sys and /etc below a root that tests can move |
 //! | `machine`, `mounts`, `device`, `tools` | the sources, one each |
 
@@ -14,10 +16,12 @@ pub mod counters;
 mod device;
 pub mod diff;
 pub mod environment;
+pub mod fsync;
 mod machine;
 mod mounts;
 pub mod root;
 mod tools;
+pub mod trace;
 
 pub use capture::Subject;
 pub use counters::Counters;

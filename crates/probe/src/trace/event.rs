@@ -110,7 +110,12 @@ pub fn decode(layout: &PageLayout, formats: &[Arc<EventFormat>], cpus: &[CpuPage
                 let id = record.data.first_chunk::<2>().map(|id| u16::from_le_bytes(*id));
                 match id.and_then(|id| by_id.get(&id)) {
                     Some(format) => {
-                        decoded.events.push(Event::new(record.at_ns, cpu.cpu, Arc::clone(format), record.data));
+                        decoded.events.push(Event::new(
+                            record.at_ns,
+                            cpu.cpu,
+                            Arc::clone(format),
+                            record.data,
+                        ));
                     }
                     None => decoded.unknown += 1,
                 }

@@ -71,7 +71,7 @@ pub(crate) fn fields(text: &str) -> Option<Vec<Field>> {
     text.lines().filter_map(|line| line.trim_start().strip_prefix("field:")).map(field).collect()
 }
 
-/// `char rwbs[10];	offset:34;	size:10;	signed:0;`
+/// `char rwbs[10]; offset:34; size:10; signed:0;`, with tabs
 fn field(line: &str) -> Option<Field> {
     let mut parts = line.split(';').map(str::trim);
     let declaration = parts.next()?;
@@ -114,7 +114,8 @@ mod tests {
     fn reads_fields_of_every_kind() {
         let format = EventFormat::parse(ISSUE).expect("a format");
         assert_eq!((format.id, format.name.as_str(), format.fields.len()), (2104, "block_rq_issue", 5));
-        let kinds: Vec<_> = format.fields.iter().map(|f| (f.name.as_str(), f.offset, f.size, f.kind)).collect();
+        let kinds: Vec<_> =
+            format.fields.iter().map(|f| (f.name.as_str(), f.offset, f.size, f.kind)).collect();
         assert_eq!(
             kinds[1..],
             [

@@ -194,7 +194,8 @@ fn word64(bytes: &[u8], at: usize) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const LAYOUT: PageLayout = PageLayout { commit_offset: 8, commit_size: 8, data_offset: 16, page_size: 4096 };
+    const LAYOUT: PageLayout =
+        PageLayout { commit_offset: 8, commit_size: 8, data_offset: 16, page_size: 4096 };
 
     fn head(kind: u32, delta: u32) -> [u8; 4] {
         (kind | delta << 5).to_le_bytes()

@@ -1,0 +1,263 @@
+//! A private tracefs instance: created, set up, removed when dropped.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+use super::format::EventFormat;
+use super::page::PageLayout;
+use super::{TraceError, Unavailable, at};
+
+/// Names of instances: this, the process, a number.
+const PREFIX: &str = "loadline-";
+static NEXT: AtomicU32 = AtomicU32::new(0);
+
+/// One tracepoint to record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection {
+    /// The group, e.g. `block`.
+    pub system: &'static str,
+    /// The event, e.g. `block_rq_issue`.
+    pub name: &'static str,
+    /// A filter in the kernel's language, e.g. `dev == 7340032 || common_pid == 12`.
+    pub filter: Option<String>,
+    /// Whether tracing makes no sense without it.
+    pub required: bool,
+}
+
+/// Where tracefs is, and whether it was mounted here for this purpose.
+#[derive(Debug)]
+struct Tracefs {
+    root: PathBuf,
+    own: bool,
+}
+
+impl Drop for Tracefs {
+    fn drop(&mut self) {
+        if self.own && unmount(&self.root, UnmountFlags::DETACH).is_ok() {
+            let _ = fs::remove_dir(&self.root);
+        }
+    }
+}
+
+/// A private set of ring buffers with its own events, clock and filters: other users of tracing are not
+/// disturbed. Dropping it turns its events off and removes it; instances of killed processes are removed
+/// when the next one is created.
+#[derive(Debug)]
+pub struct Instance {
+    path: PathBuf,
+    formats: Vec<Arc<EventFormat>>,
+    tracefs: Tracefs,
+}
+
+impl Instance {
+    /// Creates an instance that records nothing yet, its clock set to `mono`.
+    ///
+    /// # Errors
+    /// [`TraceError::Unavailable`] without root, without tracefs in the kernel, or when the kernel is locked down.
+    pub fn create() -> Result<Self, TraceError> {
+        let tracefs = find_tracefs()?;
+        let instances = tracefs.root.join("instances");
+        sweep(&instances);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = instances.join(format!("{PREFIX}{}-{number}", std::process::id()));
+        fs::create_dir(&path).map_err(|error| denied(&error, &path))?;
+        let instance = Instance { path, formats: Vec::new(), tracefs };
+        instance.write("tracing_on", "0")?;
+        instance.write("trace_clock", "mono")?;
+        Ok(instance)
+    }
+
+    /// Turns one event on. `false`: this kernel does not have it, and it is not required.
+    ///
+    /// # Errors
+    /// When a required event is missing or the kernel refuses the filter.
+    pub fn enable(&mut self, selection: &Selection) -> Result<bool, TraceError> {
+        let directory = self.path.join("events").join(selection.system).join(selection.name);
+        let event = format!("{}/{}", selection.system, selection.name);
+        if !directory.is_dir() {
+            return if selection.required { Err(TraceError::NoEvent(event)) } else { Ok(false) };
+        }
+        let path = directory.join("format");
+        let format = EventFormat::parse(&fs::read_to_string(&path).map_err(at(&path))?)?;
+        if let Some(filter) = &selection.filter {
+            let refused = |source| TraceError::Filter { event, filter: filter.clone(), source };
+            fs::write(directory.join("filter"), filter).map_err(refused)?;
+        }
+        let path = directory.join("enable");
+        fs::write(&path, "1").map_err(at(&path))?;
+        self.formats.push(Arc::new(format));
+        Ok(true)
+    }
+
+    /// Sets the size of each CPU's buffer.
+    ///
+    /// # Errors
+    /// When the kernel has not that much memory.
+    pub fn set_buffer_kib_per_cpu(&self, kib: u32) -> Result<(), TraceError> {
+        self.write("buffer_size_kb", &kib.to_string())
+    }
+
+    /// Wakes readers when this percentage of a buffer is filled; older kernels do not have it.
+    pub(super) fn wake_readers_at_percent(&self, percent: u32) {
+        let _ = self.write("buffer_percent", &percent.to_string());
+    }
+
+    /// Turns recording on or off.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn record(&self, on: bool) -> Result<(), TraceError> {
+        self.write("tracing_on", if on { "1" } else { "0" })
+    }
+
+    /// The layouts of the enabled events.
+    pub fn formats(&self) -> &[Arc<EventFormat>] {
+        &self.formats
+    }
+
+    /// The layout of pages.
+    ///
+    /// # Errors
+    /// When `events/header_page` is not understood.
+    pub fn page_layout(&self) -> Result<PageLayout, TraceError> {
+        let path = self.tracefs.root.join("events/header_page");
+        PageLayout::parse(&read_at_once(&path).map_err(at(&path))?)
+    }
+
+    /// The raw buffers: CPU and the file `trace_pipe_raw`.
+    pub(super) fn raw_buffers(&self) -> Result<Vec<(u16, PathBuf)>, TraceError> {
+        let directory = self.path.join("per_cpu");
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&directory).map_err(at(&directory))?.flatten() {
+            let name = entry.file_name();
+            let number = name.to_str().and_then(|name| name.strip_prefix("cpu")?.parse().ok());
+            if let Some(cpu) = number {
+                found.push((cpu, entry.path().join("trace_pipe_raw")));
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// Events the kernel overwrote or dropped, over all CPUs since the instance was created.
+    pub fn overrun(&self) -> u64 {
+        let cpus = self.raw_buffers().unwrap_or_default();
+        let stats = cpus.iter().filter_map(|(_, path)| read_at_once(&path.with_file_name("stats")).ok());
+        stats.map(|text| lost_in_stats(&text)).sum()
+    }
+
+    fn write(&self, file: &str, value: &str) -> Result<(), TraceError> {
+        let path = self.path.join(file);
+        fs::write(&path, value).map_err(at(&path))
+    }
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        remove(&self.path);
+    }
+}
+
+/// Reads a file that the kernel gives in one piece or not at all: `events/header_page` ends after the first read,
+/// however small that was, and the standard library begins with a small one.
+fn read_at_once(path: &Path) -> std::io::Result<String> {
+    use std::io::Read;
+    let mut bytes = vec![0; 1 << 16];
+    let count = fs::File::open(path)?.read(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes[..count]).into_owned())
+}
+
+fn remove(instance: &Path) {
+    let _ = fs::write(instance.join("tracing_on"), "0");
+    let _ = fs::write(instance.join("events/enable"), "0");
+    let _ = fs::remove_dir(instance);
+}
+
+/// Removes instances whose process is gone.
+fn sweep(instances: &Path) {
+    for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let owner =
+            name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok());
+        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            remove(&entry.path());
+        }
+    }
+}
+
+/// The lost events in a `per_cpu/cpuN/stats` file: overwritten, dropped, and lost while being written.
+fn lost_in_stats(text: &str) -> u64 {
+    let keys = ["overrun", "commit overrun", "dropped events"];
+    let value = |key| crate::root::value_of(text, key, ':').and_then(|value| value.parse::<u64>().ok());
+    keys.into_iter().filter_map(value).sum()
+}
+
+fn find_tracefs() -> Result<Tracefs, TraceError> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Unavailable::new("reading tracepoints needs root", "run this command as root").into());
+    }
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    if let Some(root) = mounted_at(&table).find(|root| root.join("instances").is_dir()) {
+        return Ok(Tracefs { root, own: false });
+    }
+    let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
+    if !known.lines().any(|line| line.trim_end().ends_with("\ttracefs")) {
+        let remedy = "use a kernel with CONFIG_TRACEPOINTS and CONFIG_FTRACE";
+        return Err(Unavailable::new("this kernel has no tracefs", remedy).into());
+    }
+    mount_privately()
+}
+
+/// Mount points of tracefs in a mount table (proc_pid_mountinfo(5)).
+fn mounted_at(table: &str) -> impl Iterator<Item = PathBuf> {
+    table.lines().filter_map(|line| {
+        let (left, right) = line.split_once(" - ")?;
+        right.starts_with("tracefs ").then(|| left.split(' ').nth(4).map(PathBuf::from))?
+    })
+}
+
+/// Mounts tracefs in a directory only root can enter.
+fn mount_privately() -> Result<Tracefs, TraceError> {
+    use std::os::unix::fs::DirBuilderExt;
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let root = std::env::temp_dir().join(format!("{PREFIX}tracefs-{}-{number}", std::process::id()));
+    fs::DirBuilder::new().mode(0o700).create(&root).map_err(at(&root))?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    match mount("tracefs", &root, "tracefs", flags, None) {
+        Ok(()) => Ok(Tracefs { root, own: true }),
+        Err(error) => {
+            let _ = fs::remove_dir(&root);
+            let remedy = "mount it: mount -t tracefs tracefs /sys/kernel/tracing";
+            Err(Unavailable::new(format!("tracefs cannot be mounted: {error}"), remedy).into())
+        }
+    }
+}
+
+fn denied(error: &std::io::Error, path: &Path) -> TraceError {
+    let remedy = "run as root outside of containers, on a kernel not locked down for confidentiality";
+    Unavailable::new(format!("{} cannot be created: {error}", path.display()), remedy).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_loss_is_counted() {
+        let text = "entries: 9\noverrun: 3\ncommit overrun: 1\nbytes: 80\noldest event ts: 1.0\nnow ts: 2.0\n\
+                    dropped events: 2\nread events: 4\n";
+        assert_eq!(lost_in_stats(text), 6);
+        assert_eq!(lost_in_stats(""), 0);
+    }
+
+    #[test]
+    fn tracefs_is_found_in_the_mount_table() {
+        let table = "42 27 0:13 / /sys/kernel/tracing rw,relatime - tracefs nodev rw\n\
+                     43 27 7:0 / /mnt rw - ext4 /dev/loop0 rw\n\n";
+        assert_eq!(mounted_at(table).collect::<Vec<_>>(), [PathBuf::from("/sys/kernel/tracing")]);
+    }
+}
