@@ -254,7 +254,14 @@ impl Hand {
     }
 }
 
-/// Every `threads`-th file from `thread` on.
+/// All files, each thread beginning elsewhere: the same working set as the engine's, whose threads share one rotation.
+fn rotation(files: &[CString], thread: usize, threads: usize) -> Vec<CString> {
+    let mut rotation = files.to_vec();
+    rotation.rotate_left(files.len() * thread / threads);
+    rotation
+}
+
+/// Every `threads`-th file from `thread` on: what a thread may delete is its own.
 fn share(files: &[CString], thread: usize, threads: usize) -> Vec<CString> {
     let mut share: Vec<CString> = files.iter().skip(thread).step_by(threads).cloned().collect();
     // A rotation of threes must not meet the same roles each time round.
@@ -264,12 +271,22 @@ fn share(files: &[CString], thread: usize, threads: usize) -> Vec<CString> {
     share
 }
 
+/// Which of the next files in turn gets which role: at random, as it comes out where files come and go. (Fixed roles would
+/// give every file one append in its life; by chance it is one on average, and the files that are read are larger.)
+fn roles<const N: usize>(hand: &mut Hand) -> [usize; N] {
+    let mut roles = std::array::from_fn(|role| role);
+    for role in (1..N).rev() {
+        roles.swap(role, hand.next() as usize % (role + 1));
+    }
+    roles
+}
+
 fn varmail(files: &Files, thread: usize, threads: usize) -> Body {
     let mut hand = Hand::new(files, thread);
     let own = share(&files.sets[0], thread, threads);
     let mut at = 0;
     Box::new(move || {
-        let [a, b, c] = [at % own.len(), (at + 1) % own.len(), (at + 2) % own.len()];
+        let [a, b, c] = roles::<3>(&mut hand).map(|role| (at + role) % own.len());
         at += 3;
         rustix::fs::unlinkat(hand.root, own[a].as_c_str(), AtFlags::empty()).expect("unlink");
         let file = hand.open(&own[a], OFlags::RDWR | OFlags::CREATE);
@@ -289,7 +306,7 @@ fn varmail(files: &Files, thread: usize, threads: usize) -> Body {
 
 fn webserver(files: &Files, thread: usize, threads: usize) -> Body {
     let mut hand = Hand::new(files, thread);
-    let pages = share(&files.sets[0], thread, threads);
+    let pages = rotation(&files.sets[0], thread, threads);
     let log = hand.open(&files.sets[1][0], OFlags::RDWR);
     let mut at = 0;
     Box::new(move || {
@@ -306,28 +323,23 @@ fn webserver(files: &Files, thread: usize, threads: usize) -> Body {
 fn fileserver(files: &Files, thread: usize, threads: usize) -> Body {
     let mut hand = Hand::new(files, thread);
     let own = share(&files.sets[0], thread, threads);
-    let mut at = 0;
-    let mut gone = 0;
+    let (mut at, mut gone) = (1, 0);
     rustix::fs::unlinkat(hand.root, own[gone].as_c_str(), AtFlags::empty()).expect("unlink");
     Box::new(move || {
-        let place = |offset: usize| (at + offset) % own.len();
+        let [append, read, delete, stat] = roles::<4>(&mut hand).map(|role| (at + role) % own.len());
+        at += 4;
         let file = hand.open(&own[gone], OFlags::RDWR | OFlags::CREATE);
         rustix::io::pwrite(&file, &hand.buffer[..128 << 10], 0).expect("write");
         drop(file);
-        let file = hand.open(&own[place(1)], OFlags::RDWR);
+        let file = hand.open(&own[append], OFlags::RDWR);
         hand.append(&file);
         drop(file);
-        let file = hand.open(&own[place(2)], OFlags::RDWR);
+        let file = hand.open(&own[read], OFlags::RDWR);
         hand.read_whole(&file);
         drop(file);
-        gone = place(3);
-        rustix::fs::unlinkat(hand.root, own[gone].as_c_str(), AtFlags::empty()).expect("unlink");
-        rustix::fs::statat(hand.root, own[place(4)].as_c_str(), AtFlags::empty()).expect("stat");
-        at += 4;
-        // The next round must not use the file that is gone.
-        if [1, 2, 3, 4].iter().any(|offset| (at + offset) % own.len() == gone) {
-            at += 5;
-        }
+        rustix::fs::statat(hand.root, own[stat].as_c_str(), AtFlags::empty()).expect("stat");
+        rustix::fs::unlinkat(hand.root, own[delete].as_c_str(), AtFlags::empty()).expect("unlink");
+        gone = delete;
         11
     })
 }
@@ -337,7 +349,7 @@ const BATCH: u64 = 64;
 
 fn statfile(files: &Files, thread: usize, threads: usize) -> Body {
     let hand = Hand::new(files, thread);
-    let own = share(&files.sets[0], thread, threads);
+    let own = rotation(&files.sets[0], thread, threads);
     let mut at = 0;
     Box::new(move || {
         for _ in 0..BATCH {
@@ -352,7 +364,7 @@ fn statfile(files: &Files, thread: usize, threads: usize) -> Body {
 
 fn openclose(files: &Files, thread: usize, threads: usize) -> Body {
     let hand = Hand::new(files, thread);
-    let own = share(&files.sets[0], thread, threads);
+    let own = rotation(&files.sets[0], thread, threads);
     let mut at = 0;
     Box::new(move || {
         for _ in 0..BATCH {

@@ -110,6 +110,22 @@ impl BitSet {
             .or_else(|| self.scan())
     }
 
+    /// The smallest member in `start..end`; for short ranges, since it looks at every word.
+    #[inline]
+    pub fn next_in(&self, start: u64, end: u64) -> Option<u64> {
+        let end = end.min(self.bound);
+        let mut at = start;
+        while at < end {
+            let word = self.levels[0][(at / 64) as usize].load(Acquire) >> (at % 64);
+            if word != 0 {
+                let found = at + u64::from(word.trailing_zeros());
+                return (found < end).then_some(found);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+
     /// The smallest member >= `start`, by the hints.
     #[inline]
     fn next_from(&self, start: u64) -> Option<u64> {
@@ -190,6 +206,8 @@ mod tests {
                     _ => {
                         let expected = model.range(at..).next().or_else(|| model.first()).copied();
                         prop_assert_eq!(set.next_wrapping(at), expected);
+                        let end = at + bound % 100;
+                        prop_assert_eq!(set.next_in(at, end), model.range(at..end).next().copied());
                     }
                 }
                 prop_assert_eq!(set.contains(at), model.contains(&at));

@@ -8,7 +8,7 @@ use crate::program::Op;
 use crate::target::Target;
 
 impl<T: Target> Lane<'_, T> {
-    pub(crate) async fn control_op(&mut self, op: &Op, index: usize) -> Result<Did, Fault> {
+    pub(crate) async fn control_op(&mut self, op: &Op, index: usize) -> Result<Did, Box<Fault>> {
         match op.flow.kind {
             Kind::EventLimit | Kind::IopsLimit | Kind::OpsLimit | Kind::BwLimit => {
                 self.limit(op, index).await;
@@ -108,7 +108,7 @@ impl<T: Target> Lane<'_, T> {
         if reached(counter, value) { Did::Finished } else { Did::Done(0) }
     }
 
-    async fn semaphore(&mut self, op: &Op) -> Result<Did, Fault> {
+    async fn semaphore(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
         let count = i64::try_from(self.draws.eval(op.flow.value)).unwrap_or(i64::MAX);
         let control = self.shared.control;
         if op.flow.kind == Kind::SemBlock {

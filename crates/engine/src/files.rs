@@ -5,20 +5,20 @@ use crate::lane::{Did, Fault, Lane, Slot};
 use crate::program::Op;
 use crate::target::{OpenHow, Target};
 
-/// Makes a [`Start`] from a flowop's attributes; a macro, since it borrows one field of the lane.
+/// Makes a [`Start`] from a flowop's attributes; a macro, since it borrows single fields of the lane.
 macro_rules! start_of {
     ($lane:ident, $op:ident, $fileset:ident) => {
         match $op.flow.index {
             Some(index) => Start::At($lane.draws.eval(index)),
             None if $op.flow.open_next => Start::Own(&mut $lane.own_rotors[$fileset]),
-            None => Start::Shared,
+            None => Start::Shared(&mut $lane.turns[$fileset]),
         }
     };
 }
 
 impl<T: Target> Lane<'_, T> {
-    fn fileset_of(&self, op: &Op) -> Result<usize, Fault> {
-        op.flow.fileset.ok_or_else(|| Fault::new("it needs a filesetname= or filename="))
+    fn fileset_of(&self, op: &Op) -> Result<usize, Box<Fault>> {
+        op.flow.fileset.ok_or_else(|| Fault::boxed("it needs a filesetname= or filename="))
     }
 
     fn how(&self, op: &Op, fileset: usize, create: bool) -> OpenHow {
@@ -45,7 +45,7 @@ impl<T: Target> Lane<'_, T> {
 
     /// The slot of a flowop that needs an open file; opens one when the slot is empty and the flowop names a fileset.
     #[inline]
-    pub(crate) async fn open_slot(&mut self, op: &Op) -> Result<Result<usize, Did>, Fault> {
+    pub(crate) async fn open_slot(&mut self, op: &Op) -> Result<Result<usize, Did>, Box<Fault>> {
         let slot = self.slot_number(op);
         if self.slots[slot].file.is_some() {
             return Ok(Ok(slot));
@@ -59,12 +59,12 @@ impl<T: Target> Lane<'_, T> {
         if self.slots[slot].starved {
             return Ok(Err(Did::Starved));
         }
-        Err(Fault::new(format!("file slot fd={slot} is not open, and no filesetname= says what to open")))
+        Err(Fault::boxed(format!("file slot fd={slot} is not open, and no filesetname= says what to open")))
     }
 
     /// Opens the next existing file into a slot.
     #[inline]
-    async fn open_into(&mut self, op: &Op, slot: usize) -> Result<Did, Fault> {
+    async fn open_into(&mut self, op: &Op, slot: usize) -> Result<Did, Box<Fault>> {
         let index = self.fileset_of(op)?;
         let fileset = &self.shared.filesets[index];
         let how = self.how(op, index, false);
@@ -90,7 +90,7 @@ impl<T: Target> Lane<'_, T> {
         fileset: usize,
         file: u64,
         how: OpenHow,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), Box<Fault>> {
         let alignment = if how.direct { self.target.direct_alignment(&open).await } else { 1 };
         self.slots[slot] =
             Slot { file: Some(open), of: Some((fileset, file)), position: 0, alignment, starved: false };
@@ -98,19 +98,19 @@ impl<T: Target> Lane<'_, T> {
     }
 
     #[inline]
-    pub(crate) async fn open_file(&mut self, op: &Op) -> Result<Did, Fault> {
+    pub(crate) async fn open_file(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
         let slot = self.slot_number(op);
         if self.slots[slot].file.is_some() {
-            return Err(Fault::new(format!("file slot fd={slot} is already open: close it first")));
+            return Err(Fault::boxed(format!("file slot fd={slot} is already open: close it first")));
         }
         self.open_into(op, slot).await
     }
 
     #[inline]
-    pub(crate) async fn create_file(&mut self, op: &Op) -> Result<Did, Fault> {
+    pub(crate) async fn create_file(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
         let slot = self.slot_number(op);
         if self.slots[slot].file.is_some() {
-            return Err(Fault::new(format!("file slot fd={slot} is already open: close it first")));
+            return Err(Fault::boxed(format!("file slot fd={slot} is already open: close it first")));
         }
         let index = self.fileset_of(op)?;
         let fileset = &self.shared.filesets[index];
@@ -133,14 +133,14 @@ impl<T: Target> Lane<'_, T> {
     }
 
     #[inline]
-    pub(crate) async fn close_file(&mut self, op: &Op) -> Result<Did, Fault> {
+    pub(crate) async fn close_file(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
         let number = self.slot_number(op);
         let slot = &mut self.slots[number];
         let Some(file) = slot.file.take() else {
             if std::mem::take(&mut slot.starved) {
                 return Ok(Did::Starved);
             }
-            return Err(Fault::new(format!("file slot fd={number} is not open")));
+            return Err(Fault::boxed(format!("file slot fd={number} is not open")));
         };
         let closed = self.target.close(file).await;
         if let Some((fileset, file)) = slot.of {
@@ -151,7 +151,7 @@ impl<T: Target> Lane<'_, T> {
     }
 
     #[inline]
-    pub(crate) async fn delete_file(&mut self, op: &Op) -> Result<Did, Fault> {
+    pub(crate) async fn delete_file(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
         let slot = &self.slots[usize::from(op.flow.fd).min(self.slots.len() - 1)];
         let (index, file) = match slot.of {
             Some((index, file)) if op.flow.fd > 0 => {
@@ -178,7 +178,7 @@ impl<T: Target> Lane<'_, T> {
     }
 
     #[inline]
-    pub(crate) async fn stat_file(&mut self, op: &Op) -> Result<Did, Fault> {
+    pub(crate) async fn stat_file(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
         if op.flow.fd > 0
             && let Some(file) = &self.slots[usize::from(op.flow.fd)].file
         {
@@ -195,7 +195,7 @@ impl<T: Target> Lane<'_, T> {
         Ok(if size.is_ok() { Did::Done(0) } else { Did::Errored })
     }
 
-    pub(crate) async fn make_dir(&mut self, op: &Op) -> Result<Did, Fault> {
+    pub(crate) async fn make_dir(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
         let index = self.fileset_of(op)?;
         let fileset = &self.shared.filesets[index];
         let Some(dir) = fileset.pick_absent_leafdir(start_of!(self, op, index)) else {
@@ -207,7 +207,7 @@ impl<T: Target> Lane<'_, T> {
         Ok(Did::Done(0))
     }
 
-    pub(crate) async fn remove_dir(&mut self, op: &Op) -> Result<Did, Fault> {
+    pub(crate) async fn remove_dir(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
         let index = self.fileset_of(op)?;
         let fileset = &self.shared.filesets[index];
         let Some(dir) = fileset.pick_existing_leafdir(start_of!(self, op, index)) else {
@@ -219,7 +219,7 @@ impl<T: Target> Lane<'_, T> {
         Ok(Did::Done(0))
     }
 
-    pub(crate) async fn list_dir(&mut self, op: &Op) -> Result<Did, Fault> {
+    pub(crate) async fn list_dir(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
         let index = self.fileset_of(op)?;
         let fileset = &self.shared.filesets[index];
         let dir = fileset.pick_dir(start_of!(self, op, index));

@@ -10,6 +10,7 @@ use workload::data::DataPool;
 use workload::{Draws, EndMode, Kind, Rng};
 
 use crate::aligned::AlignedBuffer;
+use crate::fileset::Turns;
 use crate::program::{Instruction, Op, Program};
 use crate::record::{Recorder, Timing};
 use crate::shared::Shared;
@@ -56,27 +57,30 @@ pub(crate) enum Did {
     Stopped,
 }
 
-/// A failure that ends the run.
-pub(crate) struct Fault {
+/// A failure that ends the run. Passed around in a box, so that the result of a flowop stays in two registers.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What failed.
     pub what: String,
 }
 
 impl Fault {
-    pub(crate) fn new(what: impl Into<String>) -> Fault {
-        Fault { what: what.into() }
+    #[cold]
+    pub(crate) fn boxed(what: impl Into<String>) -> Box<Fault> {
+        Box::new(Fault { what: what.into() })
     }
 }
 
-impl From<io::Error> for Fault {
+impl From<io::Error> for Box<Fault> {
     #[cold]
-    fn from(error: io::Error) -> Fault {
+    fn from(error: io::Error) -> Box<Fault> {
         let hint = match error.raw_os_error() {
             Some(libc::ENOSPC) => "; use fewer or smaller files, or a larger device",
             Some(libc::EMFILE) => "; raise the limit on open files (ulimit -n)",
             Some(libc::EINVAL) => "; with directio, sizes must be multiples of the device's block",
             _ => "",
         };
-        Fault { what: format!("{error}{hint}") }
+        Fault::boxed(format!("{error}{hint}"))
     }
 }
 
@@ -90,7 +94,7 @@ pub enum LaneEnd {
     /// The run's number of operations was reached.
     OpsReached,
     /// A flowop failed.
-    Failed(String),
+    Failed(Box<Fault>),
 }
 
 /// One execution of a thread's program.
@@ -112,6 +116,8 @@ pub struct Lane<'r, T: Target> {
     pub(crate) next_slot: usize,
     /// The `opennext` rotors over the files of each fileset.
     pub(crate) own_rotors: Vec<u64>,
+    /// Turns taken ahead of time from the shared rotors, of each fileset.
+    pub(crate) turns: Vec<Turns>,
     pub(crate) read_buffer: AlignedBuffer,
     pub(crate) write_buffer: AlignedBuffer,
     pub(crate) write_position: usize,
@@ -153,11 +159,12 @@ impl<'r, T: Target> Lane<'r, T> {
     async fn passes(&mut self) -> LaneEnd {
         let mut loops: Vec<u64> = Vec::new();
         let program = self.program;
+        let mut start = self.target.now();
         loop {
             if self.shared.pace.is_some() {
                 self.pace().await;
+                start = self.target.now();
             }
-            let mut start = self.target.now();
             let mut counter = 0;
             let mut worked = false;
             while let Some(instruction) = program.code.get(counter) {
@@ -191,6 +198,7 @@ impl<'r, T: Target> Lane<'r, T> {
                 if self.over() {
                     return LaneEnd::Stopped;
                 }
+                start = self.target.now();
             }
         }
     }
@@ -236,11 +244,11 @@ impl<'r, T: Target> Lane<'r, T> {
     #[cold]
     fn not_completed(&mut self, op: &Op, index: usize, did: &Did) -> Result<bool, LaneEnd> {
         match did {
-            Did::Starved if self.shared.strict => Err(LaneEnd::Failed(format!(
+            Did::Starved if self.shared.strict => Err(LaneEnd::Failed(Fault::boxed(format!(
                 "{}: flowop {} could not obtain a file (--strict): shorten the run, add entries to the fileset, or \
                  leave out --strict to skip and count such operations",
                 self.label, op.flow.name
-            ))),
+            )))),
             Did::Starved => {
                 self.recorder.ops[index].starved += 1;
                 Ok(false)
@@ -263,13 +271,13 @@ impl<'r, T: Target> Lane<'r, T> {
         } else {
             format!(", last file {}", String::from_utf8_lossy(path))
         };
-        LaneEnd::Failed(format!(
+        LaneEnd::Failed(Fault::boxed(format!(
             "{}: flowop {} ({}) failed: {}{at}",
             self.label,
             op.flow.name,
             op.flow.kind.name(),
             fault.what
-        ))
+        )))
     }
 
     /// Takes one operation of the run's number; false when that was the last. Lanes take them in small batches so
@@ -314,7 +322,7 @@ impl<'r, T: Target> Lane<'r, T> {
 
     /// Dispatches on the kind.
     #[inline(always)]
-    async fn execute(&mut self, op: &Op, index: usize) -> Result<Did, Fault> {
+    async fn execute(&mut self, op: &Op, index: usize) -> Result<Did, Box<Fault>> {
         match op.flow.kind {
             Kind::OpenFile => self.open_file(op).await,
             Kind::CreateFile => self.create_file(op).await,

@@ -62,6 +62,8 @@ pub struct Program {
     pub slots: usize,
     /// Largest transfer that the fixed attributes ask for; drawn sizes grow the buffer when they exceed it.
     pub transfer_bytes: u64,
+    /// Largest one of those that write; 0: nothing writes.
+    pub write_bytes: u64,
 }
 
 /// A line of the result: flowops of the same name share one.
@@ -216,7 +218,8 @@ fn compile_thread(thread: &Thread, shared: &Shared, lines: &mut Lines) -> Progra
         ops: Vec::new(),
         io_ops_per_pass: 0,
         slots: 1,
-        transfer_bytes: thread.memory_bytes.fixed().unwrap_or(0),
+        transfer_bytes: 0,
+        write_bytes: 0,
     };
     program.add(&thread.body, 1, shared, lines);
     let names: Vec<String> = program.ops.iter().map(|op| op.flow.name.clone()).collect();
@@ -258,7 +261,11 @@ impl Program {
         }
         let highest = if flow.open_next { 127 } else { flow.fd.max(flow.src_fd).min(127) };
         self.slots = self.slots.max(usize::from(highest) + 1);
-        self.transfer_bytes = self.transfer_bytes.max(flow.io_size.fixed().unwrap_or(0));
+        let size = flow.io_size.fixed().unwrap_or(0);
+        self.transfer_bytes = self.transfer_bytes.max(size);
+        if direction == Direction::Write {
+            self.write_bytes = self.write_bytes.max(size.max(1));
+        }
         let named = flow.target.as_deref().unwrap_or("");
         let semaphores = match flow.kind {
             Kind::SemBlock => shared.semaphores.get(&flow.name),

@@ -372,10 +372,10 @@ impl Run<'_> {
         let mean = results.iter().map(measured).sum::<u64>() / results.len().max(1) as u64;
         let longest = results.iter().map(measured).max().unwrap_or(0);
         let first = |wanted: fn(&LaneEnd) -> bool| results.iter().find(|result| wanted(&result.end));
-        if let Some(LaneResult { end: LaneEnd::Failed(message), .. }) =
+        if let Some(LaneResult { end: LaneEnd::Failed(fault), .. }) =
             first(|end| matches!(end, LaneEnd::Failed(_)))
         {
-            return (Ended::Failed { message: message.clone() }, mean);
+            return (Ended::Failed { message: fault.what.clone() }, mean);
         }
         if self.control.interrupted() {
             return (Ended::Interrupted, mean);

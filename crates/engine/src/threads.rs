@@ -8,6 +8,7 @@ use workload::{DataPool, DataSpec, Draws, EndMode, Process, Purpose, StreamId, T
 
 use crate::aligned::AlignedBuffer;
 use crate::error::Error;
+use crate::fileset::Turns;
 use crate::lane::{Lane, LaneEnd, Slot};
 use crate::options::{IoMode, RunOptions};
 use crate::program::{Program, Programs};
@@ -16,13 +17,11 @@ use crate::record::{OpRecord, Recorder, Timing};
 use crate::shared::Shared;
 use crate::sync::Event;
 use crate::target::Target;
+use crate::transfers::TRANSFER_BYTES_MAX;
 use crate::uring::Uring;
 
 /// Stack of a load thread: the interpreter needs a few KiB, and there may be thousands.
 const STACK_BYTES: usize = 512 << 10;
-
-/// The largest part of `memsize` that is filled with data to write; beyond it only reads use the memory.
-const WRITE_POOL_BYTES_MAX: usize = 8 << 20;
 
 /// What one lane came back with.
 pub struct LaneResult {
@@ -289,17 +288,14 @@ impl<'r> Crew<'r> {
         let data =
             DataPool::new(data, seed, process, thread).map_err(|error| Error::Invalid(error.to_string()))?;
         let program = self.program(place);
-        let memory = draws.eval(spec.memory_bytes).max(program.transfer_bytes).min(1 << 30) as usize;
+        let memory =
+            draws.eval(spec.memory_bytes).max(program.transfer_bytes).min(TRANSFER_BYTES_MAX) as usize;
         let read_buffer = AlignedBuffer::new(memory.max(4096));
-        let writes = program.ops.iter().any(|op| op.direction == stats::outcome::Direction::Write);
-        let transfer = program.transfer_bytes.min(1 << 30) as usize;
-        let pool = if writes {
-            workload::data::pool_bytes(transfer.max(memory.min(WRITE_POOL_BYTES_MAX)))
-        } else {
-            0
-        };
-        let mut write_buffer = AlignedBuffer::new(pool);
-        if writes {
+        // Not `memsize`: data that was just stamped is still in the cache, and a larger pool would not be.
+        let writes = program.write_bytes.min(TRANSFER_BYTES_MAX) as usize;
+        let mut write_buffer =
+            AlignedBuffer::new(if writes > 0 { workload::data::pool_bytes(writes) } else { 0 });
+        if writes > 0 {
             data.fill(&mut write_buffer);
         }
         let rng = StreamId { seed, process, thread, purpose: Purpose::Operations }.rng();
@@ -348,6 +344,7 @@ impl<'r> Crew<'r> {
             slots: (0..program.slots).map(|_| Slot::default()).collect(),
             next_slot: 0,
             own_rotors: vec![0; self.shared.filesets.len()],
+            turns: vec![Turns::default(); self.shared.filesets.len()],
             read_buffer: kit.read_buffer,
             write_buffer: kit.write_buffer,
             write_position: 0,

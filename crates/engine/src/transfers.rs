@@ -17,16 +17,16 @@ const PIECE_BYTES_MAX: u64 = 16 << 20;
 const SEQUENTIAL_WRAP_BYTES: u64 = 1 << 30;
 
 /// The largest single transfer: the kernel's own limit, rounded down to a power of two.
-const TRANSFER_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const TRANSFER_BYTES_MAX: u64 = 1 << 30;
 
 impl<T: Target> Lane<'_, T> {
     /// Bytes of one transfer, rounded up to what `O_DIRECT` needs.
     #[inline(always)]
-    fn transfer_bytes(&mut self, op: &Op, slot: usize) -> Result<u64, Fault> {
+    fn transfer_bytes(&mut self, op: &Op, slot: usize) -> Result<u64, Box<Fault>> {
         let size = self.draws.eval(op.flow.io_size);
         let size = self.aligned(size, slot);
         if size > TRANSFER_BYTES_MAX {
-            return Err(Fault::new(format!("iosize={size} is above the largest transfer, 1 GiB")));
+            return Err(Fault::boxed(format!("iosize={size} is above the largest transfer, 1 GiB")));
         }
         Ok(size)
     }
@@ -95,7 +95,10 @@ impl<T: Target> Lane<'_, T> {
             self.write_buffer = AlignedBuffer::new(size);
             self.data.fill(&mut self.write_buffer);
         }
-        if self.write_position + size > self.write_buffer.len() {
+        // As much of the pool as compressors look back over, and no more: the rest would only be cold.
+        let window =
+            self.write_buffer.len().min(size.max(workload::data::POOL_BYTES_MIN).next_multiple_of(ALIGNMENT));
+        if self.write_position + size > window {
             self.write_position = 0;
         }
         let range = self.write_position..self.write_position + size;
@@ -105,7 +108,7 @@ impl<T: Target> Lane<'_, T> {
     }
 
     #[inline]
-    pub(crate) async fn read(&mut self, op: &Op) -> Result<Did, Fault> {
+    pub(crate) async fn read(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
         let slot = match self.open_slot(op).await? {
             Ok(slot) => slot,
             Err(did) => return Ok(did),
@@ -129,7 +132,7 @@ impl<T: Target> Lane<'_, T> {
     }
 
     #[inline]
-    pub(crate) async fn write(&mut self, op: &Op) -> Result<Did, Fault> {
+    pub(crate) async fn write(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
         let slot = match self.open_slot(op).await? {
             Ok(slot) => slot,
             Err(did) => return Ok(did),
@@ -156,7 +159,7 @@ impl<T: Target> Lane<'_, T> {
     }
 
     #[inline]
-    pub(crate) async fn read_whole(&mut self, op: &Op) -> Result<Did, Fault> {
+    pub(crate) async fn read_whole(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
         let slot = match self.open_slot(op).await? {
             Ok(slot) => slot,
             Err(did) => return Ok(did),
@@ -180,7 +183,7 @@ impl<T: Target> Lane<'_, T> {
     }
 
     #[inline]
-    pub(crate) async fn write_whole(&mut self, op: &Op) -> Result<Did, Fault> {
+    pub(crate) async fn write_whole(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
         let slot = match self.open_slot(op).await? {
             Ok(slot) => slot,
             Err(did) => return Ok(did),
@@ -206,7 +209,7 @@ impl<T: Target> Lane<'_, T> {
     }
 
     #[inline]
-    pub(crate) async fn append(&mut self, op: &Op) -> Result<Did, Fault> {
+    pub(crate) async fn append(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
         let slot = match self.open_slot(op).await? {
             Ok(slot) => slot,
             Err(did) => return Ok(did),
@@ -240,7 +243,7 @@ impl<T: Target> Lane<'_, T> {
 
     /// Cuts an append-only file back to its nominal size, as a log is rotated.
     #[cold]
-    async fn cut_back(&mut self, slot: usize) -> Result<(), Fault> {
+    async fn cut_back(&mut self, slot: usize) -> Result<(), Box<Fault>> {
         let nominal = self.nominal_bytes(slot);
         let place = &self.slots[slot];
         let (Some(file), Some((fileset, _))) = (&place.file, place.of) else { return Ok(()) };
@@ -254,19 +257,19 @@ impl<T: Target> Lane<'_, T> {
     }
 
     #[inline]
-    pub(crate) async fn fsync(&mut self, op: &Op) -> Result<Did, Fault> {
+    pub(crate) async fn fsync(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
         let number = usize::from(op.flow.fd).min(self.slots.len() - 1);
         let slot = &self.slots[number];
         match &slot.file {
             Some(file) => self.target.fsync(file).await?,
             None if slot.starved => return Ok(Did::Starved),
-            None => return Err(Fault::new(format!("file slot fd={number} is not open"))),
+            None => return Err(Fault::boxed(format!("file slot fd={number} is not open"))),
         }
         Ok(Did::Done(0))
     }
 
     /// Syncs every open file of a fileset; each counts as an operation.
-    pub(crate) async fn fsync_set(&mut self, op: &Op, index: usize) -> Result<Did, Fault> {
+    pub(crate) async fn fsync_set(&mut self, op: &Op, index: usize) -> Result<Did, Box<Fault>> {
         let mut did = Did::Nothing;
         let mut start = self.target.now();
         for number in 0..self.slots.len() {
@@ -284,7 +287,7 @@ impl<T: Target> Lane<'_, T> {
         Ok(did)
     }
 
-    pub(crate) async fn aio_write(&mut self, op: &Op) -> Result<Did, Fault> {
+    pub(crate) async fn aio_write(&mut self, op: &Op) -> Result<Did, Box<Fault>> {
         let slot = match self.open_slot(op).await? {
             Ok(slot) => slot,
             Err(did) => return Ok(did),
@@ -301,7 +304,7 @@ impl<T: Target> Lane<'_, T> {
     }
 
     /// Waits for half of what is outstanding, at least one.
-    pub(crate) async fn aio_wait(&mut self) -> Result<Did, Fault> {
+    pub(crate) async fn aio_wait(&mut self) -> Result<Did, Box<Fault>> {
         let half = self.target.aio_outstanding().div_ceil(2);
         self.target.aio_wait(half).await?;
         Ok(Did::Done(0))
@@ -310,11 +313,16 @@ impl<T: Target> Lane<'_, T> {
 
 /// Writes all of `data`; a short write is continued, as the C library's users do.
 #[inline]
-async fn write_all<T: Target>(target: &T, file: &T::File, data: &[u8], offset: u64) -> Result<u64, Fault> {
+async fn write_all<T: Target>(
+    target: &T,
+    file: &T::File,
+    data: &[u8],
+    offset: u64,
+) -> Result<u64, Box<Fault>> {
     let mut done = target.write_at(file, data, offset).await?;
     while done < data.len() {
         match target.write_at(file, &data[done..], offset + done as u64).await? {
-            0 => return Err(Fault::new("a write of no bytes: the device takes no more")),
+            0 => return Err(Fault::boxed("a write of no bytes: the device takes no more")),
             more => done += more,
         }
     }

@@ -15,7 +15,7 @@ pub const BLOCK_BYTES: usize = 4096;
 pub const STAMP_BYTES: usize = 16;
 
 /// The smallest sensible pool: twice the unit that btrfs compresses (128 KiB), the largest of the common ones.
-const POOL_BYTES_MIN: usize = 256 << 10;
+pub const POOL_BYTES_MIN: usize = 256 << 10;
 
 /// How compressible and how repetitive the data is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
