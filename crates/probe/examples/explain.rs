@@ -4,6 +4,7 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use probe::fsync::{Summary, artifact, record, summary, terminal};
 
@@ -38,7 +39,13 @@ fn explain(directory: &Path, count: u64) -> Result<String, Box<dyn std::error::E
         }
         Ok(())
     };
-    let (recording, done) = record(directory, work)?;
+    let untraced = Instant::now();
+    work()?;
+    let untraced = untraced.elapsed();
+    let (recording, (done, traced)) = record(directory, || {
+        let start = Instant::now();
+        (work(), start.elapsed())
+    })?;
     std::fs::remove_file(&path)?;
     done?;
     let mut text = terminal::table(&Summary::of(recording.breakdowns()));
@@ -48,6 +55,13 @@ fn explain(directory: &Path, count: u64) -> Result<String, Box<dyn std::error::E
     }
     text.push('\n');
     text.push_str(&artifact::four_lines(recording.breakdowns()));
-    text.push_str(&format!("events lost: {}\n", recording.lost));
+    let per_fsync = |time: Duration| time.as_secs_f64() * 1e6 / count.max(1) as f64;
+    text.push_str(&format!(
+        "{} events, {} lost; write and fsync took {:.1} us, before without tracing {:.1} us\n",
+        recording.moments.len(),
+        recording.lost,
+        per_fsync(traced),
+        per_fsync(untraced)
+    ));
     Ok(text)
 }

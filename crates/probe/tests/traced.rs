@@ -35,6 +35,10 @@ fn fsyncs(directory: &Path) -> Recording {
 }
 
 fn on_image(fs_type: &str) {
+    on_built_image(fs_type, |directory| check(&fsyncs(directory), fs_type));
+}
+
+fn on_built_image(fs_type: &str, then: impl FnOnce(&Path)) {
     if !can_trace() {
         return;
     }
@@ -46,9 +50,8 @@ fn on_image(fs_type: &str) {
         Ok(built) => built,
         Err(why) => return eprintln!("skipped: {why}"),
     };
-    let recording = fsyncs(built.path().as_std_path());
+    then(built.path().as_std_path());
     built.teardown().expect("teardown");
-    check(&recording, fs_type);
 }
 
 fn check(recording: &Recording, fs_type: &str) {
@@ -89,6 +92,42 @@ fn ext4_image() {
 #[test]
 fn xfs_image() {
     on_image("xfs");
+}
+
+/// Four threads share commits: every fsync is explained once, and its device time is not longer than itself.
+fn by_four_threads(directory: &Path) {
+    let work = |name: &str| {
+        let path = directory.join(name);
+        let file = OpenOptions::new().write(true).create(true).truncate(true).open(path).expect("a file");
+        for at in 0..FSYNCS as u64 {
+            file.write_all_at(&[1; 4096], at * 4096).expect("a write");
+            file.sync_all().expect("an fsync");
+        }
+    };
+    let all = || {
+        std::thread::scope(|scope| {
+            ["a", "b", "c", "d"].map(|name| scope.spawn(move || work(name)));
+        });
+    };
+    let recording = record(directory, all).expect("a recording").0;
+    assert_eq!((recording.lost, recording.breakdowns().len()), (0, 4 * FSYNCS));
+    for fsync in recording.breakdowns() {
+        assert_eq!(fsync.parts().total_ns(), fsync.total_ns);
+        assert!(fsync.parts().host_ns < fsync.total_ns, "all waited for a device: {fsync:?}");
+    }
+    let pids: std::collections::BTreeSet<i32> =
+        recording.breakdowns().iter().map(|fsync| fsync.pid).collect();
+    assert_eq!(pids.len(), 4);
+}
+
+#[test]
+fn ext4_image_shared_by_threads() {
+    on_built_image("ext4", by_four_threads);
+}
+
+#[test]
+fn btrfs_image_shared_by_threads() {
+    on_built_image("btrfs", by_four_threads);
 }
 
 #[test]
