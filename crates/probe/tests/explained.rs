@@ -96,6 +96,7 @@ fn ext4_on_a_device_with_fua() {
         "0 app-9 sys_fsync(fd: 3)
          0 app-9 ext4_sync_file_enter: dev 259,0 ino 12 parent 2 datasync 0
          5 app-9 block_bio_queue: 259,0 WS 800 + 8 [app]
+         6 app-9 nvme_setup_cmd: nvme0: disk=nvme0n1, qid=17, cmdid=1, nsid=1, flags=0x0, meta=0x0, cmd=(x slba=1)
          7 app-9 block_rq_issue: 259,0 WS 4096 () 800 + 8 be,0,4 [app]
          27 idle-0 block_rq_complete: 259,0 WS () 800 + 8 be,0,4 [0]
          40 jbd2/nvme0n1-8-5 jbd2_start_commit: dev 259,0 transaction 4 sync 0
@@ -112,7 +113,11 @@ fn ext4_on_a_device_with_fua() {
          5700 app-9 ext4_sync_file_exit: dev 259,0 ino 12 ret 0
          5700 app-9 sys_fsync -> 0x0",
     );
-    let fsync = only(&moments, &on_nvme("ext4"));
+    let analysis = explained(&moments, &on_nvme("ext4"));
+    let table = artifact::trace_table(&analysis.requests, &on_nvme("ext4"));
+    assert_eq!(table.lines().nth(1), Some("1.000007\tapp\t9\t[0, 0]\t[0, 0]\t0\t17\tnvme_cmd_write"));
+    assert_eq!(table.lines().nth(3), Some("1.00007\tkworker\t6\t[0, 0]\t[0, 0]\t0\t1\tnvme_cmd_flush"));
+    let fsync = &analysis.fsyncs[0];
     assert_eq!(fsync.parts(), us(20, 12, 1600, 4000, 2 + 1 + 10 + 10, 45));
     let labels: Vec<&str> = fsync.levels[0].stages.iter().map(|stage| stage.label).collect();
     assert!(labels.contains(&"commit with FUA") && !labels.contains(&"flush instead of FUA"), "{labels:?}");

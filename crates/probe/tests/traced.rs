@@ -106,7 +106,9 @@ fn by_four_threads(directory: &Path) {
     };
     let all = || {
         std::thread::scope(|scope| {
-            ["a", "b", "c", "d"].map(|name| scope.spawn(move || work(name)));
+            for name in ["a", "b", "c", "d"] {
+                scope.spawn(move || work(name));
+            }
         });
     };
     let recording = record(directory, all).expect("a recording").0;

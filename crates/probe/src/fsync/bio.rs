@@ -105,7 +105,7 @@ pub fn traffic(moments: &[Moment], level: &Level) -> Traffic {
             }
             What::Issue(blocks) => {
                 if let Some(disk) = level.disk_of(blocks.dev) {
-                    builder.issue(moment, Dev(disk.dev), blocks);
+                    builder.issue(moment, disk, blocks);
                 }
             }
             What::Complete(blocks) => {
@@ -180,7 +180,9 @@ impl Builder {
         self.traffic.bios.push(bio);
     }
 
-    fn issue(&mut self, moment: &Moment, disk: Dev, blocks: &Blocks) {
+    fn issue(&mut self, moment: &Moment, on: &Disk, blocks: &Blocks) {
+        let disk = Dev(on.dev);
+        let nvme_queue = if on.name.starts_with("nvme") { self.nvme_queue.remove(&moment.cpu) } else { None };
         let again = |request: &Request| {
             request.disk == disk
                 && request.rwbs.operation == blocks.rwbs.operation
@@ -202,7 +204,7 @@ impl Builder {
             pid: moment.pid,
             comm: blocks.comm.clone(),
             cpu: moment.cpu,
-            nvme_queue: self.nvme_queue.remove(&moment.cpu),
+            nvme_queue,
         });
         let end = blocks.sector.saturating_add(u64::from(blocks.sectors));
         let (bios, flying) = (&mut self.traffic.bios, &mut self.flying);

@@ -58,6 +58,10 @@ fn what(event: &str) -> Option<What> {
         "block_rq_issue" => What::Issue(blocks(rest)?),
         // A completion has an error number in the place of the thread's name.
         "block_rq_complete" => What::Complete(Blocks { comm: String::new(), ..blocks(rest)? }),
+        "nvme_setup_cmd" => {
+            let queue = rest.split(", ").find_map(|word| word.strip_prefix("qid="));
+            What::NvmeSetup { queue: queue?.parse().ok()? }
+        }
         name => {
             let (step, log_io) = journal_step(name)?;
             let by_uuid = || rest.split_once(": ").and_then(|(text, _)| uuid(text)).map(FsKey::Uuid);

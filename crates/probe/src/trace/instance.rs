@@ -13,6 +13,8 @@ use super::{TraceError, Unavailable, at};
 
 /// Names of instances: this, the process, a number.
 const PREFIX: &str = "loadline-";
+/// Names of private mount points: as above.
+const MOUNT_PREFIX: &str = "loadline-tracefs-";
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 /// One tracepoint to record.
@@ -179,14 +181,21 @@ fn remove(instance: &Path) {
 
 /// Removes instances whose process is gone.
 fn sweep(instances: &Path) {
-    for entry in fs::read_dir(instances).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let owner =
-            name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse::<u32>().ok());
-        if owner.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            remove(&entry.path());
-        }
+    let entries = fs::read_dir(instances).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()).filter(|path| owner_of(path, PREFIX).is_some_and(is_gone)) {
+        remove(&path);
     }
+}
+
+/// The process in the name of what one of ours made: `PREFIX PID - NUMBER`.
+fn owner_of(path: &Path, prefix: &str) -> Option<u32> {
+    let (pid, number) = path.file_name()?.to_str()?.strip_prefix(prefix)?.split_once('-')?;
+    number.parse::<u32>().ok()?;
+    pid.parse().ok()
+}
+
+fn is_gone(pid: u32) -> bool {
+    !Path::new(&format!("/proc/{pid}")).exists()
 }
 
 /// The lost events in a `per_cpu/cpuN/stats` file: overwritten, dropped, and lost while being written.
@@ -201,7 +210,13 @@ fn find_tracefs() -> Result<Tracefs, TraceError> {
         return Err(Unavailable::new("reading tracepoints needs root", "run this command as root").into());
     }
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    if let Some(root) = mounted_at(&table).find(|root| root.join("instances").is_dir()) {
+    // A private mount of another run goes away with it.
+    let (private, public): (Vec<PathBuf>, Vec<PathBuf>) =
+        mounted_at(&table).partition(|root| owner_of(root, MOUNT_PREFIX).is_some());
+    for left in private.iter().filter(|root| owner_of(root, MOUNT_PREFIX).is_some_and(is_gone)) {
+        drop(Tracefs { root: left.clone(), own: true });
+    }
+    if let Some(root) = public.into_iter().find(|root| root.join("instances").is_dir()) {
         return Ok(Tracefs { root, own: false });
     }
     let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
@@ -224,7 +239,7 @@ fn mounted_at(table: &str) -> impl Iterator<Item = PathBuf> {
 fn mount_privately() -> Result<Tracefs, TraceError> {
     use std::os::unix::fs::DirBuilderExt;
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let root = std::env::temp_dir().join(format!("{PREFIX}tracefs-{}-{number}", std::process::id()));
+    let root = std::env::temp_dir().join(format!("{MOUNT_PREFIX}{}-{number}", std::process::id()));
     fs::DirBuilder::new().mode(0o700).create(&root).map_err(at(&root))?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     match mount("tracefs", &root, "tracefs", flags, None) {
@@ -252,6 +267,22 @@ mod tests {
                     dropped events: 2\nread events: 4\n";
         assert_eq!(lost_in_stats(text), 6);
         assert_eq!(lost_in_stats(""), 0);
+    }
+
+    #[test]
+    fn only_what_was_made_here_has_an_owner() {
+        assert_eq!(owner_of(Path::new("/t/instances/loadline-77-0"), PREFIX), Some(77));
+        assert_eq!(owner_of(Path::new("/tmp/loadline-tracefs-78-12"), MOUNT_PREFIX), Some(78));
+        for other in [
+            "/t/loadline-x-1",
+            "/t/loadline-7",
+            "/t/other-7-1",
+            "/t/loadline-7-x",
+            "/t/loadline-tracefs-7-1",
+            "/",
+        ] {
+            assert_eq!(owner_of(Path::new(other), PREFIX), None, "{other}");
+        }
     }
 
     #[test]

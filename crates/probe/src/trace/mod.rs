@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`format`] | the `format` files: where each field of an event is |
+//! | [`mod@format`] | the `format` files: where each field of an event is |
 //! | [`page`] | ring-buffer pages: bytes in, records out; pure |
 //! | [`event`] | one event with access to its fields; events of many CPUs in one order |
 //! | [`instance`] | a private instance: created, set up, removed when dropped |
