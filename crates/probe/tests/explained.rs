@@ -47,8 +47,9 @@ fn us(data: u64, journal: u64, flush: u64, fua: u64, queue: u64, host: u64) -> P
 fn ext4_on_a_loop_device() {
     let (moments, chain) = ext4_on_loop();
     let fsync = only(&moments, &chain);
-    // Read by hand from the trace, in microseconds after the call: data 3..61, journal 90..227, flush 251..2750,
-    // commit record 2754..2955 and its flush 2958..3106; in the queue 2..3, 89..90, 247..251, 2750..2754, 2955..2958.
+    // Read by hand from the trace, in microseconds after the call: data 3..61, journal 90..227, flush
+    // 251..2750, commit record 2754..2955 and its flush 2958..3106; in the queue 2..3, 89..90, 247..251,
+    // 2750..2754, 2955..2958.
     assert_eq!(fsync.parts(), us(58, 137, 2499, 349, 13, 7365));
     assert_eq!((fsync.total_ns, fsync.levels[0].writes, fsync.levels[0].flushes), (10_421_000, 4, 2));
     assert_eq!((fsync.levels[1].syncs, fsync.levels[1].flushes), (2, 2));

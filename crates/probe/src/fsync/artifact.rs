@@ -1,7 +1,7 @@
 //! The tables of the OPIMQ artifact (FAST'25): its parsed trace and its four lines of fsync latency.
 //!
-//! The artifact's kernel puts stream and epoch ids into its own tracepoints. A stock kernel has none: both pairs are
-//! `[0, 0]` and the barrier flag is 0, which in the artifact means "no order asked for".
+//! The artifact's kernel puts stream and epoch ids into its own tracepoints. A stock kernel has none: both
+//! pairs are `[0, 0]` and the barrier flag is 0, which in the artifact means "no order asked for".
 
 use std::fmt::Write;
 
@@ -45,8 +45,9 @@ fn operation_name(request: &Request) -> &'static str {
     }
 }
 
-/// The four lines: means over all fsyncs in milliseconds, six digits as awk prints them. The first is the sum of the
-/// others, because intervals are united before they are added; the artifact's script adds overlapping ones.
+/// The four lines: means over all fsyncs in milliseconds, six digits as awk prints them. The first is the sum
+/// of the others, because intervals are united before they are added; the artifact's script adds overlapping
+/// ones.
 pub fn four_lines(fsyncs: &[Breakdown]) -> String {
     let mean = |value: &dyn Fn(&Breakdown) -> u64| {
         fsyncs.iter().map(|fsync| value(fsync) as f64).sum::<f64>() / fsyncs.len().max(1) as f64 / 1e6

@@ -23,7 +23,8 @@ pub struct Mark {
 pub struct LevelBreakdown {
     /// The level's name, e.g. `ext4 on loop3`.
     pub name: String,
-    /// What it is a part of: the whole call at the top, the device's working time of the level above below it.
+    /// What it is a part of: the whole call at the top, the device's working time of the level above below
+    /// it.
     pub windows_ns: u64,
     /// The parts; their sum is `windows_ns`.
     pub parts: Parts,
@@ -56,7 +57,8 @@ pub struct Breakdown {
     pub start_ns: u64,
     /// From entry to return.
     pub total_ns: u64,
-    /// The levels, the file system the program sees first. The rest is what the device's time there consists of.
+    /// The levels, the file system the program sees first. The rest is what the device's time there consists
+    /// of.
     pub levels: Vec<LevelBreakdown>,
 }
 
@@ -76,8 +78,8 @@ pub struct Analysis {
     pub requests: Vec<Request>,
 }
 
-/// Explains every fsync on the chain's first file system that began and ended within `moments` (in order of time).
-/// Pure; strange traces give strange figures, but the parts always sum up to the total.
+/// Explains every fsync on the chain's first file system that began and ended within `moments` (in order of
+/// time). Pure; strange traces give strange figures, but the parts always sum up to the total.
 pub fn analyse(moments: &[Moment], chain: &Chain) -> Analysis {
     let Some(top) = chain.levels.first() else { return Analysis::default() };
     let calls = calls(moments, top);

@@ -29,8 +29,9 @@ struct Open {
     wrote: bool,
 }
 
-/// The calls on the file system of `level` that began and ended in the trace, in order of their return. Where the
-/// system call was not seen (io_uring, O_SYNC writes), the file system's own entry and exit bound the call.
+/// The calls on the file system of `level` that began and ended in the trace, in order of their return. Where
+/// the system call was not seen (io_uring, O_SYNC writes), the file system's own entry and exit bound the
+/// call.
 pub fn calls(moments: &[Moment], level: &Level) -> Vec<Call> {
     let mut open: HashMap<i32, Open> = HashMap::new();
     let mut found = Vec::new();

@@ -1,4 +1,5 @@
-//! Moments from the text of a trace, as `trace` and `trace_pipe` of tracefs print it: for traces taken elsewhere.
+//! Moments from the text of a trace, as `trace` and `trace_pipe` of tracefs print it: for traces taken
+//! elsewhere.
 
 use super::moment::{Blocks, Dev, FsKey, Moment, What, journal_step};
 use super::rwbs::Rwbs;

@@ -46,8 +46,8 @@ pub fn union(mut spans: Vec<Interval>) -> Vec<Interval> {
     joined
 }
 
-/// What the time of an fsync is spent on, in the order of precedence: where stages overlap, the moment belongs
-/// to the earlier one, because a file system waits for its stages in this order.
+/// What the time of an fsync is spent on, in the order of precedence: where stages overlap, the moment
+/// belongs to the earlier one, because a file system waits for its stages in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -57,8 +57,8 @@ pub enum Part {
     JournalWrite,
     /// The device empties its cache.
     Flush,
-    /// The device writes a commit record past its cache; on a device without FUA, the write and the flush that
-    /// stands in for it.
+    /// The device writes a commit record past its cache; on a device without FUA, the write and the flush
+    /// that stands in for it.
     Fua,
     /// The device does something else for this fsync: metadata reads, discards.
     Other,

@@ -53,11 +53,12 @@ impl RecordError {
     }
 }
 
-/// Runs `work` while the file system that holds `path` and everything below it is traced. All fsyncs on that file
-/// system are explained, whoever calls them.
+/// Runs `work` while the file system that holds `path` and everything below it is traced. All fsyncs on that
+/// file system are explained, whoever calls them.
 ///
 /// # Errors
-/// When `path` has no chain of devices, or tracing fails; unless reading the buffers failed, `work` has not run then.
+/// When `path` has no chain of devices, or tracing fails; unless reading the buffers failed, `work` has not
+/// run then.
 pub fn record<T>(path: &Path, work: impl FnOnce() -> T) -> Result<(Recording, T), RecordError> {
     let chain = Chain::of(path)?;
     let disks = chain.disk_devs();

@@ -1,6 +1,6 @@
-//! The block layer's letters for an operation and its flags, as tracepoints write them (`blk_fill_rwbs` of the
-//! kernel's kernel/trace/blktrace.c): `[F]` preflush, the operation, `[F]` FUA, `A` read-ahead, `S` sync, `M`
-//! metadata, `U` atomic.
+//! The block layer's letters for an operation and its flags, as tracepoints write them (`blk_fill_rwbs` of
+//! the kernel's kernel/trace/blktrace.c): `[F]` preflush, the operation, `[F]` FUA, `A` read-ahead, `S` sync,
+//! `M` metadata, `U` atomic.
 
 use std::fmt;
 

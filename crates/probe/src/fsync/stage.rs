@@ -116,8 +116,8 @@ fn overlaps(bio: &Bio, span: &Interval) -> bool {
     bio.queued_ns < span.end_ns && bio.done_ns.is_none_or(|done| done > span.start_ns)
 }
 
-/// A file system issues a flush of its own only when no commit did it; shared I/O still going on then is not waited
-/// for. Below a loop device this holds sync by sync.
+/// A file system issues a flush of its own only when no commit did it; shared I/O still going on then is not
+/// waited for. Below a loop device this holds sync by sync.
 fn before_own_flush(bio: &Bio, own_flushes: &[&Bio], waiter: &Waiter<'_>) -> bool {
     let in_same_sync = |flush: &Bio| {
         let syncs = if waiter.caller.is_some() { waiter.windows } else { waiter.syncs_below };

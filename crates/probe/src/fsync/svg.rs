@@ -28,7 +28,8 @@ fn colour(part: Part) -> &'static str {
     }
 }
 
-/// The picture: `<svg>` with its own size, no script, no style from outside. Text is in the colour of the page.
+/// The picture: `<svg>` with its own size, no script, no style from outside. Text is in the colour of the
+/// page.
 pub fn waterfall(fsync: &Breakdown) -> String {
     let call = Interval::new(fsync.start_ns, fsync.start_ns + fsync.total_ns);
     let (mut body, mut y) = (String::new(), 18);

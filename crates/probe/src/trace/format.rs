@@ -11,7 +11,8 @@ pub enum Kind {
     Number,
     /// An array of fixed size; text when its elements are `char`.
     Array,
-    /// A 32-bit word that says where in the record the data is: offset in the low half, length in the high half.
+    /// A 32-bit word that says where in the record the data is: offset in the low half, length in the high
+    /// half.
     DataLocation,
     /// As `DataLocation`, the offset counted from the end of this word.
     RelativeLocation,

@@ -59,7 +59,8 @@ impl Instance {
     /// Creates an instance that records nothing yet, its clock set to `mono`.
     ///
     /// # Errors
-    /// [`TraceError::Unavailable`] without root, without tracefs in the kernel, or when the kernel is locked down.
+    /// [`TraceError::Unavailable`] without root, without tracefs in the kernel, or when the kernel is locked
+    /// down.
     pub fn create() -> Result<Self, TraceError> {
         let tracefs = find_tracefs()?;
         let instances = tracefs.root.join("instances");
@@ -164,8 +165,8 @@ impl Drop for Instance {
     }
 }
 
-/// Reads a file that the kernel gives in one piece or not at all: `events/header_page` ends after the first read,
-/// however small that was, and the standard library begins with a small one.
+/// Reads a file that the kernel gives in one piece or not at all: `events/header_page` ends after the first
+/// read, however small that was, and the standard library begins with a small one.
 fn read_at_once(path: &Path) -> std::io::Result<String> {
     use std::io::Read;
     let mut bytes = vec![0; 1 << 16];

@@ -1,4 +1,5 @@
-//! Reads the kernel's tracepoints from a private tracefs instance, in binary, without losing count of lost events.
+//! Reads the kernel's tracepoints from a private tracefs instance, in binary, without losing count of lost
+//! events.
 //!
 //! | module | holds |
 //! |---|---|
@@ -8,8 +9,8 @@
 //! | [`instance`] | a private instance: created, set up, removed when dropped |
 //! | [`session`] | runs a closure under tracing |
 //!
-//! Reading `trace_pipe_raw` costs about a tenth of reading the text of `trace_pipe`, and pages are parsed only
-//! after the traced work has ended. Only little-endian machines are supported.
+//! Reading `trace_pipe_raw` costs about a tenth of reading the text of `trace_pipe`, and pages are parsed
+//! only after the traced work has ended. Only little-endian machines are supported.
 
 pub mod event;
 pub mod format;

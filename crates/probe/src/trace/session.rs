@@ -47,8 +47,8 @@ pub struct Capture {
 /// Runs `work` while the events are recorded; its result comes with the capture.
 ///
 /// # Errors
-/// When tracing is not available, an event is missing or a filter is refused: `work` has not run then. Errors of
-/// reading the buffers come after it has run.
+/// When tracing is not available, an event is missing or a filter is refused: `work` has not run then. Errors
+/// of reading the buffers come after it has run.
 pub fn capture<T>(options: &Options, work: impl FnOnce() -> T) -> Result<(Capture, T), TraceError> {
     let mut instance = Instance::create()?;
     instance.set_buffer_kib_per_cpu(options.buffer_kib_per_cpu)?;
@@ -77,7 +77,8 @@ pub fn capture<T>(options: &Options, work: impl FnOnce() -> T) -> Result<(Captur
     read.and_then(|read| read).map_err(at(&PathBuf::from("trace_pipe_raw")))?;
     let Decoded { events, missed, unknown, damaged_pages } =
         decode(&layout, instance.formats(), &reader.cpus);
-    // A page tells of the same losses as the statistics of its buffer; each may know of some the other does not.
+    // A page tells of the same losses as the statistics of its buffer; each may know of some the other does
+    // not.
     let lost = missed.max(instance.overrun()) + unknown + damaged_pages + reader.left_out;
     Ok((Capture { events, lost, missing }, value))
 }

@@ -66,8 +66,8 @@ pub fn on_nvme(fs_type: &str) -> Chain {
     Chain { levels: vec![level(fs_type, disk("nvme0n1", Dev::new(259, 0).0, true))] }
 }
 
-/// Analyses, and checks what must hold for every trace: parts sum up, and a lower level is what the upper one's
-/// device time consists of.
+/// Analyses, and checks what must hold for every trace: parts sum up, and a lower level is what the upper
+/// one's device time consists of.
 pub fn explained(moments: &[Moment], chain: &Chain) -> Analysis {
     let analysis = analyse(moments, chain);
     for fsync in &analysis.fsyncs {
@@ -77,7 +77,8 @@ pub fn explained(moments: &[Moment], chain: &Chain) -> Analysis {
             assert_eq!(level.windows_ns, whole, "{}", level.name);
             assert_eq!(level.parts.total_ns(), whole, "{}", level.name);
             whole = whole - level.parts.host_ns - level.parts.queue_ns;
-            // Device time hidden behind nothing else is what the next level explains; the queue never hides it.
+            // Device time hidden behind nothing else is what the next level explains; the queue never hides
+            // it.
         }
     }
     analysis
