@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// A crate and the rooms that it may use.
-const ARROWS: [(&str, &[&str]); 12] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("stats", &[]),
     ("workload", &[]),
     ("wml", &["workload"]),
@@ -12,8 +12,9 @@ const ARROWS: [(&str, &[&str]); 12] = [
     ("probe", &["stats"]),
     ("lab", &["stats", "workload", "wml", "engine", "stack", "probe"]),
     ("report", &["lab", "stats", "probe"]),
-    ("cli", &["engine", "lab", "probe", "report", "stack", "stats", "wml", "workload"]),
+    ("cli", &["blockdev", "engine", "lab", "probe", "report", "stack", "stats", "wml", "workload"]),
     ("bench", &["engine", "stack", "stats", "wml", "workload"]),
+    ("blockdev", &["ssd", "stack"]),
     ("ssd", &[]),
     ("betree", &[]),
 ];

@@ -236,3 +236,31 @@ fn protection_saves_what_was_acknowledged_and_only_flush_saves_it_elsewhere() {
         assert_eq!(s.power_cut().image[3..5], [Token(50), Token(51)], "{name}");
     }
 }
+
+/// What a power cut brings back of a block is never older than what `durable_image` said at any time before.
+#[test]
+fn durable_image_is_a_lower_bound_of_every_later_cut() {
+    use rand::{RngExt, SeedableRng};
+    for seed in 0..8u64 {
+        let mut rng = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(seed);
+        let blocks = 8192u64;
+        let mut config = Config::new(Profile::named("980pro").unwrap(), blocks * 4096);
+        (config.seed, config.program_jitter) = (seed, 0.5);
+        let mut ssd = Ssd::new(config).unwrap();
+        let (mut done, mut now, mut bound, mut told) = (Vec::new(), 0, vec![Token::ZERO; blocks as usize], 0);
+        for i in 1..=20_000u64 {
+            now += rng.random_range(0..20_000u64);
+            ssd.submit(Command::write(i, rng.random_range(0..blocks), 1, Token(i)), now).unwrap();
+            ssd.advance(now, &mut done);
+            if i % 4096 == 0 {
+                bound = ssd.durable_image();
+                told = bound.iter().filter(|t| **t != Token::ZERO).count();
+            }
+        }
+        assert!(told > 1000, "seed {seed}: only {told} blocks are durable without a flush");
+        let cut = ssd.power_cut().image;
+        for (lba, (after, before)) in cut.iter().zip(&bound).enumerate() {
+            assert!(after >= before, "seed {seed} block {lba}: {after:?} is older than {before:?}");
+        }
+    }
+}

@@ -55,6 +55,13 @@ impl Ssd {
         PowerCut { image: self.ftl.image(&self.dump), lost_commands, saved_blocks: self.dump.len() as u32 }
     }
 
+    /// The oldest version of every block that a power cut from now on may bring back, seen in arrival order:
+    /// what the map on flash names already. A store of payloads can forget whatever is older. Versions that
+    /// only power-loss protection would save are not counted. Costs a copy of the map.
+    pub fn durable_image(&self) -> Vec<Token> {
+        self.ftl.image(&Vec::new())
+    }
+
     /// Brings the device back up at `now` from what is on flash. Streams begin again at epoch 0.
     ///
     /// # Errors

@@ -1,0 +1,290 @@
+//! Requests, the model and the bytes put together. The caller owns the clock.
+
+use std::collections::VecDeque;
+use std::io;
+
+use ssd::error::SubmitError;
+use ssd::{Command, Completion, Nanos, Op, Ssd, Status, Tags, Token};
+
+use crate::image::BLOCK;
+use crate::versions::Versions;
+
+/// What a host asks, in blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request<'a> {
+    Read { lba: u64, blocks: u32 },
+    Write { lba: u64, data: &'a [u8] },
+    Flush,
+    Discard { lba: u64, blocks: u32 },
+    WriteZeroes { lba: u64, blocks: u32 },
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub(crate) enum Outcome {
+    Done,
+    Data(Vec<u8>),
+    /// An error number of errno(3).
+    Failed(i32),
+}
+
+#[derive(Debug)]
+struct Pending<R> {
+    reply: R,
+    data: Option<Vec<u8>>,
+    /// Number of the change, for writes, discards and zeroes.
+    change: Option<u64>,
+    /// For a flush: changes below this are durable when it ends.
+    horizon: Option<u64>,
+    at: Nanos,
+}
+
+/// A finished request.
+#[derive(Debug)]
+pub(crate) struct Finished<R> {
+    pub(crate) reply: R,
+    pub(crate) outcome: Outcome,
+    /// When the model completed it; the time of submission for what it refused.
+    pub(crate) at: Nanos,
+    /// When it was submitted.
+    pub(crate) submitted: Nanos,
+}
+
+/// The device without its clock. `R` is what the caller wants back with the outcome.
+#[derive(Debug)]
+pub(crate) struct Engine<R> {
+    ssd: Ssd,
+    now: Nanos,
+    versions: Option<Versions>,
+    pending: Vec<Option<Pending<R>>>,
+    free: Vec<usize>,
+    in_flight: u32,
+    in_flight_max: u32,
+    /// Commands that found the submission queue full, in order.
+    backlog: VecDeque<Command>,
+    completions: Vec<Completion>,
+    refused: Vec<Finished<R>>,
+}
+
+impl<R> Engine<R> {
+    pub(crate) fn new(ssd: Ssd, versions: Versions) -> Engine<R> {
+        Engine {
+            ssd,
+            now: 0,
+            versions: Some(versions),
+            pending: Vec::new(),
+            free: Vec::new(),
+            in_flight: 0,
+            in_flight_max: 0,
+            backlog: VecDeque::new(),
+            completions: Vec::new(),
+            refused: Vec::new(),
+        }
+    }
+
+    pub(crate) fn ssd(&self) -> &Ssd {
+        &self.ssd
+    }
+
+    pub(crate) fn is_cut(&self) -> bool {
+        self.versions.is_none()
+    }
+
+    pub(crate) fn superseded_bytes(&self) -> u64 {
+        self.versions.as_ref().map_or(0, Versions::superseded_bytes)
+    }
+
+    /// Requests between submission and reply: now, most ever.
+    pub(crate) fn depth(&self) -> (u32, u32) {
+        (self.in_flight, self.in_flight_max)
+    }
+
+    /// The newest bytes, at once and unknown to the model.
+    pub(crate) fn peek(&self, lba: u64, to: &mut [u8]) -> Result<(), i32> {
+        let versions = self.versions.as_ref().ok_or(libc::EIO)?;
+        versions.read(lba, to).map_err(errno)
+    }
+
+    /// Takes a request in. It is answered by an `advance`, at once if it is refused.
+    pub(crate) fn submit(&mut self, now: Nanos, request: Request<'_>, reply: R) {
+        self.now = self.now.max(now);
+        match self.prepare(request) {
+            Ok((op, lba, blocks, data, change)) => {
+                let horizon = (op == Op::Flush).then(|| self.versions.as_ref().map_or(0, Versions::horizon));
+                let id = self.keep(Pending { reply, data, change, horizon, at: self.now });
+                let command =
+                    Command { id: id as u64, queue: 0, op, lba, blocks, tags: Tags::default() };
+                self.backlog.push_back(command);
+                self.feed();
+            }
+            Err(error) => self.refuse(reply, error),
+        }
+    }
+
+    fn refuse(&mut self, reply: R, error: i32) {
+        let outcome = Outcome::Failed(error);
+        self.refused.push(Finished { reply, outcome, at: self.now, submitted: self.now });
+    }
+
+    fn prepare(
+        &mut self,
+        request: Request<'_>,
+    ) -> Result<(Op, u64, u32, Option<Vec<u8>>, Option<u64>), i32> {
+        let capacity = self.ssd.capacity_blocks();
+        let versions = self.versions.as_mut().ok_or(libc::EIO)?;
+        let fits = |lba: u64, blocks: u64| {
+            let fine = blocks > 0 && lba.checked_add(blocks).is_some_and(|end| end <= capacity);
+            if fine { Ok(()) } else { Err(libc::EINVAL) }
+        };
+        match request {
+            Request::Read { lba, blocks } => {
+                fits(lba, blocks.into())?;
+                let mut data = vec![0; blocks as usize * BLOCK];
+                versions.read(lba, &mut data).map_err(errno)?;
+                Ok((Op::Read { want_tokens: false }, lba, blocks, Some(data), None))
+            }
+            Request::Write { lba, data } => {
+                let blocks = (data.len() / BLOCK) as u64;
+                fits(lba, blocks)?;
+                let first = versions.write(lba, data).map_err(errno)?;
+                Ok((Op::Write { token: Token(first), fua: false }, lba, blocks as u32, None, Some(first)))
+            }
+            Request::Flush => Ok((Op::Flush, 0, 0, None, None)),
+            Request::Discard { lba, blocks } => {
+                fits(lba, blocks.into())?;
+                let number = versions.zero(lba, blocks.into()).map_err(errno)?;
+                Ok((Op::Discard, lba, blocks, None, Some(number)))
+            }
+            Request::WriteZeroes { lba, blocks } => {
+                fits(lba, blocks.into())?;
+                let number = versions.zero(lba, blocks.into()).map_err(errno)?;
+                Ok((Op::WriteZeroes { fua: false }, lba, blocks, None, Some(number)))
+            }
+        }
+    }
+
+    fn keep(&mut self, pending: Pending<R>) -> usize {
+        self.in_flight += 1;
+        self.in_flight_max = self.in_flight_max.max(self.in_flight);
+        match self.free.pop() {
+            Some(id) => {
+                self.pending[id] = Some(pending);
+                id
+            }
+            None => {
+                self.pending.push(Some(pending));
+                self.pending.len() - 1
+            }
+        }
+    }
+
+    fn take(&mut self, id: u64) -> Option<Pending<R>> {
+        let pending = self.pending.get_mut(id as usize)?.take()?;
+        self.free.push(id as usize);
+        self.in_flight -= 1;
+        Some(pending)
+    }
+
+    /// Hands waiting commands to the model, in order, as far as its queue takes them.
+    fn feed(&mut self) {
+        while let Some(command) = self.backlog.front().copied() {
+            match self.ssd.submit(command, self.now) {
+                Err(SubmitError::QueueFull { .. }) => return,
+                Ok(()) => {}
+                Err(_) => {
+                    if let Some(pending) = self.take(command.id) {
+                        self.refuse(pending.reply, libc::EIO);
+                    }
+                }
+            }
+            self.backlog.pop_front();
+        }
+    }
+
+    /// Does all that is due up to `now`.
+    pub(crate) fn advance(&mut self, now: Nanos, done: &mut Vec<Finished<R>>) {
+        self.now = self.now.max(now);
+        loop {
+            let mut completions = std::mem::take(&mut self.completions);
+            self.ssd.advance(self.now, &mut completions);
+            let none = completions.is_empty();
+            for completion in completions.drain(..) {
+                self.finish(completion, done);
+            }
+            self.completions = completions;
+            if self.backlog.is_empty() || none {
+                break;
+            }
+            self.feed();
+        }
+        done.append(&mut self.refused);
+        self.prune();
+    }
+
+    fn finish(&mut self, completion: Completion, done: &mut Vec<Finished<R>>) {
+        let Some(pending) = self.take(completion.id) else { return };
+        if let Some(versions) = &mut self.versions {
+            let (regime, plp) = (self.ssd.regime(), self.ssd.profile().power.plp);
+            if let Some(number) = pending.change {
+                versions.completed(number);
+                if plp && !regime.is_ordered() {
+                    let horizon = versions.horizon();
+                    versions.durable_below(horizon);
+                }
+            }
+            if let Some(horizon) = pending.horizon
+                && regime.honours_flush()
+            {
+                versions.durable_below(horizon);
+            }
+        }
+        let outcome = match (completion.status, pending.data) {
+            (Status::Ok, Some(data)) => Outcome::Data(data),
+            (Status::Ok, None) => Outcome::Done,
+            _ => Outcome::Failed(libc::EIO),
+        };
+        done.push(Finished { reply: pending.reply, outcome, at: completion.at, submitted: pending.at });
+    }
+
+    fn prune(&mut self) {
+        if let Some(versions) = &mut self.versions
+            && versions.wants_prune()
+        {
+            versions.prune(&self.ssd.durable_image());
+        }
+    }
+
+    /// When `advance` should be called next; None while nobody waits (what the device does by itself can be
+    /// caught up with later: it depends on the model's time only).
+    pub(crate) fn due(&self) -> Option<Nanos> {
+        if !self.refused.is_empty() {
+            return Some(self.now);
+        }
+        if self.in_flight == 0 { None } else { self.ssd.next_event() }
+    }
+
+    /// Cuts the power: what is left, and the requests that nobody will answer.
+    pub(crate) fn power_cut(&mut self) -> Option<(ssd::PowerCut, Versions, Vec<R>)> {
+        let versions = self.versions.take()?;
+        self.ssd.advance(self.now, &mut self.completions);
+        self.completions.clear();
+        let cut = self.ssd.power_cut();
+        self.backlog.clear();
+        self.free.clear();
+        self.in_flight = 0;
+        let waiting = self.pending.drain(..).flatten().map(|p| p.reply).collect();
+        Some((cut, versions, waiting))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn versions_mut(&mut self) -> Option<&mut Versions> {
+        self.versions.as_mut()
+    }
+}
+
+fn errno(error: io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EIO)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! Random hosts against a history of every block: reads see the newest bytes, a power cut brings back a
+//! version that the regime allows, and every such version was kept.
+
+use std::collections::HashMap;
+
+use ssd::{Config, Profile, Regime, Ssd};
+
+use super::*;
+use crate::image::{Image, Memory};
+
+const BLOCKS: u64 = 4096;
+
+/// A small generator: the tests need no more than well spread numbers.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+fn engine(profile: &str, regime: Regime, seed: u64, filled: bool) -> Engine<u64> {
+    let mut config = Config::new(Profile::named(profile).unwrap(), BLOCKS * 4096).regime(regime);
+    (config.seed, config.program_jitter) = (seed, 0.5);
+    let mut image = Image::Ram(Memory::new(BLOCKS * 4096).unwrap());
+    if filled {
+        for lba in 0..BLOCKS {
+            image.write(lba, &[0xbb; BLOCK]).unwrap();
+        }
+    }
+    Engine::new(Ssd::new(config).unwrap(), Versions::new(image, BLOCKS, filled))
+}
+
+fn pattern(number: u64, lba: u64) -> [u8; BLOCK] {
+    let mut block = [number as u8; BLOCK];
+    block[..8].copy_from_slice(&number.to_le_bytes());
+    block[8..16].copy_from_slice(&lba.to_le_bytes());
+    block
+}
+
+/// Per block: every content it had, oldest first, and the request that gave it.
+struct History {
+    contents: Vec<Vec<(u64, Vec<u8>)>>,
+    /// Per block, how many of its contents are surely overwritten for good (index of the oldest possible).
+    floor: Vec<usize>,
+}
+
+fn drive(profile: &str, regime: Regime, seed: u64, filled: bool, prune_at: usize) {
+    let mut engine = engine(profile, regime, seed, filled);
+    engine.versions_mut().unwrap().prune_at(prune_at);
+    let mut dice = Dice(seed);
+    let first = if filled { vec![0xbb; BLOCK] } else { vec![0; BLOCK] };
+    let mut history = History {
+        contents: vec![vec![(0, first)]; BLOCKS as usize],
+        floor: vec![0; BLOCKS as usize],
+    };
+    let mut flushes: HashMap<u64, Vec<usize>> = HashMap::new();
+    let mut completed: HashMap<u64, bool> = HashMap::from([(0, true)]);
+    let (mut now, mut done) = (0, Vec::new());
+    for id in 1..=6000u64 {
+        now += dice.below(30_000);
+        // few addresses, so that versions pile up; one change of a block at a time, as hosts do
+        let lba = dice.below(600);
+        let blocks = 1 + dice.below(8);
+        let busy = (lba..lba + blocks).any(|b| !completed[&history.contents[b as usize].last().unwrap().0]);
+        match dice.below(20) {
+            0 => {
+                let safe = history.contents.iter().map(|c| c.iter().rposition(|(id, _)| completed[id]));
+                flushes.insert(id, safe.map(Option::unwrap).collect());
+                engine.submit(now, Request::Flush, id);
+            }
+            1 if !busy => {
+                for b in lba..lba + blocks {
+                    history.contents[b as usize].push((id, vec![0; BLOCK]));
+                }
+                completed.insert(id, false);
+                engine.submit(now, Request::Discard { lba, blocks: blocks as u32 }, id);
+            }
+            2..6 if !busy => engine.submit(now, Request::Read { lba, blocks: blocks as u32 }, id),
+            _ if !busy => {
+                let data: Vec<u8> = (lba..lba + blocks).flat_map(|b| pattern(id, b)).collect();
+                for b in lba..lba + blocks {
+                    history.contents[b as usize].push((id, pattern(id, b).to_vec()));
+                }
+                completed.insert(id, false);
+                engine.submit(now, Request::Write { lba, data: &data }, id);
+            }
+            _ => {}
+        }
+        engine.advance(now, &mut done);
+        for end in done.drain(..) {
+            match end.outcome {
+                Outcome::Failed(error) => panic!("seed {seed}: request {} failed with {error}", end.reply),
+                Outcome::Data(_) => {}
+                Outcome::Done => {
+                    completed.insert(end.reply, true);
+                    if regime.honours_flush()
+                        && let Some(floor) = flushes.remove(&end.reply)
+                    {
+                        for (have, new) in history.floor.iter_mut().zip(floor) {
+                            *have = (*have).max(new);
+                        }
+                    }
+                }
+            }
+        }
+        let mut bytes = vec![0; BLOCK];
+        engine.peek(lba, &mut bytes).unwrap();
+        assert!(bytes == history.contents[lba as usize].last().unwrap().1, "seed {seed}: block {lba}");
+    }
+    check_cut(engine, &history, seed);
+}
+
+fn check_cut(mut engine: Engine<u64>, history: &History, seed: u64) {
+    let (cut, versions, _) = engine.power_cut().unwrap();
+    let mut after = vec![vec![0; BLOCK]; BLOCKS as usize];
+    let keep = |lba: u64, bytes: &[u8], _: bool| {
+        after[lba as usize] = bytes.to_vec();
+        Ok(())
+    };
+    versions.after_cut(&cut.image, keep).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    for (lba, found) in after.iter().enumerate() {
+        let allowed = &history.contents[lba][history.floor[lba]..];
+        let fine = allowed.iter().any(|(_, bytes)| bytes == found);
+        assert!(fine, "seed {seed}: block {lba} came back as none of its {} versions", allowed.len());
+    }
+    let mut done = Vec::new();
+    engine.submit(u64::MAX / 2, Request::Flush, 1);
+    engine.advance(u64::MAX / 2, &mut done);
+    assert!(matches!(done[0].outcome, Outcome::Failed(libc::EIO)), "a device without power fails");
+}
+
+#[test]
+fn a_power_cut_brings_back_what_the_regime_allows() {
+    for seed in 0..3 {
+        for regime in Regime::ALL {
+            drive("980pro", regime, seed, false, 1_000_000);
+        }
+        drive("980pro", Regime::Flush, seed, true, 1_000_000);
+        drive("plp-datacenter", Regime::Flush, seed, false, 1_000_000);
+        drive("ideal", Regime::None, seed, true, 1_000_000);
+        drive("hdd", Regime::Flush, seed, false, 1_000_000);
+    }
+}
+
+#[test]
+fn asking_the_model_forgets_nothing_that_may_come_back() {
+    for seed in 0..3 {
+        drive("980pro", Regime::None, seed, false, 100);
+        drive("980pro", Regime::Flush, seed, true, 100);
+        drive("980pro", Regime::Streams, seed, false, 100);
+        drive("optane", Regime::None, seed, true, 100);
+    }
+}
+
+#[test]
+fn old_versions_go_when_a_flush_ends() {
+    let mut engine = engine("980pro", Regime::Flush, 1, false);
+    let mut done = Vec::new();
+    for id in 1..=10 {
+        engine.submit(id * 1_000_000, Request::Write { lba: 5, data: &pattern(id, 5) }, id);
+        engine.advance(id * 1_000_000 + 500_000, &mut done);
+    }
+    assert_eq!(engine.superseded_bytes(), 9 * 4096);
+    engine.submit(20_000_000, Request::Flush, 11);
+    engine.advance(40_000_000, &mut done);
+    assert_eq!((done.len(), engine.superseded_bytes()), (11, 0));
+}
+
+#[test]
+fn bad_requests_are_refused_and_a_full_queue_waits() {
+    let mut engine = engine("hdd", Regime::Flush, 1, false);
+    let mut done = Vec::new();
+    engine.submit(0, Request::Read { lba: BLOCKS, blocks: 1 }, 1);
+    engine.submit(0, Request::Discard { lba: u64::MAX, blocks: 2 }, 2);
+    engine.submit(0, Request::Write { lba: 0, data: &[] }, 3);
+    engine.advance(0, &mut done);
+    assert!(done.iter().all(|d| matches!(d.outcome, Outcome::Failed(libc::EINVAL))) && done.len() == 3);
+    let depth = u64::from(engine.ssd().profile().host.queue_depth);
+    for id in 0..depth * 3 {
+        engine.submit(1, Request::Read { lba: id, blocks: 1 }, 100 + id);
+    }
+    while let Some(due) = engine.due() {
+        engine.advance(due, &mut done);
+    }
+    assert_eq!(done.len() as u64, 3 + depth * 3);
+}

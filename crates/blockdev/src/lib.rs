@@ -1,0 +1,22 @@
+//! The emulated SSD in real time: a block device that unmodified file systems and programs run on.
+//!
+//! A daemon serves one FUSE file, `disk`, and attaches it to a loop device. The model of crate `ssd` decides
+//! when each request completes; the bytes lie beside it, with those superseded versions that a power cut
+//! could still bring back.
+//!
+//! | module | change here |
+//! |---|---|
+//! | `image`, `versions` | the bytes: in memory or in a file; what a power cut leaves of them |
+//! | `engine` | requests, model and bytes put together; no clock, no threads |
+//! | `driver` | real time: the lock, the timer thread, the compensation of the transport |
+//! | `fuse` | the FUSE file |
+//! | `loopdev`, `fusectl`, `memory` | loop device, abort of a hung connection, locked memory, cgroup |
+//! | [`daemon`], `control` | the process behind a device and what it is asked |
+//! | [`client`], [`options`] | attach, detach, list, stats, power cut |
+//! | [`status`] | counters, also as Prometheus text |
+
+mod engine;
+mod image;
+mod versions;
+
+pub use versions::CutReport;
