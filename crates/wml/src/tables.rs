@@ -86,6 +86,10 @@ pub(crate) const FLOWOP: Attributes = &[
     ("namelength", "namelength", Ignored),
 ];
 
+/// Flowops of older dialects that are accepted and do nothing: (name, why).
+pub(crate) const IGNORED_FLOWOPS: &[(&str, &str)] =
+    &[("aiosubmit", "from an older dialect, ignored: `aiowrite` submits by itself")];
+
 /// Use of a composite flowop.
 pub(crate) const COMPOSITE: Attributes = &[("name", "name", Meant), ("iters", "iters", Meant)];
 

@@ -117,6 +117,43 @@ fn interactive_scripts_run_as_long_as_they_sleep() {
     assert_eq!(interactive(directory), (vec![has_none.clone(), has_none], (Some(3), None, None, 0)));
 }
 
+/// A first `stats clear` before anything was slept leaves no warm-up when all measurements are alike.
+#[test]
+fn measurements_of_one_length_have_no_warm_up() {
+    let window = "stats clear\nsleep 15\nstats snap\n";
+    let even = format!("create processes\n{}shutdown\n", window.repeat(4));
+    assert_eq!(interactive(&even), (Vec::new(), (Some(60), None, Some(-15), 0)));
+    let warm = format!("create processes\nsleep 5\n{}shutdown\n", window.repeat(4));
+    assert_eq!(interactive(&warm), (Vec::new(), (Some(60), None, Some(-15), 5)));
+    let mixed = format!("create processes\n{}stats clear\nsleep 20\n{window}quit", window.repeat(2));
+    assert_eq!(interactive(&mixed), (Vec::new(), (Some(65), None, None, 0)));
+}
+
+#[test]
+fn a_rate_that_changes_during_an_interactive_run_is_reported_once() {
+    let text = "eventgen rate=0\ncreate processes\neventgen rate=40\nstats clear\nsleep 9\n\
+                eventgen rate=90\nsleep 1\neventgen rate=40\nsleep 10\nstats snap\nquit";
+    let (warnings, run) = interactive(text);
+    assert_eq!(warnings, ["the rate of events cannot change during the run"]);
+    assert_eq!(run, (Some(20), None, None, 0));
+    let before = "eventgen rate=0\ncreate processes\neventgen rate=40\nsleep 9\nquit";
+    assert_eq!(interactive(before).0, Vec::<String>::new());
+}
+
+#[test]
+fn flowops_of_old_that_have_nothing_left_to_do() {
+    let (warnings, loaded) = warned(&script(
+        "",
+        "flowop aiowrite name=w,filesetname=set,iosize=4k,random\nflowop aiosubmit name=go\nflowop aiowait name=a",
+    ));
+    assert_eq!(warnings, ["`aiosubmit` has no effect"]);
+    let kinds: Vec<Kind> = ops(&loaded).iter().map(|op| op.kind).collect();
+    assert_eq!(kinds, [Kind::AioWrite, Kind::AioWait]);
+    // A composite of that name goes before.
+    let own = "define flowop name=aiosubmit\n{\n  flowop hog name=h\n}\n";
+    assert_eq!(ops(&load_clean(&script(own, "flowop aiosubmit name=go")))[0].name, "go.h");
+}
+
 #[test]
 fn a_script_that_sleeps_before_it_runs_still_runs() {
     let text = script("", "flowop hog name=h").replace("run 1", "sleep 2\nstats clear\nrun 5");

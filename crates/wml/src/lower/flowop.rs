@@ -49,6 +49,9 @@ impl<'a> Lower<'a> {
         let mut nodes = Vec::with_capacity(body.len());
         let mut failed = false;
         for flowop in body {
+            if self.without_effect(flowop) {
+                continue;
+            }
             match self.node(flowop, prefix, scope, depth) {
                 Ok(node) => nodes.push(node),
                 Err(Failed) => failed = true,
@@ -78,6 +81,17 @@ impl<'a> Lower<'a> {
             Some(kind) => self.builtin(flowop, kind, prefix, scope).map(Node::Op),
             None => self.composite(flowop, prefix, scope, depth),
         }
+    }
+
+    /// Types of older dialects that have nothing left to do.
+    fn without_effect(&mut self, flowop: &ast::Flowop) -> bool {
+        let kind = &flowop.kind;
+        let ignored = tables::IGNORED_FLOWOPS.iter().find(|(name, _)| *name == kind.node);
+        let Some((name, why)) = ignored.filter(|_| !self.composites.contains_key(&kind.node)) else {
+            return false;
+        };
+        self.report(Diagnostic::warning(kind.span, format!("`{name}` has no effect")).label(*why));
+        true
     }
 
     fn unknown_type(&mut self, flowop: &ast::Flowop) -> Result<Node, Failed> {

@@ -67,6 +67,8 @@ struct ProcessSlot<'a> {
 struct Interactive {
     /// Seconds slept between one `stats clear` and the next; the last is the present one.
     windows: Vec<u64>,
+    /// The rate of events has been changed on the way.
+    rate_changed: bool,
 }
 
 struct Lower<'a> {

@@ -71,16 +71,17 @@ impl<'a> Lower<'a> {
     }
 
     /// An interactive script runs as long as it sleeps. What it sleeps before the first `stats clear` is its
-    /// warm-up; several windows of one length behind that are periodic reports.
+    /// warm-up, or where there is nothing, a first window that differs from all others; several windows of one
+    /// length behind that are periodic reports.
     fn implicit_run(&mut self) {
-        let windows: Vec<u64> = match self.interactive.take() {
-            Some(state) => state.windows.into_iter().filter(|&seconds| seconds > 0).collect(),
-            None => Vec::new(),
-        };
-        let (warmup, measured) = match windows.as_slice() {
-            [] => return self.push_run(None, None, None, 0),
-            [only] => (0, std::slice::from_ref(only)),
-            [first, rest @ ..] => (*first, rest),
+        let windows = self.interactive.take().map(|state| state.windows).unwrap_or_default();
+        let before = windows.first().copied().unwrap_or(0);
+        let cleared: Vec<u64> = windows.into_iter().skip(1).filter(|&seconds| seconds > 0).collect();
+        let (warmup, measured) = match (before, cleared.as_slice()) {
+            (0, []) => return self.push_run(None, None, None, 0),
+            (_, []) => (0, std::slice::from_ref(&before)),
+            (0, [first, rest @ ..]) if !rest.is_empty() && !rest.contains(first) => (*first, rest),
+            (_, all) => (before, all),
         };
         let seconds = measured.iter().fold(0u64, |sum, &seconds| sum.saturating_add(seconds));
         let periodic = measured.len() > 1 && measured.iter().all(|&seconds| seconds == measured[0]);
@@ -125,8 +126,10 @@ impl<'a> Lower<'a> {
                 self.resolve_filesets();
                 self.steps.push(Step::CreateFiles);
             }
-            CommandKind::CreateProcesses => self.interactive = Some(Interactive { windows: vec![0] }),
-            CommandKind::EventGen(attributes) => self.eventgen = Some(attributes),
+            CommandKind::CreateProcesses => {
+                self.interactive = Some(Interactive { windows: vec![0], rate_changed: false })
+            }
+            CommandKind::EventGen(attributes) => self.event_generator(attributes, command),
             CommandKind::EnableLatencyHistogram => self.latency_counters = true,
             CommandKind::Echo(text) => {
                 let text = self.message(text);
@@ -219,6 +222,19 @@ impl<'a> Lower<'a> {
                     .help("give it a number of seconds"),
             ),
             None => self.steps.push(Step::SleepSeconds(seconds)),
+        }
+    }
+
+    /// There is one rate for a whole run, the last.
+    fn event_generator(&mut self, attributes: &'a [Attribute], command: &Command) {
+        self.eventgen = Some(attributes);
+        let Some(state) = &mut self.interactive else { return };
+        let running = state.windows.iter().any(|&seconds| seconds > 0);
+        if running && !std::mem::replace(&mut state.rate_changed, true) {
+            self.report(
+                Diagnostic::warning(command.span, "the rate of events cannot change during the run")
+                    .label("the last rate of the script holds from the beginning"),
+            );
         }
     }
 
