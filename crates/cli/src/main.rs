@@ -5,13 +5,14 @@
 //! | `options` | every option, once: help, man pages and completions come from it |
 //! | `run` | `run`: from a command line to stored results |
 //! | `progress` | what a run shows while it runs |
-//! | `check`, `compare`, `report`, `runs`, `doctor` | the commands of these names |
+//! | `check`, `compare`, `explain`, `report`, `runs`, `doctor` | the commands of these names |
 //! | `pages` | man pages and completions |
 //! | `screen` | colours, widths, exit codes |
 
 mod check;
 mod compare;
 mod doctor;
+mod explain;
 mod options;
 mod pages;
 mod progress;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run::run(&options, run),
         Command::Check(check) => check::check(&options, check),
         Command::Compare(compare) => compare::compare(&options, compare),
+        Command::Explain(explain) => explain::explain(&options, explain),
         Command::Report(report) => report::report(&options, report),
         Command::Runs(runs) => runs::runs(&options, runs),
         Command::Doctor(doctor) => doctor::doctor(&options, doctor),

@@ -46,6 +46,9 @@ pub enum Command {
     Check(Check),
     /// Compare two runs (or the stacks of one) and give verdicts
     Compare(Compare),
+    /// Say where the time of each fsync goes
+    #[command(subcommand)]
+    Explain(Explain),
     /// Show a stored run: terminal, HTML, CSV, JSON, Filebench's text
     Report(Report),
     /// List or delete stored runs
@@ -191,6 +194,45 @@ pub struct Compare {
     #[arg(long, value_name = "P", default_value_t = 0.05)]
     pub alpha: f64,
     /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What to explain.
+#[derive(Debug, Subcommand)]
+pub enum Explain {
+    /// Split every fsync into host, data write, journal write, flush and FUA, from the kernel's own tracepoints
+    Fsync(ExplainFsync),
+}
+
+/// Options of `explain fsync`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  loadline explain fsync --on ext4
+  loadline explain fsync --on xfs --count 1000 --svg fsync.svg
+  loadline explain fsync --on btrfs --job workloads/varmail.f --for 5s
+  loadline explain fsync --on dir:/mnt/data --table trace.txt")]
+pub struct ExplainFsync {
+    /// The stack
+    #[arg(long, value_name = "STACK")]
+    pub on: String,
+    /// Fsyncs to make, each after an append of 4 KiB
+    #[arg(long, value_name = "N", default_value_t = 200)]
+    pub count: u64,
+    /// Explain the fsyncs of this workload instead
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub job: Option<PathBuf>,
+    /// How long the workload runs
+    #[arg(long = "for", value_name = "TIME", default_value = "5s")]
+    pub length: String,
+    /// Write the waterfall of a typical fsync as SVG
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub svg: Option<PathBuf>,
+    /// Write every request as a row `Timestamp PName PID [sid1, eid1] [sid2, eid2] bflag qid optype`
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub table: Option<PathBuf>,
+    /// Print every breakdown as JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -36,8 +36,16 @@ pub fn run(options: &Options, arguments: &options::Run) -> anyhow::Result<Exit> 
     progress.announce(&run, session::estimate_seconds(&run, &mut runner)?);
     let ending =
         session::execute(&mut run, &mut store, &mut runner, &stop, &mut |notice| progress.notice(&notice))?;
-    drop(runner);
     progress.finish();
+    if !study.study.keep {
+        // Nothing is left by now; this closes the journal.
+        let undone = runner.journal().undo();
+        if undone.has_failures() {
+            eprintln!(
+                "loadline: some things could not be taken down; `loadline doctor` tries again\n{undone}"
+            );
+        }
+    }
     tell(options, arguments, &run)?;
     exit_of(&run, ending)
 }
@@ -184,7 +192,7 @@ fn warn_of_leftovers(home: &Path) {
 }
 
 /// The first signal ends the run with partial results, the second one at once; both undo what was made.
-fn stop_on_signals(journal: Arc<Journal>) -> anyhow::Result<Arc<AtomicBool>> {
+pub fn stop_on_signals(journal: Arc<Journal>) -> anyhow::Result<Arc<AtomicBool>> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     let stop = Arc::new(AtomicBool::new(false));
     let seen = stop.clone();

@@ -5,7 +5,7 @@
 //! rotor for each kind of pick, shared by all threads (filebench.md section 4.6).
 
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
 use workload::layout::Layout;
 
@@ -124,6 +124,7 @@ pub struct LiveFileset {
     leafdir_exist_rotor: Rotor,
     leafdir_absent_rotor: Rotor,
     grown: Rotor,
+    cutting: AtomicBool,
 }
 
 impl LiveFileset {
@@ -161,6 +162,7 @@ impl LiveFileset {
             leafdir_exist_rotor: Rotor::default(),
             leafdir_absent_rotor: Rotor::default(),
             grown: Rotor::default(),
+            cutting: AtomicBool::new(false),
         }
     }
 
@@ -364,9 +366,23 @@ impl LiveFileset {
             && self.grown.0.fetch_add(bytes, Relaxed).saturating_add(bytes) > self.growth_limit_bytes
     }
 
-    /// A file was cut back by this many bytes.
+    /// Takes the right to cut a file back: one thread at a time, and only while the fileset is past its limit, so that
+    /// the threads that share a log rotate it once and not each. Ends with [`LiveFileset::shrink`].
+    pub fn may_cut(&self) -> bool {
+        if self.cutting.swap(true, Acquire) {
+            return false;
+        }
+        let over = self.grown.0.load(Relaxed) > self.growth_limit_bytes;
+        if !over {
+            self.cutting.store(false, Release);
+        }
+        over
+    }
+
+    /// A file was cut back by this many bytes (0: it was not); the next thread may cut.
     pub fn shrink(&self, bytes: u64) {
         let _ = self.grown.0.fetch_update(Relaxed, Relaxed, |grown| Some(grown.saturating_sub(bytes)));
+        self.cutting.store(false, Release);
     }
 
     /// Files that exist now.
@@ -509,7 +525,9 @@ mod tests {
         assert!(!set.grow(u64::MAX / 2));
         set.growth_limit_bytes = 100;
         assert!(set.grow(101));
+        assert!(set.may_cut() && !set.may_cut(), "one thread cuts");
         set.shrink(u64::MAX / 2);
+        assert!(!set.may_cut(), "another one has cut already");
         assert!(!set.grow(100));
         assert!(set.grow(1));
     }

@@ -1,5 +1,6 @@
 //! The story of a run: make the files, start the threads, watch them, sum up.
 
+use std::io::{Read, Seek};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Mutex;
@@ -132,22 +133,29 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// `system "..."`: through the shell, in the target's root; its exit status is reported and otherwise ignored.
+    /// `system "..."`: through the shell, in the target's root; its exit status is reported and otherwise ignored. What
+    /// it prints goes to a file in memory and not to a pipe: a process that it leaves in the background would keep a
+    /// pipe open, and the run would wait for its end.
     fn shell(&self, command: &str, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
-        let output = std::process::Command::new("/bin/sh")
+        let failed = |error| Error::io("cannot run", "/bin/sh", error);
+        let printed = rustix::fs::memfd_create("system", rustix::fs::MemfdFlags::CLOEXEC)
+            .map_err(|error| failed(error.into()))?;
+        let mut printed = std::fs::File::from(printed);
+        let status = std::process::Command::new("/bin/sh")
             .args(["-c", command])
             .current_dir(self.root)
             .stdin(std::process::Stdio::null())
-            .output()
-            .map_err(|error| Error::io("cannot run", "/bin/sh", error))?;
-        for text in String::from_utf8_lossy(&output.stdout)
-            .lines()
-            .chain(String::from_utf8_lossy(&output.stderr).lines())
-        {
-            on_event(Event::Line { text: text.to_owned() });
+            .stdout(printed.try_clone().map_err(failed)?)
+            .stderr(printed.try_clone().map_err(failed)?)
+            .status()
+            .map_err(failed)?;
+        let mut text = Vec::new();
+        printed.rewind().and_then(|()| printed.read_to_end(&mut text)).map_err(failed)?;
+        for line in String::from_utf8_lossy(&text).lines() {
+            on_event(Event::Line { text: line.to_owned() });
         }
-        if !output.status.success() {
-            on_event(Event::Line { text: format!("system \"{command}\": {}", output.status) });
+        if !status.success() {
+            on_event(Event::Line { text: format!("system \"{command}\": {status}") });
         }
         Ok(())
     }
@@ -341,11 +349,14 @@ impl Run<'_> {
             }
         }
         let cut_back = shared.cut_back.load(Relaxed);
+        let mut metrics: Vec<Metric> =
+            usage.iter().map(|(name, unit, value)| metric(name, unit, *value)).collect();
         if cut_back > 0 {
-            notes.push(format!(
-                "append-only files were cut back to their nominal size {cut_back} times, since they had filled their \
-                 share of the free space"
-            ));
+            metrics.push(metric("append_only_files_cut_back", "1", cut_back as f64));
+            notes.push(
+                "append-only files were cut back to their nominal size when they had filled 40 % of the free space"
+                    .into(),
+            );
         }
         for result in results.iter().filter(|result| result.drawn.0 > 0) {
             let (count, mean, squares) = result.drawn;
@@ -360,17 +371,22 @@ impl Run<'_> {
             warmup_seconds: (timing.measure_ns - timing.begin_ns) as f64 / 1e9,
             ended,
             ops: programs.lines.iter().zip(sums).map(|(line, sum)| op_outcome(line, sum)).collect(),
-            metrics: usage.iter().map(|(name, unit, value)| metric(name, unit, *value)).collect(),
+            metrics,
             notes,
         }
     }
 
-    /// Why the run ended, and the length of the measured interval: of each thread until its last operation ended, on
-    /// average; until the last thread ended when the run was to do a set amount of work.
+    /// Why the run ended, and the length of the measured interval: of each thread that was at work to the end, until its
+    /// last operation ended, on average; until the last thread ended when the run was to do a set amount of work.
+    /// Threads that had nothing more to do before would make the interval shorter than it was.
     fn ended(&self, results: &[LaneResult], timing: &Timing) -> (Ended, u64) {
         let measured = |result: &LaneResult| result.end_ns.saturating_sub(timing.measure_ns);
-        let mean = results.iter().map(measured).sum::<u64>() / results.len().max(1) as u64;
         let longest = results.iter().map(measured).max().unwrap_or(0);
+        let lasting = || results.iter().filter(|result| result.end != LaneEnd::Done);
+        let mean = match lasting().count() as u64 {
+            0 => longest,
+            count => lasting().map(measured).sum::<u64>() / count,
+        };
         let first = |wanted: fn(&LaneEnd) -> bool| results.iter().find(|result| wanted(&result.end));
         if let Some(LaneResult { end: LaneEnd::Failed(fault), .. }) =
             first(|end| matches!(end, LaneEnd::Failed(_)))
@@ -383,13 +399,11 @@ impl Run<'_> {
         if first(|end| *end == LaneEnd::OpsReached).is_some() {
             return (Ended::OpsReached, longest);
         }
-        let done = first(|end| *end == LaneEnd::Done).is_some();
-        let all_done = results.iter().all(|result| result.end == LaneEnd::Done);
-        match (self.workload.end, done) {
-            (EndMode::AllDone, _) if all_done => (Ended::Done, longest),
-            (EndMode::AllDone, _) | (_, false) => (Ended::TimeUp, mean),
-            (_, true) => (Ended::Done, longest),
-        }
+        let done = match self.workload.end {
+            EndMode::Timeout | EndMode::FirstDone => first(|end| *end == LaneEnd::Done).is_some(),
+            EndMode::AllDone => lasting().next().is_none(),
+        };
+        if done { (Ended::Done, longest) } else { (Ended::TimeUp, mean) }
     }
 }
 

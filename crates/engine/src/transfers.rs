@@ -235,6 +235,7 @@ impl<T: Target> Lane<'_, T> {
         place.position = AT_END;
         if let Some((fileset, _)) = place.of
             && self.shared.filesets[fileset].grow(written)
+            && self.shared.filesets[fileset].may_cut()
         {
             self.cut_back(slot).await?;
         }
@@ -247,12 +248,12 @@ impl<T: Target> Lane<'_, T> {
         let nominal = self.nominal_bytes(slot);
         let place = &self.slots[slot];
         let (Some(file), Some((fileset, _))) = (&place.file, place.of) else { return Ok(()) };
-        let size = self.target.stat_open(file).await?;
-        if size > nominal {
-            self.target.truncate(file, nominal).await?;
-            self.shared.filesets[fileset].shrink(size - nominal);
-            self.shared.cut_back.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        }
+        let size = self.target.stat_open(file).await.unwrap_or(0);
+        let cut = if size > nominal { self.target.truncate(file, nominal).await } else { Ok(()) };
+        let gained = if cut.is_ok() { size.saturating_sub(nominal) } else { 0 };
+        self.shared.filesets[fileset].shrink(gained);
+        cut?;
+        self.shared.cut_back.fetch_add(u64::from(gained > 0), std::sync::atomic::Ordering::Relaxed);
         Ok(())
     }
 

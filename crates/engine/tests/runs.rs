@@ -236,3 +236,31 @@ fn many_threads_in_many_processes() {
     assert_eq!(outcome.ended, Ended::TimeUp);
     assert!(op(&outcome, "r").ops >= 200);
 }
+
+/// Two of three threads are done at once for want of files, and the interval is that of the time limit,
+/// not a third of it.
+#[test]
+fn threads_that_are_done_early_do_not_shorten_the_interval() {
+    let text = "set mode quit alldone\ndefine fileset name=a,path=/x,size=1k,entries=1,dirwidth=20\n\
+        define process name=p { thread name=quick,instances=2 { flowop createfile name=c,filesetname=a,fd=1 \
+        flowop closefile name=x,fd=1 } thread name=steady { flowop delay name=d,value=0 } }\nrun 60\n";
+    let outcome = run(text, &seconds(0.3));
+    assert_eq!(outcome.ended, Ended::TimeUp);
+    assert_eq!(op(&outcome, "c").ops, 1);
+    assert!(outcome.measured_seconds >= 0.3, "{} s", outcome.measured_seconds);
+}
+
+#[test]
+fn a_command_in_the_background_is_not_waited_for() {
+    let text = "define file name=f,path=/x,size=1k,prealloc\n\
+                define process name=p { thread name=t { flowop read name=r,filename=f,iosize=1k } }\n\
+                system \"echo out; echo err >&2; sleep 30 & echo $! > pid\"\nrun 60\n";
+    let directory = directory();
+    let (outcome, lines) = run_in(directory.path(), text, &ops(1));
+    let pid = std::fs::read_to_string(directory.path().join("pid")).unwrap();
+    let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
+    // It still runs: nobody has waited for it.
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    assert_eq!(outcome.ended, Ended::OpsReached);
+    assert_eq!(&lines[..2], ["out", "err"]);
+}

@@ -1,0 +1,129 @@
+//! `explain`: where the time of each fsync goes.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Context;
+use engine::{Control, RunOptions, Stage};
+use probe::fsync::{Recording, Summary, artifact, record, summary, svg, terminal};
+use stack::{Builder, Journal, StackSpec};
+use workload::Workload;
+
+use crate::options::{Explain, ExplainFsync, Options};
+use crate::report::write;
+use crate::screen::{self, Exit, bad_input};
+
+/// Bytes that are appended before each fsync.
+const APPEND_BYTES: usize = 4096;
+
+/// Explains.
+pub fn explain(options: &Options, what: &Explain) -> anyhow::Result<Exit> {
+    let Explain::Fsync(arguments) = what;
+    let spec: StackSpec = arguments.on.parse().map_err(|error| bad_input(format!("--on: {error}")))?;
+    let home = crate::run::home(options)?;
+    let utf8 = |path: std::path::PathBuf| {
+        camino::Utf8PathBuf::from_path_buf(path)
+            .map_err(|path| bad_input(format!("{} is not UTF-8", path.display())))
+    };
+    let folder = lab::real::journal_folder(&utf8(home.clone())?);
+    let journal = Journal::open(&folder, &format!("explain.{}", std::process::id()))?;
+    crate::run::stop_on_signals(journal.clone())?;
+    let built = Builder::new(utf8(home.join("images"))?).build(&spec, &journal)?;
+    let recorded = work_under_trace(arguments, built.path().as_std_path());
+    built.teardown()?;
+    journal.undo();
+    match recorded? {
+        Ok(recording) => tell(arguments, &spec, &recording),
+        Err(error) => match error.unavailable() {
+            Some(why) => {
+                eprintln!("loadline: {}; {}", why.reason, why.remedy);
+                Ok(Exit::CannotHere)
+            }
+            None => Err(bad_input(error)),
+        },
+    }
+}
+
+type Recorded = Result<Recording, probe::fsync::RecordError>;
+
+fn work_under_trace(arguments: &ExplainFsync, root: &Path) -> anyhow::Result<Recorded> {
+    let Some(job) = &arguments.job else {
+        let mut file = OpenOptions::new().append(true).create(true).open(root.join("explained"))?;
+        let mut work = || -> std::io::Result<()> {
+            for _ in 0..arguments.count {
+                file.write_all(&[0x5a; APPEND_BYTES])?;
+                file.sync_all()?;
+            }
+            Ok(())
+        };
+        return worked(record(root, &mut work));
+    };
+    let workload = load(job)?;
+    let length = workload::size::parse_duration(&arguments.length)
+        .map_err(|error| bad_input(format!("--for: {error}")))?;
+    let stage = |stage| RunOptions { stage, seconds: Some(length.as_secs_f64()), ..RunOptions::default() };
+    engine::run(&workload, root, &stage(Stage::Prepare), &Control::new(), &mut |_| {})?;
+    let measure = stage(Stage::Measure);
+    worked(record(root, || {
+        let outcome = engine::run(&workload, root, &measure, &Control::new(), &mut |_| {})?;
+        match outcome.ended {
+            stats::Ended::Failed { message } => Err(anyhow::anyhow!(message)),
+            _ => Ok(()),
+        }
+    }))
+}
+
+/// What went wrong in the work goes before what was recorded.
+fn worked<E: Into<anyhow::Error>>(
+    recorded: Result<(Recording, Result<(), E>), probe::fsync::RecordError>,
+) -> anyhow::Result<Recorded> {
+    Ok(match recorded {
+        Ok((recording, work)) => {
+            work.map_err(Into::into).context("the explained work")?;
+            Ok(recording)
+        }
+        Err(error) => Err(error),
+    })
+}
+
+fn load(file: &Path) -> anyhow::Result<Workload> {
+    let text = std::fs::read(file).map_err(|error| bad_input(format!("{}: {error}", file.display())))?;
+    let name = file.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
+    let settings = wml::Settings { machine: lab::real::machine(None, 2 << 30), set: Vec::new(), name };
+    match wml::load(&text, &settings) {
+        Ok(loaded) => Ok(loaded.workload),
+        Err(errors) => Err(bad_input(errors.render(&file.display().to_string(), &text, false).trim_end())),
+    }
+}
+
+fn tell(arguments: &ExplainFsync, spec: &StackSpec, recording: &Recording) -> anyhow::Result<Exit> {
+    let breakdowns = recording.breakdowns();
+    if recording.lost > 0 {
+        eprintln!("loadline: {} trace events were lost; some fsyncs may be missing", recording.lost);
+    }
+    if breakdowns.is_empty() {
+        eprintln!("loadline: no fsync was seen on {spec}");
+        return Ok(Exit::Failed);
+    }
+    let typical = summary::typical(breakdowns);
+    if let Some(file) = &arguments.svg
+        && let Some(typical) = typical
+    {
+        write(file, &svg::waterfall(typical))?;
+    }
+    if let Some(file) = &arguments.table {
+        write(file, &artifact::trace_table(&recording.analysis.requests, &recording.chain))?;
+    }
+    if arguments.json {
+        screen::print(&serde_json::to_string_pretty(breakdowns)?)?;
+        return Ok(Exit::Done);
+    }
+    let mut text = format!("fsync on {spec}\n{}", terminal::table(&Summary::of(breakdowns)));
+    if let Some(typical) = typical {
+        text += &format!("\nThe fsync of median length:\n{}", terminal::waterfall(typical));
+    }
+    text += &format!("\n{}", artifact::four_lines(breakdowns));
+    screen::print(&text)?;
+    Ok(Exit::Done)
+}
