@@ -112,8 +112,7 @@ impl<R> Engine<R> {
             Ok((op, lba, blocks, data, change)) => {
                 let horizon = (op == Op::Flush).then(|| self.versions.as_ref().map_or(0, Versions::horizon));
                 let id = self.keep(Pending { reply, data, change, horizon, at: self.now });
-                let command =
-                    Command { id: id as u64, queue: 0, op, lba, blocks, tags: Tags::default() };
+                let command = Command { id: id as u64, queue: 0, op, lba, blocks, tags: Tags::default() };
                 self.backlog.push_back(command);
                 self.feed();
             }
@@ -126,10 +125,7 @@ impl<R> Engine<R> {
         self.refused.push(Finished { reply, outcome, at: self.now, submitted: self.now });
     }
 
-    fn prepare(
-        &mut self,
-        request: Request<'_>,
-    ) -> Result<(Op, u64, u32, Option<Vec<u8>>, Option<u64>), i32> {
+    fn prepare(&mut self, request: Request<'_>) -> Result<(Op, u64, u32, Option<Vec<u8>>, Option<u64>), i32> {
         let capacity = self.ssd.capacity_blocks();
         let versions = self.versions.as_mut().ok_or(libc::EIO)?;
         let fits = |lba: u64, blocks: u64| {

@@ -15,8 +15,24 @@
 //! | [`client`], [`options`] | attach, detach, list, stats, power cut |
 //! | [`status`] | counters, also as Prometheus text |
 
+pub mod client;
+mod control;
+pub mod daemon;
+mod driver;
 mod engine;
+mod error;
+mod fuse;
+mod fusectl;
 mod image;
+mod loopdev;
+mod memory;
+pub mod options;
+pub mod status;
 mod versions;
 
+pub use client::{Attached, Launcher, Listed, attach, detach, list, power_cut, stats};
+pub use control::SsdState;
+pub use error::SsdError;
+pub use options::{AttachOptions, Backing};
+pub use status::SsdStatus;
 pub use versions::CutReport;

@@ -51,10 +51,8 @@ fn drive(profile: &str, regime: Regime, seed: u64, filled: bool, prune_at: usize
     engine.versions_mut().unwrap().prune_at(prune_at);
     let mut dice = Dice(seed);
     let first = if filled { vec![0xbb; BLOCK] } else { vec![0; BLOCK] };
-    let mut history = History {
-        contents: vec![vec![(0, first)]; BLOCKS as usize],
-        floor: vec![0; BLOCKS as usize],
-    };
+    let mut history =
+        History { contents: vec![vec![(0, first)]; BLOCKS as usize], floor: vec![0; BLOCKS as usize] };
     let mut flushes: HashMap<u64, Vec<usize>> = HashMap::new();
     let mut completed: HashMap<u64, bool> = HashMap::from([(0, true)]);
     let (mut now, mut done) = (0, Vec::new());

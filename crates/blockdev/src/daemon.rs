@@ -1,0 +1,289 @@
+//! The process behind a device: serves the FUSE file, attaches it, answers questions, takes it all down.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use camino::{Utf8Path, Utf8PathBuf};
+use fuser::{Config, Session, SessionACL};
+use rustix::mount::{MountFlags, mount};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use stack::{Host, Journal, ProcessId, Resource};
+
+use crate::control::{self, Question, Reply, SsdState, Started};
+use crate::driver::Driver;
+use crate::engine::Engine;
+use crate::error::SsdError;
+use crate::fuse::{self, DiskFs};
+use crate::image::{Image, Memory};
+use crate::options::{AttachOptions, Backing, DaemonConfig, Places};
+use crate::status::SsdStatus;
+use crate::versions::Versions;
+use crate::{fusectl, loopdev, memory};
+
+/// How long a client may take to send its question or take its answer.
+const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// The daemon's `main`: `config` is the file that `client::attach` wrote. Returns when the device is detached.
+pub fn main(config: &Utf8Path) -> ExitCode {
+    let (daemon, started) = match Daemon::start(config) {
+        Ok(daemon) => {
+            let ready = Started::Ready(daemon.state.clone());
+            (Some(daemon), ready)
+        }
+        Err(error) => (None, Started::Failed(error.to_string())),
+    };
+    // the one who waits for this line may have given up: then it takes the device down itself
+    let _ = control::send(&mut io::stdout().lock(), &started);
+    match daemon {
+        Some(daemon) => daemon.serve(),
+        None => ExitCode::FAILURE,
+    }
+}
+
+struct Daemon {
+    driver: Arc<Driver<fuse::Reply>>,
+    journal: Arc<Journal>,
+    listener: UnixListener,
+    options: AttachOptions,
+    state: SsdState,
+    places: Places,
+}
+
+impl Daemon {
+    fn start(config: &Utf8Path) -> Result<Daemon, SsdError> {
+        let host = Host::system();
+        let text = std::fs::read(config).map_err(SsdError::io(format!("read {config}")))?;
+        let DaemonConfig { home, options } = serde_json::from_slice(&text)
+            .map_err(|e| SsdError::BadOption { what: format!("{config}: {e}") })?;
+        options.validate()?;
+        // a session of its own: a closed terminal must not take the device away
+        let _ = rustix::process::setsid();
+        memory::precise_sleep();
+        let mut notes: Vec<String> = memory::leave_cgroup(&host).err().into_iter().collect();
+        let places = Places::new(&home, &options.name);
+        let driver = Arc::new(Driver::new(engine(&options)?, options.time_scale));
+        notes.extend(memory::lock().err());
+        let daemon = ProcessId::current(&host).ok_or(SsdError::NotRoot)?;
+        let run_id = format!("ssd-{}-{}", options.name, daemon.pid);
+        let journal = Journal::open(&places.journal, &run_id)?;
+        let made = bring_up(&host, &journal, &driver, &options, &places);
+        let (device, connection, listener) = match made {
+            Ok(made) => made,
+            Err(error) => {
+                journal.undo();
+                return Err(error);
+            }
+        };
+        notes.extend(loopdev::tune(&device, options.load_profile()?.media.rotation.is_some()));
+        let what = format!("{} {} {} bytes", options.profile, options.regime.name(), options.bytes);
+        let name = options.name.clone();
+        let state = SsdState { name, daemon, device, mount: places.mount(), connection, what, notes };
+        let daemon = Daemon { driver, journal, listener, options, state, places };
+        if let Err(error) = daemon.write_state() {
+            daemon.journal.undo();
+            return Err(error);
+        }
+        Ok(daemon)
+    }
+
+    fn write_state(&self) -> Result<(), SsdError> {
+        let path = self.places.state();
+        let text = serde_json::to_vec_pretty(&self.state)
+            .map_err(|e| SsdError::BadOption { what: format!("{path}: {e}") })?;
+        std::fs::write(&path, text).map_err(SsdError::io(format!("write {path}")))
+    }
+
+    /// Answers one question after another until the device is detached.
+    fn serve(self) -> ExitCode {
+        let this = Arc::new(self);
+        let signalled = this.clone();
+        if let Ok(mut signals) = Signals::new([SIGTERM, SIGINT, SIGHUP]) {
+            std::thread::spawn(move || {
+                for signal in signals.forever() {
+                    // a device in use stays: its users would lose their data
+                    if signal != SIGHUP && matches!(signalled.detach(), Reply::Detached(_)) {
+                        std::process::exit(0);
+                    }
+                }
+            });
+        }
+        for stream in this.listener.incoming() {
+            let Ok(stream) = stream else { continue };
+            match this.converse(stream) {
+                Ok(true) => return ExitCode::SUCCESS,
+                Ok(false) => {}
+                Err(error) => eprintln!("control connection: {error}"),
+            }
+        }
+        ExitCode::FAILURE
+    }
+
+    /// True when the device is gone.
+    fn converse(&self, mut stream: UnixStream) -> io::Result<bool> {
+        stream.set_read_timeout(Some(CLIENT_PATIENCE))?;
+        stream.set_write_timeout(Some(CLIENT_PATIENCE))?;
+        let reply = match control::receive(&stream)? {
+            Question::Status => Reply::Status(Box::new(self.status())),
+            Question::PowerCut(path) => self.power_cut(&path),
+            Question::Bypass(on) => {
+                self.driver.set_bypass(on);
+                Reply::Done
+            }
+            Question::Lead(ns) => {
+                self.driver.set_lead(ns);
+                Reply::Done
+            }
+            Question::Detach => self.detach(),
+        };
+        let gone = matches!(reply, Reply::Detached(_));
+        let sent = control::send(&mut stream, &reply);
+        if gone { Ok(true) } else { sent.map(|()| false) }
+    }
+
+    fn detach(&self) -> Reply {
+        if loopdev::is_busy(&self.state.device) {
+            return Reply::Busy;
+        }
+        let report = self.journal.undo();
+        self.driver.stop();
+        let bad = report.steps.iter().filter(|s| !s.outcome.is_final());
+        let lines: Vec<String> = bad.map(|s| format!("{}: {:?}", s.resource, s.outcome)).collect();
+        Reply::Detached(lines)
+    }
+
+    fn power_cut(&self, path: &Utf8Path) -> Reply {
+        if path.exists() {
+            return Reply::Error(format!("{path} exists; name a new file for the image"));
+        }
+        let Some((cut, versions)) = self.driver.power_cut() else {
+            return Reply::Error("the power is off already".into());
+        };
+        match versions.save(&cut, path) {
+            Ok(report) => Reply::PowerCut(report),
+            Err(error) => Reply::Error(format!("save the image in {path}: {error}")),
+        }
+    }
+
+    fn status(&self) -> SsdStatus {
+        let ((stats, wear, depth, superseded_bytes, power_cut), facts) = self.driver.with(|engine, facts| {
+            let ssd = engine.ssd();
+            ((ssd.stats(), ssd.wear(), engine.depth(), engine.superseded_bytes(), engine.is_cut()), facts)
+        });
+        let counters = match serde_json::to_value(stats) {
+            Ok(serde_json::Value::Object(map)) => {
+                map.into_iter().filter_map(|(name, value)| Some((name, value.as_u64()?))).collect()
+            }
+            _ => Default::default(),
+        };
+        let reads = stats.host_read_blocks;
+        SsdStatus {
+            name: self.options.name.clone(),
+            profile: self.options.profile.clone(),
+            regime: self.options.regime.name().to_owned(),
+            device: self.state.device.clone(),
+            bytes: self.options.bytes,
+            power_cut,
+            write_amplification: stats.write_amplification(),
+            cache_hit_ratio: (reads > 0).then(|| stats.cache_hit_blocks as f64 / reads as f64),
+            queue_depth: depth.0,
+            queue_depth_max: depth.1,
+            wear,
+            superseded_bytes,
+            answers: facts.answers,
+            late_ns_mean: facts.late_ns_mean,
+            late_ns_max: facts.late_ns_max,
+            lead_ns: facts.lead_ns,
+            counters,
+        }
+    }
+}
+
+/// The model and its bytes.
+fn engine(options: &AttachOptions) -> Result<Engine<fuse::Reply>, SsdError> {
+    let mut config = ssd::Config::new(options.load_profile()?, options.bytes).regime(options.regime);
+    config.seed = options.seed;
+    let model = ssd::Ssd::new(config)?;
+    let (image, filled) = match &options.backing {
+        Backing::Ram => {
+            let memory = Memory::new(options.bytes).map_err(SsdError::io("map the device's memory"))?;
+            (Image::Ram(memory), false)
+        }
+        Backing::File(path) => open_backing(path, options.bytes)?,
+    };
+    let mut versions = Versions::new(image, options.bytes / ssd::BLOCK_BYTES, filled);
+    if options.prefault {
+        versions.prefault();
+    }
+    Ok(Engine::new(model, versions))
+}
+
+/// The backing file, and whether it had contents.
+fn open_backing(path: &Utf8Path, bytes: u64) -> Result<(Image, bool), SsdError> {
+    let failed = || SsdError::io(format!("backing file {path}"));
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
+    let file = file.map_err(failed())?;
+    let meta = file.metadata().map_err(failed())?;
+    if !meta.is_file() {
+        return Err(SsdError::BadOption { what: format!("{path} is not a regular file") });
+    }
+    if meta.len() > bytes {
+        let what = format!("{path} holds {} bytes, more than the device's {bytes}", meta.len());
+        return Err(SsdError::BadOption { what });
+    }
+    file.set_len(bytes).map_err(failed())?;
+    Ok((Image::File(file), meta.len() > 0))
+}
+
+type Made = (Utf8PathBuf, u32, UnixListener);
+
+/// Mounts, serves, attaches and listens; each step is in the journal before it is taken.
+fn bring_up(
+    host: &Host,
+    journal: &Journal,
+    driver: &Arc<Driver<fuse::Reply>>,
+    options: &AttachOptions,
+    places: &Places,
+) -> Result<Made, SsdError> {
+    let target = places.mount();
+    let source = format!("loadline-ssd-{}", options.name);
+    let resource =
+        Resource::Mount { target: target.clone(), source: source.clone(), fs_type: "fuse".to_owned() };
+    let mounted = journal.create(resource, || mount_fuse(&source, &target));
+    let (_, fuse) = mounted.map_err(|(_, error)| error)?;
+    let mut config = Config::default();
+    config.n_threads = Some(options.threads);
+    config.clone_fd = true;
+    config.acl = SessionACL::All;
+    let served = DiskFs::new(driver.clone(), options.bytes);
+    let session = Session::from_fd(served, fuse, SessionACL::All, config);
+    let session = session.map_err(SsdError::io("FUSE handshake"))?;
+    session.spawn().map_err(SsdError::io("start the FUSE threads"))?;
+    let timer = driver.clone();
+    std::thread::Builder::new()
+        .name("timer".into())
+        .spawn(move || timer.run_timer())
+        .map_err(SsdError::io("start the timer thread"))?;
+    let connection = fusectl::connection(host, &target)
+        .ok_or_else(|| SsdError::BadOption { what: format!("{target} is not in /proc/self/mountinfo") })?;
+    let (device, _) = loopdev::attach(journal, &target.join(fuse::FILE))?;
+    let socket = places.socket();
+    let listener = UnixListener::bind(&socket).map_err(SsdError::io(format!("listen on {socket}")))?;
+    Ok((device, connection, listener))
+}
+
+fn mount_fuse(source: &str, target: &Utf8Path) -> Result<OwnedFd, SsdError> {
+    let fuse = File::options().read(true).write(true).open("/dev/fuse");
+    let fuse = fuse.map_err(SsdError::io("open /dev/fuse (is FUSE in this kernel?)"))?;
+    let data = format!("fd={},rootmode=40000,user_id=0,group_id=0", fuse.as_raw_fd());
+    let data = std::ffi::CString::new(data).map_err(|e| SsdError::BadOption { what: e.to_string() })?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount(source, target.as_std_path(), "fuse", flags, data.as_c_str())
+        .map_err(|error| SsdError::io(format!("mount FUSE at {target}"))(error.into()))?;
+    Ok(fuse.into())
+}

@@ -1,0 +1,264 @@
+//! Real time: whoever holds the lock drives the model; a timer thread answers what is due later.
+//!
+//! A request passes system calls, a loop worker and FUSE before it gets here, and its answer passes them
+//! again. That transport is part of the latency a program sees, so answers leave earlier than the model says
+//! by the transport's measured time (`lead`): on a device slower than the transport, only what exceeds it is
+//! waited for.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ssd::{Nanos, PowerCut};
+
+use crate::engine::{Engine, Finished, Outcome, Request};
+use crate::versions::Versions;
+
+/// A sleeping thread wakes up this late at times; the rest is spun.
+const SPIN_NS: u64 = 30_000;
+/// Longest sleep of the timer thread.
+const NAP: Duration = Duration::from_secs(1);
+
+/// Somebody who waits for an outcome.
+pub(crate) trait Answer: Send {
+    fn answer(self, outcome: Outcome);
+}
+
+/// Counters of the emulation itself.
+#[derive(Debug, Default)]
+struct Lateness {
+    answers: u64,
+    late_ns_sum: u64,
+    late_ns_max: u64,
+}
+
+#[derive(Debug)]
+struct State<R> {
+    engine: Engine<R>,
+    /// When the timer thread wakes up by itself; 0 = it is awake.
+    timer_wakes: Nanos,
+    lateness: Lateness,
+    stopped: bool,
+}
+
+/// The device in real time.
+#[derive(Debug)]
+pub(crate) struct Driver<R> {
+    state: Mutex<State<R>>,
+    wake: Condvar,
+    origin: Instant,
+    /// Device nanoseconds pass `scale` times slower than real ones.
+    scale: f64,
+    lead_ns: AtomicU64,
+    next_due: AtomicU64,
+    /// Reads are answered at once, past the model, to measure the transport.
+    bypass: AtomicBool,
+}
+
+/// What `Driver::with` shows beside the engine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DriverFacts {
+    pub(crate) answers: u64,
+    pub(crate) late_ns_mean: u64,
+    pub(crate) late_ns_max: u64,
+    pub(crate) lead_ns: u64,
+}
+
+impl<R: Answer> Driver<R> {
+    pub(crate) fn new(engine: Engine<R>, scale: f64) -> Driver<R> {
+        let state = State { engine, timer_wakes: 0, lateness: Lateness::default(), stopped: false };
+        Driver {
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            origin: Instant::now(),
+            scale,
+            lead_ns: AtomicU64::new(0),
+            next_due: AtomicU64::new(u64::MAX),
+            bypass: AtomicBool::new(false),
+        }
+    }
+
+    /// Sets the real time that answers leave early by.
+    pub(crate) fn set_lead(&self, ns: u64) {
+        self.lead_ns.store(ns, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_bypass(&self, on: bool) {
+        self.bypass.store(on, Ordering::Relaxed);
+    }
+
+    /// The device's time up to which answers may leave now.
+    fn answerable(&self) -> Nanos {
+        let real = self.origin.elapsed().as_nanos() as u64 + self.lead_ns.load(Ordering::Relaxed);
+        self.device(real)
+    }
+
+    fn device(&self, real: u64) -> Nanos {
+        if self.scale == 1.0 { real } else { (real as f64 / self.scale) as u64 }
+    }
+
+    fn real(&self, device: Nanos) -> u64 {
+        if self.scale == 1.0 { device } else { (device as f64 * self.scale) as u64 }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<R>> {
+        // a panic elsewhere must not turn the device into a hang
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a request in; `reply` is answered by this thread or the timer's.
+    pub(crate) fn submit(&self, request: Request<'_>, reply: R) {
+        let mut done = Vec::new();
+        let spin = {
+            let mut state = self.lock();
+            let arrival = self.device(self.origin.elapsed().as_nanos() as u64);
+            if self.bypass.load(Ordering::Relaxed)
+                && let Request::Read { lba, blocks } = request
+            {
+                let mut data = vec![0; blocks as usize * crate::image::BLOCK];
+                let outcome = match state.engine.peek(lba, &mut data) {
+                    Ok(()) => Outcome::Data(data),
+                    Err(error) => Outcome::Failed(error),
+                };
+                drop(state);
+                reply.answer(outcome);
+                return;
+            }
+            state.engine.submit(arrival, request, reply);
+            let now = self.advance(&mut state, &mut done);
+            let due = self.publish(&state);
+            let alone = state.engine.depth().0 == 1 && self.real(due.saturating_sub(now)) <= SPIN_NS;
+            if !alone && due < state.timer_wakes {
+                self.wake.notify_one();
+            }
+            alone
+        };
+        answer(done);
+        if spin {
+            self.spin();
+        }
+    }
+
+    /// Answers the only request there is, without the detour over the timer thread.
+    fn spin(&self) {
+        let mut done = Vec::new();
+        loop {
+            while self.answerable() < self.next_due.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+            let mut state = self.lock();
+            let now = self.advance(&mut state, &mut done);
+            let due = self.publish(&state);
+            let go_on = done.is_empty() && due != u64::MAX && self.real(due.saturating_sub(now)) <= SPIN_NS;
+            if go_on {
+                continue;
+            }
+            if due < state.timer_wakes {
+                self.wake.notify_one();
+            }
+            drop(state);
+            return answer(done);
+        }
+    }
+
+    fn advance(&self, state: &mut State<R>, done: &mut Vec<Finished<R>>) -> Nanos {
+        let now = self.answerable();
+        let before = done.len();
+        state.engine.advance(now, done);
+        for finished in &done[before..] {
+            let late = self.real(now - finished.at.max(finished.submitted).min(now));
+            let lateness = &mut state.lateness;
+            lateness.answers += 1;
+            lateness.late_ns_sum += late;
+            lateness.late_ns_max = lateness.late_ns_max.max(late);
+        }
+        now
+    }
+
+    fn publish(&self, state: &State<R>) -> Nanos {
+        let due = state.engine.due().unwrap_or(u64::MAX);
+        self.next_due.store(due, Ordering::Relaxed);
+        due
+    }
+
+    /// The timer thread: returns after `stop`.
+    pub(crate) fn run_timer(&self) {
+        let mut done = Vec::new();
+        let mut state = self.lock();
+        loop {
+            let now = self.advance(&mut state, &mut done);
+            let due = self.publish(&state);
+            if state.stopped {
+                drop(state);
+                return answer(done);
+            }
+            if !done.is_empty() {
+                state.timer_wakes = 0;
+                drop(state);
+                answer(std::mem::take(&mut done));
+                state = self.lock();
+                continue;
+            }
+            let wait = if due == u64::MAX { u64::MAX } else { self.real(due.saturating_sub(now)) };
+            if wait > SPIN_NS {
+                let nap = if wait == u64::MAX { NAP } else { Duration::from_nanos(wait - SPIN_NS).min(NAP) };
+                state.timer_wakes = due;
+                state = self.wake.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner).0;
+                state.timer_wakes = 0;
+            } else {
+                state.timer_wakes = 0;
+                drop(state);
+                while self.answerable() < self.next_due.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+                state = self.lock();
+            }
+        }
+    }
+
+    /// Ends the timer thread.
+    pub(crate) fn stop(&self) {
+        self.lock().stopped = true;
+        self.wake.notify_all();
+    }
+
+    /// Shows the engine, brought up to the present.
+    pub(crate) fn with<T>(&self, look: impl FnOnce(&Engine<R>, DriverFacts) -> T) -> T {
+        let mut done = Vec::new();
+        let mut state = self.lock();
+        self.advance(&mut state, &mut done);
+        let l = &state.lateness;
+        let facts = DriverFacts {
+            answers: l.answers,
+            late_ns_mean: l.late_ns_sum.checked_div(l.answers).unwrap_or(0),
+            late_ns_max: l.late_ns_max,
+            lead_ns: self.lead_ns.load(Ordering::Relaxed),
+        };
+        let seen = look(&state.engine, facts);
+        drop(state);
+        answer(done);
+        seen
+    }
+
+    /// Cuts the power: every waiting and every later request fails. None if it was cut before.
+    pub(crate) fn power_cut(&self) -> Option<(PowerCut, Versions)> {
+        let mut done = Vec::new();
+        let mut state = self.lock();
+        self.advance(&mut state, &mut done);
+        let cut = state.engine.power_cut();
+        self.publish(&state);
+        drop(state);
+        answer(done);
+        let (cut, versions, waiting) = cut?;
+        for reply in waiting {
+            reply.answer(Outcome::Failed(libc::EIO));
+        }
+        Some((cut, versions))
+    }
+}
+
+fn answer<R: Answer>(done: Vec<Finished<R>>) {
+    for finished in done {
+        finished.reply.answer(finished.outcome);
+    }
+}
