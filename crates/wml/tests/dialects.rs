@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{load, load_clean, load_with, messages, ops, run_of, script};
+use common::{load, load_clean, load_with, messages, ops, run_of, script, try_load};
 use workload::{Distribution, EndMode, Kind, Step, Value};
 
 /// Warnings, which these scripts may have; and the workload.
@@ -197,6 +197,17 @@ fn attributes_by_their_oldest_names() {
     let loaded = load_clean(text);
     assert_eq!(loaded.workload.filesets[0].path, "/tmp");
     assert_eq!((loaded.workload.processes[0].name.as_str(), ops(&loaded)[0].fileset), ("p", Some(0)));
+}
+
+/// Without an error such a fileset would stay empty, and all its operations starve.
+#[test]
+fn raw_devices_of_the_oldest_dialect_are_refused() {
+    let text = "define fileset name=disk,path=\"raw:/dev/sdz\",dirwidth=1024,prealloc=100,reuse\n\
+        define process name=p { thread name=t { flowop read name=r,filesetname=disk,iosize=8k,random } }";
+    let found = try_load(text, &[]).unwrap_err();
+    assert!(messages(&found)[0].contains("raw:"));
+    let shown = found.render("test.f", text.as_bytes(), false);
+    assert!(shown.contains("`define file name=sdz, path=/dev`"), "{shown}");
 }
 
 #[test]

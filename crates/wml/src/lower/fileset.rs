@@ -41,6 +41,14 @@ impl Lower<'_> {
             let message = "the name of a fileset must stay inside its path";
             return self.fail(Diagnostic::error(name.span, message).help("put directories into `path`"));
         }
+        // Filebench of 2005: the path was a device, and the fileset had no files.
+        if let Some(device) = path.node.strip_prefix("raw:") {
+            let (parent, device) = device.rsplit_once('/').unwrap_or(("/dev", device));
+            return self.fail(
+                Diagnostic::error(path.span, "`raw:` of the oldest dialect is not supported")
+                    .help(format!("name the device itself: `define file name={device}, path={parent}`")),
+            );
+        }
         let entries = if single { 1 } else { self.fixed(&fields, "entries", 0, &scope)? };
         let leafdirs = if single { 0 } else { self.fixed(&fields, "leafdirs", 0, &scope)? };
         if entries == 0 && leafdirs == 0 && !self.diagnostics.has_errors() {
