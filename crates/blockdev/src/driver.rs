@@ -143,9 +143,7 @@ impl<R: Answer> Driver<R> {
     fn spin(&self) {
         let mut done = Vec::new();
         loop {
-            while self.answerable() < self.next_due.load(Ordering::Relaxed) {
-                std::hint::spin_loop();
-            }
+            self.spin_until_due();
             let mut state = self.lock();
             let now = self.advance(&mut state, &mut done);
             let due = self.publish(&state);
@@ -158,6 +156,19 @@ impl<R: Answer> Driver<R> {
             }
             drop(state);
             return answer(done);
+        }
+    }
+
+    /// Spins until something is due. Another thread may have answered meanwhile, so that nothing is, or
+    /// nothing soon: then it returns as well.
+    fn spin_until_due(&self) {
+        loop {
+            let due = self.next_due.load(Ordering::Relaxed);
+            let now = self.answerable();
+            if due <= now || due == u64::MAX || self.real(due - now) > SPIN_NS {
+                return;
+            }
+            std::hint::spin_loop();
         }
     }
 
@@ -208,9 +219,7 @@ impl<R: Answer> Driver<R> {
             } else {
                 state.timer_wakes = 0;
                 drop(state);
-                while self.answerable() < self.next_due.load(Ordering::Relaxed) {
-                    std::hint::spin_loop();
-                }
+                self.spin_until_due();
                 state = self.lock();
             }
         }
@@ -260,5 +269,81 @@ impl<R: Answer> Driver<R> {
 fn answer<R: Answer>(done: Vec<Finished<R>>) {
     for finished in done {
         finished.reply.answer(finished.outcome);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use ssd::{Config, Profile, Ssd};
+
+    use super::*;
+    use crate::image::{Image, Memory};
+
+    struct Tell(Sender<bool>);
+
+    impl Answer for Tell {
+        fn answer(self, outcome: Outcome) {
+            let _ = self.0.send(!matches!(outcome, Outcome::Failed(_)));
+        }
+    }
+
+    fn driver(profile: &str) -> Arc<Driver<Tell>> {
+        let bytes = 16 << 20;
+        let ssd = Ssd::new(Config::new(Profile::named(profile).unwrap(), bytes)).unwrap();
+        let versions = Versions::new(Image::Ram(Memory::new(bytes).unwrap()), bytes / 4096, false);
+        Arc::new(Driver::new(Engine::new(ssd, versions), 1.0))
+    }
+
+    fn ended(answers: &Receiver<bool>) -> bool {
+        answers.recv_timeout(Duration::from_secs(20)).expect("an answer: the driver hangs")
+    }
+
+    /// Hosts of depth one on several threads, so that one thread's request is answered by another's.
+    #[test]
+    fn every_request_is_answered_whoever_drives_the_model() {
+        for profile in ["980pro", "optane", "ideal"] {
+            let driver = driver(profile);
+            let timer = driver.clone();
+            let timer = std::thread::spawn(move || timer.run_timer());
+            driver.set_lead(5000);
+            let (done, all) = channel();
+            for thread in 0..4u64 {
+                let (driver, done) = (driver.clone(), done.clone());
+                std::thread::spawn(move || {
+                    let (tell, answers) = channel();
+                    for i in 0..500 {
+                        let lba = (i * 7 + thread) % 4096;
+                        let request = match i % 5 {
+                            0 => Request::Read { lba, blocks: 1 },
+                            _ => Request::Write { lba, data: &[1; 4096] },
+                        };
+                        driver.submit(request, Tell(tell.clone()));
+                        driver.with(|engine, _| assert!(engine.depth().0 <= 4));
+                        assert!(ended(&answers));
+                    }
+                    driver.submit(Request::Flush, Tell(tell));
+                    let _ = done.send(ended(&answers));
+                });
+            }
+            assert!((0..4).all(|_| ended(&all)), "{profile}");
+            driver.with(|engine, facts| assert_eq!((engine.depth().0, facts.answers), (0, 4 * 501)));
+            driver.stop();
+            timer.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_power_cut_fails_who_waits_and_who_comes_later() {
+        let driver = driver("hdd");
+        let (tell, answers) = channel();
+        driver.submit(Request::Write { lba: 9, data: &[1; 4096] }, Tell(tell.clone()));
+        driver.submit(Request::Flush, Tell(tell.clone()));
+        assert!(driver.power_cut().is_some() && driver.power_cut().is_none());
+        driver.submit(Request::Read { lba: 9, blocks: 1 }, Tell(tell));
+        let flushed_and_read: Vec<bool> = (0..3).map(|_| ended(&answers)).collect();
+        assert_eq!(flushed_and_read[1..], [false, false]);
     }
 }
