@@ -236,6 +236,14 @@ fn exit_of(run: &Run, ending: Ending) -> anyhow::Result<Exit> {
     if !run.trials.iter().any(|trial| trial.status.is_done()) {
         return Ok(Exit::CannotHere);
     }
+    let empty =
+        |trial: &lab::record::Trial| trial.outcome.as_ref().is_none_or(|outcome| outcome.io_ops() == 0);
+    if run.trials.iter().filter(|trial| trial.status.is_done()).all(empty) {
+        eprintln!(
+            "loadline: not one I/O operation was done: see `starved` in the report, and `loadline check`"
+        );
+        return Ok(Exit::Failed);
+    }
     let judgements = lab::judge::claims(run, &Rules::default())?;
     Ok(if judgements.is_empty() { Exit::Done } else { Exit::of_code(lab::judge::exit_code(&judgements)) })
 }

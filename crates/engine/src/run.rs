@@ -55,6 +55,7 @@ pub fn run(
 ) -> Result<Outcome, Error> {
     let root_fd = rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| Error::io("cannot open the target", root, error))?;
+    raise_open_files();
     let trees = place::roots(&workload.filesets)?;
     let layouts = layouts(workload, options.seed)?;
     let run = Run { workload, root, root_fd, options, control, trees };
@@ -65,6 +66,15 @@ pub fn run(
         return Ok(empty_outcome());
     }
     run.measure(layouts, on_event)
+}
+
+/// Workloads such as an OLTP one hold thousands of files open; the usual soft limit is 1,024.
+fn raise_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // A refusal shows as EMFILE, with its remedy, if the limit is ever met.
+    let _ = setrlimit(Resource::Nofile, limit);
 }
 
 fn layouts(workload: &Workload, seed: u64) -> Result<Vec<Layout>, Error> {

@@ -107,8 +107,7 @@ fn runs_are_found_by_abbreviation() {
     let mut store = open(folder.path());
     assert!(matches!(store.load_run("last"), Err(StoreError::NoSuchRun { .. })));
     let ids: Vec<String> = (0..3).map(|_| store.begin(&eight_cells(1, ""), &[]).unwrap().id).collect();
-    let newest = ids.iter().max().unwrap();
-    assert_eq!(&store.find("last").unwrap(), newest);
+    assert_eq!(&store.find("last").unwrap(), &ids[2]);
     assert_eq!(&store.find(&ids[1]).unwrap(), &ids[1]);
     assert!(matches!(store.find("20"), Err(StoreError::Ambiguous { matches, .. }) if matches.len() == 3));
     assert!(matches!(store.find("%"), Err(StoreError::NoSuchRun { .. })));
@@ -116,6 +115,17 @@ fn runs_are_found_by_abbreviation() {
     store.delete(&ids[0]).unwrap();
     assert!(matches!(store.find(&ids[0]), Err(StoreError::NoSuchRun { .. })));
     assert_eq!(store.runs().unwrap().len(), 2);
+}
+
+/// Ids of the same second differ by a random part: the last run is the one that began last, not the greatest id.
+#[test]
+fn the_last_run_is_the_one_that_began_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    for _ in 0..20 {
+        let run = store.begin(&eight_cells(1, ""), &[]).unwrap();
+        assert_eq!(store.find("last").unwrap(), run.id);
+    }
 }
 
 #[test]

@@ -302,7 +302,7 @@ impl Store {
             "SELECT id, title, started, finished, study_hash, trials_planned,
                     (SELECT count(DISTINCT cell || '/' || trial) FROM trials
                      WHERE run = runs.id AND status = 'done')
-             FROM runs ORDER BY id",
+             FROM runs ORDER BY rowid",
         )?;
         let rows = statement.query_map([], |row| {
             Ok(Summary {
@@ -361,8 +361,11 @@ impl Store {
     pub fn find(&self, wanted: &str) -> Result<String, StoreError> {
         let hint = "; `loadline runs` lists them";
         if wanted == "last" {
-            let last: Option<String> =
-                self.connection.query_row("SELECT max(id) FROM runs", [], |row| row.get(0))?;
+            // Not by id: two runs that begin in the same second differ by a random part only.
+            let last: Option<String> = self
+                .connection
+                .query_row("SELECT id FROM runs ORDER BY rowid DESC LIMIT 1", [], |row| row.get(0))
+                .optional()?;
             return last.ok_or(StoreError::NoSuchRun { wanted: wanted.into(), hint: ": none is stored yet" });
         }
         let mut statement = self
