@@ -39,6 +39,15 @@ struct Pending<R> {
     at: Nanos,
 }
 
+/// A request as the model sees it, its bytes dealt with.
+struct Prepared {
+    op: Op,
+    lba: u64,
+    blocks: u32,
+    data: Option<Vec<u8>>,
+    change: Option<u64>,
+}
+
 /// A finished request.
 #[derive(Debug)]
 pub(crate) struct Finished<R> {
@@ -109,7 +118,7 @@ impl<R> Engine<R> {
     pub(crate) fn submit(&mut self, now: Nanos, request: Request<'_>, reply: R) {
         self.now = self.now.max(now);
         match self.prepare(request) {
-            Ok((op, lba, blocks, data, change)) => {
+            Ok(Prepared { op, lba, blocks, data, change }) => {
                 let horizon = (op == Op::Flush).then(|| self.versions.as_ref().map_or(0, Versions::horizon));
                 let id = self.keep(Pending { reply, data, change, horizon, at: self.now });
                 let command = Command { id: id as u64, queue: 0, op, lba, blocks, tags: Tags::default() };
@@ -125,36 +134,36 @@ impl<R> Engine<R> {
         self.refused.push(Finished { reply, outcome, at: self.now, submitted: self.now });
     }
 
-    fn prepare(&mut self, request: Request<'_>) -> Result<(Op, u64, u32, Option<Vec<u8>>, Option<u64>), i32> {
+    fn prepare(&mut self, request: Request<'_>) -> Result<Prepared, i32> {
         let capacity = self.ssd.capacity_blocks();
         let versions = self.versions.as_mut().ok_or(libc::EIO)?;
         let fits = |lba: u64, blocks: u64| {
             let fine = blocks > 0 && lba.checked_add(blocks).is_some_and(|end| end <= capacity);
             if fine { Ok(()) } else { Err(libc::EINVAL) }
         };
+        let prepared = |op, lba, blocks| Prepared { op, lba, blocks, data: None, change: None };
         match request {
             Request::Read { lba, blocks } => {
                 fits(lba, blocks.into())?;
                 let mut data = vec![0; blocks as usize * BLOCK];
                 versions.read(lba, &mut data).map_err(errno)?;
-                Ok((Op::Read { want_tokens: false }, lba, blocks, Some(data), None))
+                let op = Op::Read { want_tokens: false };
+                Ok(Prepared { data: Some(data), ..prepared(op, lba, blocks) })
             }
             Request::Write { lba, data } => {
                 let blocks = (data.len() / BLOCK) as u64;
                 fits(lba, blocks)?;
                 let first = versions.write(lba, data).map_err(errno)?;
-                Ok((Op::Write { token: Token(first), fua: false }, lba, blocks as u32, None, Some(first)))
+                let op = Op::Write { token: Token(first), fua: false };
+                Ok(Prepared { change: Some(first), ..prepared(op, lba, blocks as u32) })
             }
-            Request::Flush => Ok((Op::Flush, 0, 0, None, None)),
-            Request::Discard { lba, blocks } => {
+            Request::Flush => Ok(prepared(Op::Flush, 0, 0)),
+            Request::Discard { lba, blocks } | Request::WriteZeroes { lba, blocks } => {
                 fits(lba, blocks.into())?;
                 let number = versions.zero(lba, blocks.into()).map_err(errno)?;
-                Ok((Op::Discard, lba, blocks, None, Some(number)))
-            }
-            Request::WriteZeroes { lba, blocks } => {
-                fits(lba, blocks.into())?;
-                let number = versions.zero(lba, blocks.into()).map_err(errno)?;
-                Ok((Op::WriteZeroes { fua: false }, lba, blocks, None, Some(number)))
+                let discard = matches!(request, Request::Discard { .. });
+                let op = if discard { Op::Discard } else { Op::WriteZeroes { fua: false } };
+                Ok(Prepared { change: Some(number), ..prepared(op, lba, blocks) })
             }
         }
     }

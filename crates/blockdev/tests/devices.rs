@@ -17,7 +17,9 @@ use ssd::Regime;
 const MIB: u64 = 1 << 20;
 const DEADLINE: Duration = Duration::from_secs(60);
 
-const TESTS: [(&str, fn(&Bench)); 7] = [
+type Test = (&'static str, fn(&Bench));
+
+const TESTS: [Test; 7] = [
     ("ext4_keeps_files_over_a_remount", ext4_keeps_files_over_a_remount),
     ("bytes_come_back_from_every_size_and_place", bytes_come_back_from_every_size_and_place),
     ("a_killed_daemon_gives_errors_and_a_clean_unmount", a_killed_daemon_gives_errors_and_a_clean_unmount),
@@ -158,7 +160,7 @@ impl Aligned {
 }
 
 fn ext4_keeps_files_over_a_remount(bench: &Bench) {
-    let device = bench.attach(&AttachOptions::new("a", "980pro", 64 * MIB));
+    let mut device = bench.attach(&AttachOptions::new("a", "980pro", 64 * MIB));
     let (dev, at) = (device.device().to_owned(), bench.mount_point());
     must("mkfs.ext4", &["-q", "-b", "4096", dev.as_str()]);
     must("mount", &[dev.as_str(), at.as_str()]);
@@ -175,7 +177,7 @@ fn ext4_keeps_files_over_a_remount(bench: &Bench) {
     assert!(stats.counters["host_write_blocks"] >= 6_000_000 / 4096 && stats.counters["flushes"] > 0);
     assert!(stats.write_amplification.unwrap() >= 0.5 && stats.prometheus().contains("queue_depth_max"));
     assert_eq!(umount(&at), 0);
-    device.detach().map_err(|(error, _)| error).unwrap();
+    device.detach().unwrap();
     assert!(blockdev::list(&bench.home()).unwrap().is_empty());
     assert!(stack::Journal::leftovers(&bench.home().join("journal")).unwrap().is_empty());
 }
@@ -329,9 +331,9 @@ fn a_busy_device_stays_and_force_takes_it(bench: &Bench) {
 fn a_backing_file_keeps_the_bytes(bench: &Bench) {
     let mut options = AttachOptions::new("a", "optane", 16 * MIB);
     options.backing = Backing::File(bench.home().join("store"));
-    let device = bench.attach(&options);
+    let mut device = bench.attach(&options);
     direct(device.device()).write_all_at(Aligned::filled(8192, 9).get(), 8192).unwrap();
-    device.detach().map_err(|(error, _)| error).unwrap();
+    device.detach().unwrap();
     let device = bench.attach(&options);
     let mut buffer = Aligned::new(16384);
     direct(device.device()).read_exact_at(buffer.get(), 0).unwrap();
