@@ -6,6 +6,7 @@
 //! | `run` | `run`: from a command line to stored results |
 //! | `progress` | what a run shows while it runs |
 //! | `check`, `compare`, `explain`, `report`, `runs`, `doctor` | the commands of these names |
+//! | `ssd` | emulated SSDs as block devices |
 //! | `pages` | man pages and completions |
 //! | `screen` | colours, widths, exit codes |
 
@@ -20,6 +21,7 @@ mod report;
 mod run;
 mod runs;
 mod screen;
+mod ssd;
 
 use std::process::ExitCode;
 
@@ -29,9 +31,12 @@ use options::{Command, Options};
 use screen::Exit;
 
 fn main() -> ExitCode {
-    // A trial's process speaks a protocol of its own: it must not meet the options.
+    // A trial's process and an SSD's daemon are ourselves under hidden names: they must not meet the options.
     if std::env::args().nth(1).as_deref() == Some(lab::protocol::ARGUMENT) {
         return ExitCode::from(lab::child::main());
+    }
+    if let Some(code) = ssd::daemon() {
+        return code;
     }
     let options = Options::parse();
     screen::start_log(options.verbose);
@@ -42,6 +47,7 @@ fn main() -> ExitCode {
         Command::Explain(explain) => explain::explain(&options, explain),
         Command::Report(report) => report::report(&options, report),
         Command::Runs(runs) => runs::runs(&options, runs),
+        Command::Ssd(ssd) => ssd::ssd(&options, ssd),
         Command::Doctor(doctor) => doctor::doctor(&options, doctor),
         Command::Completions(completions) => pages::completions(completions),
         Command::Man(man) => pages::man(man),

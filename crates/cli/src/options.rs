@@ -53,6 +53,9 @@ pub enum Command {
     Report(Report),
     /// List or delete stored runs
     Runs(Runs),
+    /// Emulated SSDs as block devices: modelled timing, volatile cache, power cuts
+    #[command(subcommand)]
+    Ssd(Ssd),
     /// Say what this machine can run; clean up what a killed run left behind
     Doctor(Doctor),
     /// Print shell completions
@@ -196,6 +199,77 @@ pub struct Compare {
     /// As JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// What to do with emulated SSDs.
+#[derive(Debug, Subcommand)]
+pub enum Ssd {
+    /// Start one and print its block device
+    Attach(SsdAttach),
+    /// Stop one; its contents are lost unless they are in a file
+    Detach(SsdDetach),
+    /// List the ones that are attached
+    List,
+    /// Counters: write amplification, cache hits, erases, queue depths (Prometheus text)
+    Stats(SsdName),
+    /// Cut its power: freeze it and write what a reboot would find into an image file
+    PowerCut(SsdPowerCut),
+}
+
+/// Options of `ssd attach`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  loadline ssd attach --profile 980pro --size 8G
+  loadline ssd attach --profile 860evo --size 4G --name slow --time-scale 2
+  dev=$(loadline ssd attach --profile ideal --size 2G) && mkfs.ext4 $dev && mount $dev /mnt
+Profiles: 860evo, 980pro, optane, plp-datacenter, hdd, ideal, or a TOML file (docs/ssd.md).")]
+pub struct SsdAttach {
+    /// Model of the device
+    #[arg(long)]
+    pub profile: String,
+    /// Size, such as 8G
+    #[arg(long, value_name = "SIZE")]
+    pub size: String,
+    /// A name for the other commands [default: the profile]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Ordering contract: none, flush, barrier or streams
+    #[arg(long, default_value = "flush")]
+    pub regime: String,
+    /// Modelled times are multiplied by this
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    pub time_scale: f64,
+    /// Where the contents are: `ram`, or a file
+    #[arg(long, value_name = "ram|FILE", default_value = "ram")]
+    pub backing: String,
+}
+
+/// Options of `ssd detach`.
+#[derive(Debug, Args)]
+pub struct SsdDetach {
+    /// Its name
+    pub name: String,
+    /// Even when it is in use: whoever uses it gets I/O errors
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Names an emulated SSD.
+#[derive(Debug, Args)]
+pub struct SsdName {
+    /// Its name
+    pub name: String,
+}
+
+/// Options of `ssd power-cut`.
+#[derive(Debug, Args)]
+pub struct SsdPowerCut {
+    /// Its name
+    pub name: String,
+    /// The image file to write
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub image: PathBuf,
 }
 
 /// What to explain.

@@ -12,7 +12,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("probe", &["stats"]),
     ("lab", &["stats", "workload", "wml", "engine", "stack", "probe"]),
     ("report", &["lab", "stats", "probe"]),
-    ("cli", &["blockdev", "engine", "lab", "probe", "report", "stack", "stats", "wml", "workload"]),
+    ("cli", &["blockdev", "engine", "lab", "probe", "report", "ssd", "stack", "stats", "wml", "workload"]),
     ("bench", &["engine", "stack", "stats", "wml", "workload"]),
     ("blockdev", &["ssd", "stack"]),
     ("ssd", &[]),
