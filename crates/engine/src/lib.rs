@@ -2,7 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`run`] | the story of a run: files, threads, watching, result. Start here |
+//! | [`mod@run`] | the story of a run: files, threads, watching, result. Start here |
 //! | [`options`] | what a run may be told, and the events it tells |
 //! | [`control`] | stopping a run from outside |
 //! | [`target`] | the seam to the world: [`target::Target`], which [`psync`] and [`uring`] implement |
