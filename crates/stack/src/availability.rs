@@ -70,11 +70,10 @@ pub fn probe_availability_on(host: &Host, spec: &StackSpec) -> Availability {
 pub(crate) fn check(host: &Host, spec: &StackSpec) -> Result<(), Unavailable> {
     match spec.device() {
         Device::Directory(path) => return directory(path),
-        Device::Emulated { name, .. } => return Err(emulated(name, spec.fs())),
         Device::Memory => return tmpfs(host),
-        Device::Image(_) | Device::Block(_) => {}
+        Device::Image(_) | Device::Block(_) => regime(spec.regime())?,
+        Device::Emulated { .. } => emulated(host)?,
     }
-    regime(spec.regime())?;
     format_and_mount(host, spec.fs())?;
     match spec.device() {
         Device::Block(path) => block_device(host, path),
@@ -107,18 +106,15 @@ fn directory(path: &Utf8Path) -> Result<(), Unavailable> {
     })
 }
 
-fn emulated(name: &str, fs: FsKind) -> Unavailable {
-    Unavailable::new(
-        format!(
-            "`{name}` is neither `image` nor a path under /dev, so it names an emulated SSD, \
-             which must be attached first"
-        ),
-        format!(
-            "attach it (loadline ssd attach --profile {name}) and write {0}@/dev/... with --erase, \
-             or write {0}@image",
-            fs.name()
-        ),
-    )
+/// An emulated SSD is a FUSE file behind a loop device. Whether its name is a profile's, its provider knows.
+fn emulated(host: &Host) -> Result<(), Unavailable> {
+    let fuse = host.path("/dev/fuse");
+    rustix::fs::access(fuse.as_str(), Access::READ_OK | Access::WRITE_OK).map_err(|error| {
+        Unavailable::new(
+            format!("an emulated SSD needs /dev/fuse, which may not be opened ({error})"),
+            "load the module (modprobe fuse) and run as root, or write @image for a plain image file",
+        )
+    })
 }
 
 fn regime(regime: Option<Regime>) -> Result<(), Unavailable> {
@@ -129,7 +125,7 @@ fn regime(regime: Option<Regime>) -> Result<(), Unavailable> {
                 "this kernel orders writes by flushing; regime `{}` exists on an emulated SSD only",
                 other.name()
             ),
-            "leave the regime out, or use an emulated SSD or `loadline simulate`",
+            "leave the regime out, or use an emulated SSD such as 980pro",
         )),
     }
 }

@@ -70,18 +70,17 @@ impl Builder {
             Device::Block(path) => self.block_device(draft, path),
             Device::Emulated { name, .. } => Err(StackError::Unavailable(Unavailable::new(
                 format!("`{name}` must be attached first"),
-                "give its file to Builder::build_over",
+                "attach it (loadline ssd attach) and name the device it prints",
             ))),
         })
     }
 
-    /// Builds the stack on a file that somebody else provides and takes away after the stack: an emulated
-    /// SSD's file in a FUSE file system. The spec's device only names it. All blocks of the file are
-    /// overwritten.
-    pub fn build_over(
+    /// Builds the stack on a block device that somebody else attached for it and takes away after it: an
+    /// emulated SSD. The spec's device only names it. All of the device is overwritten.
+    pub fn build_on(
         &self,
         spec: &StackSpec,
-        file: &Utf8Path,
+        device: &Utf8Path,
         journal: &Arc<Journal>,
     ) -> Result<MountedStack, StackError> {
         if !spec.fs().needs_device() {
@@ -90,11 +89,9 @@ impl Builder {
         }
         availability::format_and_mount(&self.host, spec.fs())?;
         self.guarded(spec, journal, |draft| {
-            let file = file.canonicalize_utf8().map_err(io_error(file))?;
-            let size = file.metadata().map_err(io_error(&file))?.len();
-            image::check_min(spec.fs(), Size::from_bytes(size))?;
+            image::check_min(spec.fs(), Size::from_bytes(BlockInfo::read(&self.host, device).size_bytes))?;
             let tree = self.work_tree(draft)?;
-            self.on_loop(draft, &tree, &file, ImageOptions::default())
+            self.format_and_mount(draft, &tree, device)
         })
     }
 
@@ -172,8 +169,9 @@ impl Builder {
     ) -> Result<(Utf8PathBuf, Option<MountPlan>), StackError> {
         let loop_options =
             LoopOptions { direct_io: !options.buffered, sector_bytes: options.sector_bytes.unwrap_or(0) };
-        let device = loopdev::attach(&self.host, &mut draft.scope, file, loop_options)
+        let (device, entry) = loopdev::attach(&self.host, draft.scope.journal(), file, loop_options)
             .map_err(|error| StackError::from_attach(error, file))?;
+        draft.scope.adopt(entry);
         if !options.buffered && !loopdev::direct_io(&self.host, &device) {
             draft.record.notes.push(format!(
                 "{device} fell back to buffered I/O, since the file system of {file} refuses direct I/O at \

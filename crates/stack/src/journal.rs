@@ -176,6 +176,21 @@ impl Journal {
         make().map(|made| (id, made)).map_err(|error| (Some(id), error))
     }
 
+    /// As [`Journal::create`], for what `make` either makes wholly or not at all: a failure strikes the entry,
+    /// because what is found in its place belongs to somebody else.
+    pub fn create_exclusive<T, E: From<JournalError>>(
+        &self,
+        resource: Resource,
+        make: impl FnOnce() -> Result<T, E>,
+    ) -> Result<(EntryId, T), E> {
+        self.create(resource, make).or_else(|(id, error)| {
+            if let Some(id) = id {
+                self.forget(id)?;
+            }
+            Err(error)
+        })
+    }
+
     /// Announces that something recorded earlier is being made again (a second mount); undo waits for it.
     pub fn begin(&self) -> Result<Making<'_>, JournalError> {
         let mut state = self.lock();
@@ -292,25 +307,20 @@ impl Scope {
         result
     }
 
-    /// As `create`, for what `make` either makes wholly or not at all: a failure strikes the entry, because
-    /// what is found in its place belongs to somebody else.
+    /// As [`Journal::create_exclusive`]; the entry belongs to this scope.
     pub(crate) fn create_exclusive<T, E: From<JournalError>>(
         &mut self,
         resource: Resource,
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        match self.journal.create(resource, make) {
-            Ok((id, made)) => {
-                self.ids.push(id);
-                Ok(made)
-            }
-            Err((id, error)) => {
-                if let Some(id) = id {
-                    self.journal.forget(id)?;
-                }
-                Err(error)
-            }
-        }
+        let (id, made) = self.journal.create_exclusive(resource, make)?;
+        self.ids.push(id);
+        Ok(made)
+    }
+
+    /// Takes over what was made outside of this scope.
+    pub(crate) fn adopt(&mut self, id: EntryId) {
+        self.ids.push(id);
     }
 
     pub(crate) fn undo(&self) -> UndoReport {

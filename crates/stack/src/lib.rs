@@ -6,7 +6,7 @@
 //! | [`spec`] | the stack syntax `FS[,option...]@DEVICE[:REGIME]`, one stack or a list |
 //! | [`availability`] | what this machine can build; else the reason and the remedy |
 //! | [`builder`], [`mounted`], [`record`] | building, a stack in use, the evidence of how it was built |
-//! | `image`, `loopdev`, `mkfs`, `mount`, [`mountinfo`] | the single steps |
+//! | `image`, [`loopdev`], `mkfs`, `mount`, [`mountinfo`] | the single steps |
 //! | [`block`] | facts about a block device; [`device`]: what lies on a real one, may it be erased |
 //! | [`journal`] | what was made, on disk before it is made; undoing it, also after a crash |
 //! | [`cgroup`] | memory limits, control groups v1 and v2 |
@@ -39,7 +39,7 @@ mod error;
 pub mod host;
 mod image;
 pub mod journal;
-mod loopdev;
+pub mod loopdev;
 mod mkfs;
 mod mount;
 pub mod mounted;

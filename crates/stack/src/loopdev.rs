@@ -10,7 +10,7 @@ use std::time::Duration;
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::Host;
-use crate::journal::{JournalError, Resource, Scope, wait_until};
+use crate::journal::{EntryId, Journal, JournalError, Resource, wait_until};
 
 const LOOP_CLR_FD: libc::Ioctl = 0x4C01;
 const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
@@ -50,35 +50,38 @@ struct LoopConfig {
 
 /// How to attach a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct LoopOptions {
+pub struct LoopOptions {
+    /// Pass the host's page cache by, where the file allows it.
     pub direct_io: bool,
     /// Logical sector size in bytes; 0 lets the kernel choose (512).
     pub sector_bytes: u32,
 }
 
 /// Why a file could not be attached.
-#[derive(Debug)]
-pub(crate) enum AttachError {
-    Journal(JournalError),
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// The journal refused.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    /// This path, this error.
+    #[error("{0}: {1}")]
     Io(Utf8PathBuf, io::Error),
     /// The device shows another file than the one given.
+    #[error("{0} shows {1:?}, not the file that was attached to it")]
     WrongFile(Utf8PathBuf, Option<Utf8PathBuf>),
 }
 
-impl From<JournalError> for AttachError {
-    fn from(error: JournalError) -> Self {
-        AttachError::Journal(error)
-    }
-}
-
-/// Attaches `file` (absolute, without symbolic links) to a free loop device, each attempt recorded
-/// beforehand.
-pub(crate) fn attach(
+/// Attaches `file` (absolute, without symbolic links) to a free loop device, each attempt recorded in `journal`
+/// beforehand. Returns the device and the entry that stands for it.
+///
+/// # Errors
+/// [`AttachError::Io`] with `EBUSY` when other programs keep taking the free devices.
+pub fn attach(
     host: &Host,
-    scope: &mut Scope,
+    journal: &Journal,
     file: &Utf8Path,
     options: LoopOptions,
-) -> Result<Utf8PathBuf, AttachError> {
+) -> Result<(Utf8PathBuf, EntryId), AttachError> {
     let control_path = Utf8PathBuf::from("/dev/loop-control");
     let control = open_rw(&host.path(&control_path)).map_err(|e| AttachError::Io(control_path.clone(), e))?;
     let backing = open_rw(file).map_err(|e| AttachError::Io(file.to_owned(), e))?;
@@ -87,24 +90,24 @@ pub(crate) fn attach(
         let number = get_free(&control).map_err(|e| AttachError::Io(control_path.clone(), e))?;
         let device = Utf8PathBuf::from(format!("/dev/loop{number}"));
         let resource = Resource::LoopDevice { device: device.clone(), backing_file: file.to_owned() };
-        let attached = scope.create_exclusive(resource, || {
+        let attached = journal.create_exclusive(resource, || {
             let opened = open_rw(&host.path(&device)).map_err(|e| AttachError::Io(device.clone(), e))?;
             configure(&opened, &backing, options).map_err(|e| AttachError::Io(device.clone(), e))
         });
         match attached {
-            Ok(()) => return verified(host, device, file),
+            Ok((id, ())) => {
+                let shown = backing_file(host, &device);
+                if shown.as_deref() == Some(file) {
+                    return Ok((device, id));
+                }
+                journal.undo_entries(&[id]);
+                return Err(AttachError::WrongFile(device, shown));
+            }
             Err(AttachError::Io(_, error)) if error.raw_os_error() == Some(libc::EBUSY) => last = error,
             Err(error) => return Err(error),
         }
     }
     Err(AttachError::Io(control_path, last))
-}
-
-fn verified(host: &Host, device: Utf8PathBuf, file: &Utf8Path) -> Result<Utf8PathBuf, AttachError> {
-    match backing_file(host, &device) {
-        Some(shown) if shown == file => Ok(device),
-        shown => Err(AttachError::WrongFile(device, shown)),
-    }
 }
 
 fn open_rw(path: &Utf8Path) -> io::Result<File> {
@@ -147,14 +150,14 @@ fn configure(device: &File, backing: &File, options: LoopOptions) -> io::Result<
 
 /// The file a loop device shows now, without the mark that the kernel adds once it is unlinked; `None` when
 /// the device is free.
-pub(crate) fn backing_file(host: &Host, device: &Utf8Path) -> Option<Utf8PathBuf> {
+pub fn backing_file(host: &Host, device: &Utf8Path) -> Option<Utf8PathBuf> {
     let name = device.file_name()?;
     let text = host.read(format!("/sys/block/{name}/loop/backing_file")).ok()?;
     Some(text.strip_suffix(" (deleted)").unwrap_or(&text).into())
 }
 
 /// Whether the device really does direct I/O: the kernel falls back silently when the file cannot.
-pub(crate) fn direct_io(host: &Host, device: &Utf8Path) -> bool {
+pub fn direct_io(host: &Host, device: &Utf8Path) -> bool {
     let name = device.file_name().unwrap_or_default();
     host.read(format!("/sys/block/{name}/loop/dio")).is_ok_and(|text| text == "1")
 }

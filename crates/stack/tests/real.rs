@@ -9,7 +9,7 @@ use camino::Utf8Path;
 use common::{can_build, loop_on, mounts_below, names, temp_dir};
 use stack::{
     Builder, Cgroup, Coldness, CommandLine, CommandOutput, DeviceInfo, Host, Journal, MemoryLimit, Outcome,
-    Resource, Runner, StackError, StackSpec, SystemRunner,
+    Resource, Runner, StackError, StackSpec, SystemRunner, loopdev,
 };
 
 fn build_use_and_take_down(stack: &str, expected_fs: &str) {
@@ -284,7 +284,7 @@ fn own((a, b): (&str, &str)) -> (String, String) {
 }
 
 #[test]
-fn a_stack_on_a_file_of_somebody_elses() {
+fn a_stack_on_a_device_of_somebody_elses() {
     if !can_build("ext4") {
         return;
     }
@@ -293,15 +293,21 @@ fn a_stack_on_a_file_of_somebody_elses() {
     std::fs::File::create(&file).unwrap().set_len(64 << 20).unwrap();
     let journal = Journal::open(&dir.path.join("journal"), "real").unwrap();
     let builder = Builder::new(dir.path.join("work"));
-    let built = builder.build_over(&"ext4@980pro".parse().unwrap(), &file, &journal).unwrap();
+    let options = loopdev::LoopOptions { direct_io: false, sector_bytes: 4096 };
+    let (device, entry) = loopdev::attach(&Host::system(), &journal, &file, options).unwrap();
+    let built = builder.build_on(&"ext4@980pro".parse().unwrap(), &device, &journal).unwrap();
     std::fs::write(built.path().join("x"), "y").unwrap();
     built.teardown().unwrap();
+    assert_eq!(loopdev::backing_file(&Host::system(), &device), Some(file.clone()), "the device stays");
+    assert!(journal.undo_entries(&[entry]).is_clean());
     let mut magic = Vec::new();
     std::fs::File::open(&file).unwrap().take(0x43a).read_to_end(&mut magic).unwrap();
     assert_eq!(magic[0x438..], [0x53, 0xef], "the file stays, with its ext4");
     std::fs::File::create(&file).unwrap().set_len(1 << 20).unwrap();
-    let error = builder.build_over(&"ext4@980pro".parse().unwrap(), &file, &journal).unwrap_err();
-    assert!(matches!(error, StackError::TooSmall { .. }) && journal.is_empty());
+    let (device, entry) = loopdev::attach(&Host::system(), &journal, &file, options).unwrap();
+    let error = builder.build_on(&"ext4@980pro".parse().unwrap(), &device, &journal).unwrap_err();
+    assert!(matches!(error, StackError::TooSmall { .. }));
+    assert!(journal.undo_entries(&[entry]).is_clean() && journal.is_empty());
 }
 
 #[test]
