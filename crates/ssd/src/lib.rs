@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `command`, `error` | what a host sends and gets back |
 //! | `profile`, `profiles/*.toml` | devices as data; every value with its source |
+//! | `slow` | the parametric profile `slow(LATENCY,RATE)` |
 //! | `geometry` | flash addresses, scaling to a capacity |
 //! | `regime`, `order` | what survives in which order; streams and epochs |
 //! | `cache`, `window` | versions on their way to flash; what a flush waits for |
@@ -34,6 +35,7 @@ pub mod oracle;
 mod order;
 pub mod profile;
 pub mod regime;
+mod slow;
 pub mod soak;
 pub mod stats;
 pub mod tags;

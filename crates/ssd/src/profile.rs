@@ -201,11 +201,14 @@ pub struct Published {
 }
 
 impl Profile {
-    /// A built-in profile.
+    /// A built-in profile, or `slow(LATENCY,RATE[,depth=N])` ([`Profile::slow`]).
     ///
     /// # Errors
     /// [`ProfileError::Unknown`] if there is none of that name.
     pub fn named(name: &str) -> Result<Profile, ProfileError> {
+        if let Some(slow) = Profile::parse_slow(name) {
+            return slow;
+        }
         match BUILT_IN.iter().find(|(n, _)| *n == name) {
             Some((n, text)) => Profile::parse(n, text),
             None => Err(ProfileError::Unknown { name: name.to_owned() }),
