@@ -15,6 +15,7 @@ use crate::control::{self, Question, Reply, SsdState, Started};
 use crate::error::SsdError;
 use crate::fusectl;
 use crate::options::{AttachOptions, DaemonConfig, Places, check_name};
+use crate::record::RecordStatus;
 use crate::status::SsdStatus;
 use crate::versions::CutReport;
 
@@ -92,6 +93,22 @@ impl Attached {
     /// As [`power_cut`].
     pub fn power_cut(&self, image: &Utf8Path) -> Result<CutReport, SsdError> {
         power_cut(&self.home, &self.state.name, image)
+    }
+
+    /// Marks a place in the recording; see [`mark`].
+    ///
+    /// # Errors
+    /// As [`mark`].
+    pub fn mark(&self, text: &str) -> Result<RecordStatus, SsdError> {
+        mark(&self.home, &self.state.name, text)
+    }
+
+    /// Makes what was recorded readable; see [`sync_record`].
+    ///
+    /// # Errors
+    /// As [`sync_record`].
+    pub fn sync_record(&self) -> Result<RecordStatus, SsdError> {
+        sync_record(&self.home, &self.state.name)
     }
 
     /// Detaches. After an error (such as [`SsdError::Busy`]) the device is as it was.
@@ -180,6 +197,9 @@ fn prepare(home: &Utf8Path, places: &Places, options: &AttachOptions) -> Result<
         }
     }
     if let crate::options::Backing::File(path) = &mut options.backing {
+        *path = absolute(path)?;
+    }
+    if let Some(path) = &mut options.record {
         *path = absolute(path)?;
     }
     let config = DaemonConfig { home: home.to_owned(), options };
@@ -333,6 +353,33 @@ pub fn stats(home: &Utf8Path, name: &str) -> Result<SsdStatus, SsdError> {
 pub fn power_cut(home: &Utf8Path, name: &str, image: &Utf8Path) -> Result<CutReport, SsdError> {
     match question(home, name, &Question::PowerCut(absolute(image)?), SAVE_PATIENCE)? {
         Reply::PowerCut(report) => Ok(report),
+        reply => Err(unexpected(&reply)),
+    }
+}
+
+/// Marks a place in the recording of the device `name`, such as "the fsync of f7 has returned": everything that
+/// was answered before the call stands before the mark. Text beyond 64 KiB is cut off.
+///
+/// # Errors
+/// As [`sync_record`].
+pub fn mark(home: &Utf8Path, name: &str, text: &str) -> Result<RecordStatus, SsdError> {
+    record(home, name, Some(text.to_owned()))
+}
+
+/// Writes what was recorded so far to the file of [`AttachOptions::record`], so that it can be read while the
+/// device is attached.
+///
+/// # Errors
+/// As [`stats`]; [`SsdError::NotRecorded`]; [`SsdError::Daemon`] if the file cannot be written or, for a mark,
+/// the power is off.
+pub fn sync_record(home: &Utf8Path, name: &str) -> Result<RecordStatus, SsdError> {
+    record(home, name, None)
+}
+
+fn record(home: &Utf8Path, name: &str, mark: Option<String>) -> Result<RecordStatus, SsdError> {
+    match question(home, name, &Question::Record { mark }, SAVE_PATIENCE)? {
+        Reply::Record(Some(status)) => Ok(status),
+        Reply::Record(None) => Err(SsdError::NotRecorded { name: name.to_owned() }),
         reply => Err(unexpected(&reply)),
     }
 }

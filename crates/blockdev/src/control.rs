@@ -8,6 +8,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
 use stack::ProcessId;
 
+use crate::record::RecordStatus;
 use crate::status::SsdStatus;
 use crate::versions::CutReport;
 
@@ -22,6 +23,10 @@ pub(crate) enum Question {
     Bypass(bool),
     /// Let answers leave early by so many nanoseconds.
     Lead(u64),
+    /// Write what was recorded so far to the recording, behind this mark if there is one.
+    Record {
+        mark: Option<String>,
+    },
     /// Take the device down.
     Detach,
 }
@@ -33,6 +38,8 @@ pub(crate) enum Reply {
     Done,
     Status(Box<SsdStatus>),
     PowerCut(CutReport),
+    /// None: nothing is being recorded.
+    Record(Option<RecordStatus>),
     /// What could not be taken away, one line each.
     Detached(Vec<String>),
     Busy,

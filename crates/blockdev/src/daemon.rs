@@ -22,6 +22,7 @@ use crate::error::SsdError;
 use crate::fuse::{self, DiskFs};
 use crate::image::{Image, Memory};
 use crate::options::{AttachOptions, Backing, DaemonConfig, Places};
+use crate::record::Recorder;
 use crate::status::SsdStatus;
 use crate::versions::Versions;
 use crate::{fusectl, loopdev, memory};
@@ -46,9 +47,13 @@ pub fn main(config: &Utf8Path) -> ExitCode {
     }
 }
 
+/// How often a device whose owner is gone looks whether something still uses it.
+const ORPHAN_TICK: Duration = Duration::from_millis(250);
+
 struct Daemon {
     driver: Arc<Driver<fuse::Reply>>,
     journal: Arc<Journal>,
+    recorder: Option<Arc<Recorder>>,
     listener: UnixListener,
     options: AttachOptions,
     state: SsdState,
@@ -67,7 +72,15 @@ impl Daemon {
         memory::precise_sleep();
         let mut notes: Vec<String> = memory::leave_cgroup(&host).err().into_iter().collect();
         let places = Places::new(&home, &options.name);
-        let driver = Arc::new(Driver::new(engine(&options)?, options.time_scale));
+        let mut engine = engine(&options)?;
+        let recorder = match &options.record {
+            Some(path) => Some(Arc::new(Recorder::create(path, options.bytes)?)),
+            None => None,
+        };
+        if let Some(recorder) = &recorder {
+            engine.record(recorder.clone());
+        }
+        let driver = Arc::new(Driver::new(engine, options.time_scale));
         notes.extend(memory::lock().err());
         let daemon = ProcessId::current(&host).ok_or(SsdError::NotRoot)?;
         let run_id = format!("ssd-{}-{}", options.name, daemon.pid);
@@ -84,7 +97,7 @@ impl Daemon {
         let what = format!("{} {} {} bytes", options.profile, options.regime.name(), options.bytes);
         let name = options.name.clone();
         let state = SsdState { name, daemon, device, mount: places.mount(), connection, what, notes };
-        let daemon = Daemon { driver, journal, listener, options, state, places };
+        let daemon = Daemon { driver, journal, recorder, listener, options, state, places };
         if let Err(error) = daemon.write_state() {
             daemon.journal.undo();
             return Err(error);
@@ -113,6 +126,10 @@ impl Daemon {
                 }
             });
         }
+        if let Some(owner) = this.options.owner {
+            let orphan = this.clone();
+            std::thread::spawn(move || orphan.outlive(owner));
+        }
         for stream in this.listener.incoming() {
             let Ok(stream) = stream else { continue };
             match this.converse(stream) {
@@ -139,11 +156,31 @@ impl Daemon {
                 self.driver.set_lead(ns);
                 Reply::Done
             }
+            Question::Record { mark } => self.record(mark.as_deref()),
             Question::Detach => self.detach(),
         };
         let gone = matches!(reply, Reply::Detached(_));
         let sent = control::send(&mut stream, &reply);
         if gone { Ok(true) } else { sent.map(|()| false) }
+    }
+
+    /// Waits for the owner's end, then for the end of all use, and takes the device down: a killed run leaves a
+    /// mount, which `loadline doctor` takes off.
+    fn outlive(&self, owner: ProcessId) {
+        let host = Host::system();
+        let pid = i32::try_from(owner.pid).ok().and_then(rustix::process::Pid::from_raw);
+        let flags = rustix::process::PidfdFlags::empty();
+        if let Some(Ok(pidfd)) = pid.map(|pid| rustix::process::pidfd_open(pid, flags))
+            && owner.is_alive(&host)
+        {
+            let mut wait = [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)];
+            while rustix::event::poll(&mut wait, None) == Err(rustix::io::Errno::INTR) {}
+        }
+        while !matches!(self.detach(), Reply::Detached(_)) {
+            std::thread::sleep(ORPHAN_TICK);
+        }
+        self.places.remove();
+        std::process::exit(0);
     }
 
     fn detach(&self) -> Reply {
@@ -152,6 +189,11 @@ impl Daemon {
         }
         let report = self.journal.undo();
         self.driver.stop();
+        if let Some(recorder) = &self.recorder
+            && let Err(error) = recorder.sync()
+        {
+            eprintln!("{error}");
+        }
         let bad = report.steps.iter().filter(|s| !s.outcome.is_final());
         let lines: Vec<String> = bad.map(|s| format!("{}: {:?}", s.resource, s.outcome)).collect();
         Reply::Detached(lines)
@@ -164,9 +206,25 @@ impl Daemon {
         let Some((cut, versions)) = self.driver.power_cut() else {
             return Reply::Error("the power is off already".into());
         };
+        if let Some(Err(error)) = self.recorder.as_ref().map(|r| r.sync()) {
+            eprintln!("{error}");
+        }
         match versions.save(&cut, path) {
             Ok(report) => Reply::PowerCut(report),
             Err(error) => Reply::Error(format!("save the image in {path}: {error}")),
+        }
+    }
+
+    fn record(&self, mark: Option<&str>) -> Reply {
+        let Some(recorder) = &self.recorder else { return Reply::Record(None) };
+        if let Some(mark) = mark
+            && !self.driver.with(|engine, _| engine.mark(mark))
+        {
+            return Reply::Error("the power is off: the recording has ended".into());
+        }
+        match recorder.sync() {
+            Ok(status) => Reply::Record(Some(status)),
+            Err(error) => Reply::Error(format!("the recording is incomplete: {error}")),
         }
     }
 
@@ -199,6 +257,7 @@ impl Daemon {
             late_ns_mean: facts.late_ns_mean,
             late_ns_max: facts.late_ns_max,
             lead_ns: facts.lead_ns,
+            record: self.recorder.as_ref().map(|r| r.status()),
             counters,
         }
     }

@@ -2,11 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 
 use ssd::error::SubmitError;
 use ssd::{Command, Completion, Nanos, Op, Ssd, Status, Tags, Token};
 
 use crate::image::BLOCK;
+use crate::record::Recorder;
 use crate::versions::Versions;
 
 /// What a host asks, in blocks.
@@ -36,6 +38,8 @@ struct Pending<R> {
     change: Option<u64>,
     /// For a flush: changes below this are durable when it ends.
     horizon: Option<u64>,
+    /// Id in the recording.
+    record: Option<u64>,
     at: Nanos,
 }
 
@@ -65,6 +69,7 @@ pub(crate) struct Engine<R> {
     ssd: Ssd,
     now: Nanos,
     versions: Option<Versions>,
+    record: Option<Arc<Recorder>>,
     pending: Vec<Option<Pending<R>>>,
     free: Vec<usize>,
     in_flight: u32,
@@ -81,6 +86,7 @@ impl<R> Engine<R> {
             ssd,
             now: 0,
             versions: Some(versions),
+            record: None,
             pending: Vec::new(),
             free: Vec::new(),
             in_flight: 0,
@@ -89,6 +95,19 @@ impl<R> Engine<R> {
             completions: Vec::new(),
             refused: Vec::new(),
         }
+    }
+
+    /// Records every change and flush from now on.
+    pub(crate) fn record(&mut self, recorder: Arc<Recorder>) {
+        self.record = Some(recorder);
+    }
+
+    /// Records a mark; false without a recording.
+    pub(crate) fn mark(&self, text: &str) -> bool {
+        if let Some(recorder) = &self.record {
+            recorder.mark(self.now, text);
+        }
+        self.record.is_some()
     }
 
     pub(crate) fn ssd(&self) -> &Ssd {
@@ -120,7 +139,8 @@ impl<R> Engine<R> {
         match self.prepare(request) {
             Ok(Prepared { op, lba, blocks, data, change }) => {
                 let horizon = (op == Op::Flush).then(|| self.versions.as_ref().map_or(0, Versions::horizon));
-                let id = self.keep(Pending { reply, data, change, horizon, at: self.now });
+                let record = self.record.as_ref().and_then(|to| record_submission(to, self.now, &request));
+                let id = self.keep(Pending { reply, data, change, horizon, record, at: self.now });
                 let command = Command { id: id as u64, queue: 0, op, lba, blocks, tags: Tags::default() };
                 self.backlog.push_back(command);
                 self.feed();
@@ -198,6 +218,7 @@ impl<R> Engine<R> {
                 Ok(()) => {}
                 Err(_) => {
                     if let Some(pending) = self.take(command.id) {
+                        self.record_end(pending.record, self.now, libc::EIO);
                         self.refuse(pending.reply, libc::EIO);
                     }
                 }
@@ -248,7 +269,15 @@ impl<R> Engine<R> {
             (Status::Ok, None) => Outcome::Done,
             _ => Outcome::Failed(libc::EIO),
         };
+        let error = if let Outcome::Failed(error) = outcome { error } else { 0 };
+        self.record_end(pending.record, completion.at, error);
         done.push(Finished { reply: pending.reply, outcome, at: completion.at, submitted: pending.at });
+    }
+
+    fn record_end(&self, id: Option<u64>, at: Nanos, error: i32) {
+        if let (Some(recorder), Some(id)) = (&self.record, id) {
+            recorder.complete(at, id, error);
+        }
     }
 
     fn prune(&mut self) {
@@ -273,6 +302,9 @@ impl<R> Engine<R> {
         let versions = self.versions.take()?;
         self.ssd.advance(self.now, &mut self.completions);
         self.completions.clear();
+        if let Some(recorder) = self.record.take() {
+            recorder.power_cut(self.now);
+        }
         let cut = self.ssd.power_cut();
         self.backlog.clear();
         self.free.clear();
@@ -285,6 +317,18 @@ impl<R> Engine<R> {
     pub(crate) fn versions_mut(&mut self) -> Option<&mut Versions> {
         self.versions.as_mut()
     }
+}
+
+/// Reads leave no trace.
+fn record_submission(to: &Recorder, now: Nanos, request: &Request<'_>) -> Option<u64> {
+    let bytes = |blocks: u64| blocks * BLOCK as u64;
+    Some(match *request {
+        Request::Read { .. } => return None,
+        Request::Write { lba, data } => to.write(now, bytes(lba), data),
+        Request::Flush => to.flush(now),
+        Request::Discard { lba, blocks } => to.discard(now, bytes(lba), bytes(blocks.into())),
+        Request::WriteZeroes { lba, blocks } => to.write_zeroes(now, bytes(lba), bytes(blocks.into())),
+    })
 }
 
 fn errno(error: io::Error) -> i32 {

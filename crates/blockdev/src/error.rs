@@ -59,6 +59,15 @@ pub enum SsdError {
         /// The symptom.
         what: String,
     },
+    /// The device was attached without a recording.
+    #[error("`{name}` is not being recorded; attach it with a file to record to")]
+    NotRecorded {
+        /// The device's name.
+        name: String,
+    },
+    /// The recording.
+    #[error(transparent)]
+    Record(#[from] crate::record::RecordError),
     /// The journal of what was made.
     #[error(transparent)]
     Journal(JournalError),

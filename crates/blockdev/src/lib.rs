@@ -8,11 +8,12 @@
 //! |---|---|
 //! | `image`, `versions` | the bytes: in memory or in a file; what a power cut leaves of them |
 //! | `engine` | requests, model and bytes put together; no clock, no threads |
+//! | [`record`] | the requests of a device in a file: writer, reader, format |
 //! | `driver` | real time: the lock, the timer thread, the compensation of the transport |
 //! | `fuse` | the FUSE file |
 //! | `loopdev`, `fusectl`, `memory` | loop device, abort of a hung connection, locked memory, cgroup |
 //! | [`daemon`], `control` | the process behind a device and what it is asked |
-//! | [`client`], [`options`] | attach, detach, list, stats, power cut |
+//! | [`client`], [`options`], `stacked` | attach, detach, list, stats, power cut; the device a stack names |
 //! | [`status`] | counters, also as Prometheus text |
 
 pub mod client;
@@ -27,10 +28,12 @@ mod image;
 mod loopdev;
 mod memory;
 pub mod options;
+pub mod record;
+mod stacked;
 pub mod status;
 mod versions;
 
-pub use client::{Attached, Launcher, Listed, attach, detach, list, power_cut, stats};
+pub use client::{Attached, Launcher, Listed, attach, detach, list, mark, power_cut, stats, sync_record};
 pub use control::SsdState;
 pub use error::SsdError;
 pub use options::{AttachOptions, Backing};

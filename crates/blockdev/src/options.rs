@@ -3,6 +3,7 @@
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::{Deserialize, Serialize};
 use ssd::Regime;
+use stack::ProcessId;
 
 use crate::error::SsdError;
 
@@ -40,6 +41,12 @@ pub struct AttachOptions {
     pub compensate: bool,
     /// Threads that take requests from the kernel, 1 ..= 16.
     pub threads: usize,
+    /// Record every write, discard and flush in this new file; see [`crate::record`].
+    #[serde(default)]
+    pub record: Option<Utf8PathBuf>,
+    /// The device goes when this process is gone and nothing uses it any more; `None`: it stays until it is detached.
+    #[serde(default)]
+    pub owner: Option<ProcessId>,
 }
 
 impl AttachOptions {
@@ -56,6 +63,8 @@ impl AttachOptions {
             prefault: false,
             compensate: true,
             threads: 2,
+            record: None,
+            owner: None,
         }
     }
 

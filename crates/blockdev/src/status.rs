@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use camino::Utf8PathBuf;
 use serde::{Deserialize, Serialize};
 
+use crate::record::RecordStatus;
+
 /// Counters since the device was attached. Blocks are 4 KiB.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SsdStatus {
@@ -40,6 +42,9 @@ pub struct SsdStatus {
     pub late_ns_max: u64,
     /// Time that answers leave early by, to make up for the transport, in nanoseconds.
     pub lead_ns: u64,
+    /// How the recording is doing, if there is one.
+    #[serde(default)]
+    pub record: Option<RecordStatus>,
     /// The model's own counters by name.
     pub counters: std::collections::BTreeMap<String, u64>,
 }
@@ -74,6 +79,11 @@ impl SsdStatus {
         put("late_mean_ns", "gauge", "Mean lateness of an answer.", Some(self.late_ns_mean as f64));
         put("late_max_ns", "gauge", "Longest lateness of an answer.", Some(self.late_ns_max as f64));
         put("lead_ns", "gauge", "Transport time made up for.", Some(self.lead_ns as f64));
+        if let Some(record) = &self.record {
+            put("recorded_bytes_total", "counter", "Bytes of the recording.", Some(record.bytes as f64));
+            let failed = f64::from(u8::from(record.error.is_some()));
+            put("record_failed", "gauge", "1 if the recording ended early.", Some(failed));
+        }
         for (name, value) in &self.counters {
             // high-water marks are no counters
             let (name, kind) = match name.strip_suffix("_max") {
@@ -114,6 +124,7 @@ mod tests {
             late_ns_mean: 100,
             late_ns_max: 2000,
             lead_ns: 0,
+            record: Some(RecordStatus { bytes: 480, ..Default::default() }),
             counters,
         };
         let text = status.prometheus();
@@ -121,6 +132,7 @@ mod tests {
         assert!(text.contains(&format!("loadline_ssd_write_amplification{label} 1.25\n")), "{text}");
         assert!(text.contains(&format!("loadline_ssd_erases_total{label} 7\n")), "{text}");
         assert!(text.contains("# TYPE loadline_ssd_in_flight_max gauge"), "{text}");
+        assert!(text.contains(&format!("loadline_ssd_recorded_bytes_total{label} 480\n")), "{text}");
         assert!(!text.contains("cache_hit_ratio"), "nothing was read");
         let types = text.lines().filter(|l| l.starts_with("# TYPE")).count();
         assert_eq!(text.lines().filter(|l| !l.starts_with('#')).count(), types);

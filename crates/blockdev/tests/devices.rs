@@ -3,6 +3,7 @@
 //! This program is its own daemon (hence no test harness). Every step has a deadline, at which the FUSE
 //! connection is aborted: a hang would block every `sync` of the machine.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -10,6 +11,7 @@ use std::process::{Command, ExitCode};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use blockdev::record::{Reader, What};
 use blockdev::{AttachOptions, Attached, Backing, Launcher, SsdError};
 use camino::{Utf8Path, Utf8PathBuf};
 use ssd::Regime;
@@ -19,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 type Test = (&'static str, fn(&Bench));
 
-const TESTS: [Test; 7] = [
+const TESTS: [Test; 8] = [
     ("ext4_keeps_files_over_a_remount", ext4_keeps_files_over_a_remount),
     ("bytes_come_back_from_every_size_and_place", bytes_come_back_from_every_size_and_place),
     ("a_killed_daemon_gives_errors_and_a_clean_unmount", a_killed_daemon_gives_errors_and_a_clean_unmount),
@@ -27,6 +29,7 @@ const TESTS: [Test; 7] = [
     ("ext4_recovers_from_a_power_cut", ext4_recovers_from_a_power_cut),
     ("a_busy_device_stays_and_force_takes_it", a_busy_device_stays_and_force_takes_it),
     ("a_backing_file_keeps_the_bytes", a_backing_file_keeps_the_bytes),
+    ("a_recording_rebuilds_the_device", a_recording_rebuilds_the_device),
 ];
 
 fn main() -> ExitCode {
@@ -345,4 +348,69 @@ fn a_backing_file_keeps_the_bytes(bench: &Bench) {
     let image = std::fs::read(image).unwrap();
     assert!(image[8192..12288].iter().all(|b| *b == 9));
     assert!(image[12288..16384].iter().all(|b| *b == 9) || image[12288..16384].iter().all(|b| *b == 3));
+}
+
+/// What ext4 wrote, replayed from the recording, is what the device holds; what a mark says is durable is.
+fn a_recording_rebuilds_the_device(bench: &Bench) {
+    let mut options = AttachOptions::new("a", "980pro", 64 * MIB);
+    let path = bench.home().join("record");
+    options.record = Some(path.clone());
+    let mut device = bench.attach(&options);
+    let (dev, at) = (device.device().to_owned(), bench.mount_point());
+    must("mkfs.ext4", &["-q", "-b", "4096", dev.as_str()]);
+    must("mount", &["-o", "discard", dev.as_str(), at.as_str()]);
+    let mut file = File::create(at.join("f")).unwrap();
+    file.write_all(&[0xa5; 123 * 4096]).unwrap();
+    file.sync_all().unwrap();
+    let status = device.mark("f is safe").unwrap();
+    assert!(status.bytes > 123 * 4096 && status.error.is_none());
+    let attached: Vec<_> = Reader::open(&path).unwrap().map(Result::unwrap).collect();
+    assert_eq!(attached.last().unwrap().what, What::Mark { text: "f is safe".into() });
+    let (mut open, mut written, mut flushed) = (HashMap::new(), 0, 0);
+    for event in &attached {
+        match &event.what {
+            What::Write { id, data, .. } => {
+                open.insert(*id, data.iter().filter(|b| **b == 0xa5).count() / 4096);
+            }
+            What::Flush { id } => {
+                open.insert(*id, 0);
+                flushed = written;
+            }
+            What::Complete { id, errno: 0 } => written += open.remove(id).unwrap_or(0),
+            _ => {}
+        }
+    }
+    assert!(flushed >= 123, "only {flushed} blocks of the file completed before the last flush");
+    std::fs::remove_file(at.join("f")).unwrap();
+    drop(file);
+    assert_eq!(umount(&at), 0);
+    let mut now = Aligned::new(64 << 20);
+    direct(&dev).read_exact_at(now.get(), 0).unwrap();
+    assert!(device.stats().unwrap().record.unwrap().events > attached.len() as u64);
+    device.detach().unwrap();
+    let mut image = vec![0; 64 << 20];
+    let (mut open, mut discards) = (std::collections::HashSet::new(), 0);
+    for event in Reader::open(&path).unwrap() {
+        let (id, offset, bytes) = match event.unwrap().what {
+            What::Write { id, offset, data } => {
+                image[offset as usize..][..data.len()].copy_from_slice(&data);
+                (id, offset, data.len() as u64)
+            }
+            What::Discard { id, offset, length } | What::WriteZeroes { id, offset, length } => {
+                image[offset as usize..][..length as usize].fill(0);
+                discards += 1;
+                (id, offset, length)
+            }
+            What::Flush { id } => (id, 0, 0),
+            What::Complete { id, errno } => {
+                assert!(errno == 0 && open.remove(&id));
+                continue;
+            }
+            _ => continue,
+        };
+        assert!(open.insert(id) && offset + bytes <= 64 * MIB);
+    }
+    assert!(open.is_empty() && discards > 0 && image == now.get());
+    let again = blockdev::attach(&bench.home(), &options, &Launcher::this_program().unwrap());
+    assert!(again.unwrap_err().to_string().contains("record: File exists"));
 }

@@ -1,0 +1,91 @@
+//! The emulated SSD that a stack names: `ext4@980pro(scale=2):8G:flush` as options of a device.
+
+use stack::{Device, Host, StackSpec};
+
+use crate::error::SsdError;
+use crate::options::{AttachOptions, Backing};
+
+/// Size of a device for which the stack gives none: this, or as much as leaves half of the free memory.
+const DEFAULT_BYTES: u64 = 8 << 30;
+/// Default sizes are multiples of this.
+const STEP_BYTES: u64 = 64 << 20;
+/// What may stand within the parentheses.
+const WORDS: &str = "scale=X, seed=N, backing=FILE, fua=modelled|flush, prefault, raw";
+
+impl AttachOptions {
+    /// The device that `spec` names, to be attached as `name`; `None` when its device is none of ours.
+    ///
+    /// # Errors
+    /// [`SsdError::BadOption`] for a word within the parentheses that means nothing; [`SsdError::Model`] for an
+    /// unknown profile.
+    pub fn of_stack(spec: &StackSpec, name: &str) -> Result<Option<AttachOptions>, SsdError> {
+        let Device::Emulated { name: profile, size, args } = spec.device() else { return Ok(None) };
+        let bytes = size.map_or_else(default_bytes, |size| size.bytes());
+        let mut options = AttachOptions::new(name, profile, bytes);
+        if profile == "slow" {
+            options.profile = format!("slow({})", args.join(","));
+        } else {
+            args.iter().try_for_each(|word| options.set(word))?;
+        }
+        options.regime = match spec.regime() {
+            None | Some(stack::Regime::Flush) => ssd::Regime::Flush,
+            Some(stack::Regime::None) => ssd::Regime::None,
+            Some(stack::Regime::Barrier) => ssd::Regime::Barrier,
+            Some(stack::Regime::Streams) => ssd::Regime::Streams,
+        };
+        options.validate()?;
+        Ok(Some(options))
+    }
+
+    fn set(&mut self, word: &str) -> Result<(), SsdError> {
+        let bad = || SsdError::BadOption { what: format!("`{word}` of an emulated SSD: there are {WORDS}") };
+        match word.split_once('=') {
+            Some(("scale", value)) => self.time_scale = value.parse().map_err(|_| bad())?,
+            Some(("seed", value)) => self.seed = value.parse().map_err(|_| bad())?,
+            Some(("backing", value)) => self.backing = Backing::File(value.into()),
+            None if word == "prefault" => self.prefault = true,
+            None if word == "raw" => self.compensate = false,
+            _ => return Err(bad()),
+        }
+        Ok(())
+    }
+}
+
+/// The memory of a device is taken as it is written, so half of what is free leaves room for the load.
+fn default_bytes() -> u64 {
+    let meminfo = Host::system().read("/proc/meminfo").unwrap_or_default();
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib: u64 = line.and_then(|text| text.split_whitespace().next()?.parse().ok()).unwrap_or(0);
+    (kib * 1024 / 2 / STEP_BYTES * STEP_BYTES).clamp(STEP_BYTES, DEFAULT_BYTES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(stack: &str) -> Result<Option<AttachOptions>, SsdError> {
+        AttachOptions::of_stack(&stack.parse().unwrap(), "x")
+    }
+
+    #[test]
+    fn words_of_the_stack_become_options() {
+        let found = options("xfs@860evo(scale=2.5,seed=7,raw):2G:none").unwrap().unwrap();
+        assert_eq!((found.profile.as_str(), found.bytes, found.seed), ("860evo", 2 << 30, 7));
+        assert!((found.time_scale - 2.5).abs() < 1e-9 && !found.compensate);
+        assert_eq!(found.regime, ssd::Regime::None);
+        assert_eq!(options("ext4@slow(1ms,1GB/s):64M").unwrap().unwrap().profile, "slow(1ms,1GB/s)");
+        assert_eq!(options("ext4@image").unwrap(), None);
+        let chosen = options("ext4@980pro").unwrap().unwrap();
+        assert!(chosen.bytes >= STEP_BYTES && chosen.bytes <= DEFAULT_BYTES);
+        assert_eq!(chosen.regime, ssd::Regime::Flush);
+    }
+
+    #[test]
+    fn what_means_nothing_is_told() {
+        let text = |stack: &str| options(stack).unwrap_err().to_string();
+        assert!(text("ext4@980pro(quick)").contains("scale=X"));
+        assert!(text("ext4@980por").contains("980pro"));
+        assert!(text("ext4@slow(1ms)").contains("slow(1ms,1GB/s)"));
+        assert!(text("ext4@980pro(scale=0)").contains("time scale"));
+    }
+}
