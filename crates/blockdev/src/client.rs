@@ -14,7 +14,7 @@ use stack::{Host, Journal, ProcessId, Resource};
 use crate::control::{self, Question, Reply, SsdState, Started};
 use crate::error::SsdError;
 use crate::fusectl;
-use crate::options::{AttachOptions, DaemonConfig, Places, check_name};
+use crate::options::{AttachOptions, DaemonConfig, Places, check_name, is_path};
 use crate::record::RecordStatus;
 use crate::status::SsdStatus;
 use crate::versions::CutReport;
@@ -192,7 +192,7 @@ fn prepare(home: &Utf8Path, places: &Places, options: &AttachOptions) -> Result<
     let mut options = options.clone();
     // the daemon's working directory is another
     for path in [&mut options.profile] {
-        if path.contains('/') || path.ends_with(".toml") {
+        if is_path(path) {
             *path = absolute(Utf8Path::new(path))?.into_string();
         }
     }

@@ -88,7 +88,7 @@ impl AttachOptions {
     }
 
     pub(crate) fn load_profile(&self) -> Result<ssd::Profile, SsdError> {
-        let profile = if self.profile.contains('/') || self.profile.ends_with(".toml") {
+        let profile = if is_path(&self.profile) {
             let text = std::fs::read_to_string(&self.profile)
                 .map_err(SsdError::io(format!("read profile {}", self.profile)))?;
             ssd::Profile::parse(&self.profile, &text)
@@ -97,6 +97,11 @@ impl AttachOptions {
         };
         profile.map_err(|error| SsdError::Model(error.into()))
     }
+}
+
+/// Whether a profile is a file's path; the rate of `slow(1ms,1GB/s)` has a slash too.
+pub(crate) fn is_path(profile: &str) -> bool {
+    !profile.starts_with("slow(") && (profile.contains('/') || profile.ends_with(".toml"))
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), SsdError> {

@@ -12,7 +12,7 @@ use super::{FILE_HEADER_BYTES, Header, MAGIC, RecordError, VERSION};
 
 /// A file system this far behind holds the device up: its requests must not fill the memory.
 const WAITING_BYTES_MAX: usize = 256 << 20;
-/// A longest mark.
+/// The longest mark.
 const MARK_BYTES_MAX: usize = 65_536;
 
 /// How a recording is doing.
@@ -129,7 +129,8 @@ impl Recorder {
 
     /// Records a mark, of at most 64 KiB of text.
     pub fn mark(&self, at_ns: u64, text: &str) {
-        let data = &text.as_bytes()[..text.floor_char_boundary(MARK_BYTES_MAX)];
+        let end = (0..=text.len().min(MARK_BYTES_MAX)).rev().find(|i| text.is_char_boundary(*i));
+        let data = &text.as_bytes()[..end.unwrap_or(0)];
         let header = Header { kind: Header::MARK, at_ns, length: data.len() as u64, ..Default::default() };
         self.append(self.shared.lock(), header, data);
     }
