@@ -120,7 +120,7 @@ fn ext4_on_a_device_with_fua() {
     assert_eq!(table.lines().nth(3), Some("1.00007\tkworker\t6\t[0, 0]\t[0, 0]\t0\t1\tnvme_cmd_flush"));
     let fsync = &analysis.fsyncs[0];
     assert_eq!(fsync.parts(), us(20, 12, 1600, 4000, 2 + 1 + 10 + 10, 45));
-    let labels: Vec<&str> = fsync.levels[0].stages.iter().map(|stage| stage.label).collect();
+    let labels: Vec<&str> = fsync.levels[0].stages.iter().map(|stage| stage.label.as_ref()).collect();
     assert!(labels.contains(&"commit with FUA") && !labels.contains(&"flush instead of FUA"), "{labels:?}");
 }
 

@@ -1,6 +1,8 @@
 //! The parts of one fsync, level by level.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use super::bio::{Request, Traffic, traffic};
 use super::call::{Call, calls};
@@ -10,16 +12,16 @@ use super::moment::{Dev, Moment, What};
 use super::stage::{Stage, Waiter, stages};
 
 /// A named moment of the journal, to be shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
     /// Nanoseconds of the trace clock.
     pub at_ns: u64,
     /// E.g. `commit starts`.
-    pub label: &'static str,
+    pub label: Cow<'static, str>,
 }
 
 /// One fsync on one level.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LevelBreakdown {
     /// The level's name, e.g. `ext4 on loop3`.
     pub name: String,
@@ -43,7 +45,7 @@ pub struct LevelBreakdown {
 }
 
 /// One fsync.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breakdown {
     /// The calling thread.
     pub pid: i32,
@@ -166,7 +168,7 @@ impl LevelBreakdown {
 /// The journal steps of a level.
 fn marks(moments: &[Moment], level: &Level) -> Vec<Mark> {
     let mark = |moment: &Moment| match moment.what {
-        What::Journal { fs, step, .. } if level.is(fs) => Some(Mark { at_ns: moment.at_ns, label: step }),
+        What::Journal { fs, step, .. } if level.is(fs) => Some(Mark { at_ns: moment.at_ns, label: step.into() }),
         _ => None,
     };
     moments.iter().filter_map(mark).collect()

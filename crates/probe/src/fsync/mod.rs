@@ -33,5 +33,5 @@ pub mod terminal;
 pub use breakdown::{Analysis, Breakdown, LevelBreakdown, analyse};
 pub use chain::{Chain, FsKind, Level};
 pub use interval::{Part, Parts};
-pub use record::{RecordError, Recording, record};
+pub use record::{RecordError, Recording, record, record_within};
 pub use summary::Summary;

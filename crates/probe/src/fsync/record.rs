@@ -20,6 +20,8 @@ pub struct Recording {
     pub lost: u64,
     /// Tracepoints this kernel does not have, as `system/name`.
     pub missing: Vec<String>,
+    /// The recording ended before the work: only the fsyncs before are here.
+    pub ended_early: bool,
 }
 
 impl Recording {
@@ -60,6 +62,19 @@ impl RecordError {
 /// When `path` has no chain of devices, or tracing fails; unless reading the buffers failed, `work` has not
 /// run then.
 pub fn record<T>(path: &Path, work: impl FnOnce() -> T) -> Result<(Recording, T), RecordError> {
+    record_within(path, None, work)
+}
+
+/// As [`record`], but the recording ends when it has taken `bytes_max` bytes of trace; an fsync takes some 2 to
+/// 10 kB. The work goes on.
+///
+/// # Errors
+/// As [`record`].
+pub fn record_within<T>(
+    path: &Path,
+    bytes_max: Option<u64>,
+    work: impl FnOnce() -> T,
+) -> Result<(Recording, T), RecordError> {
     let chain = Chain::of(path)?;
     let disks = chain.disk_devs();
     if chain.levels.first().is_none_or(|level| level.disks.is_empty()) {
@@ -67,9 +82,15 @@ pub fn record<T>(path: &Path, work: impl FnOnce() -> T) -> Result<(Recording, T)
             chain.levels.first().map_or_else(String::new, |l| l.fs_type.clone()),
         ));
     }
-    let options = Options::new(selections(&chain.fs_devs(), &disks));
+    let mut options = Options::new(selections(&chain.fs_devs(), &disks));
+    if let Some(bytes_max) = bytes_max {
+        (options.bytes_max, options.end_when_full) = (bytes_max, true);
+    }
     let (captured, value) = capture(&options, work)?;
     let moments: Vec<Moment> = captured.events.iter().filter_map(Moment::of).collect();
     let analysis = analyse(&moments, &chain);
-    Ok((Recording { chain, moments, analysis, lost: captured.lost, missing: captured.missing }, value))
+    let ended_early = captured.full_at_ns.is_some();
+    let recording =
+        Recording { chain, moments, analysis, lost: captured.lost, missing: captured.missing, ended_early };
+    Ok((recording, value))
 }

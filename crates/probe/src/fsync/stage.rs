@@ -1,6 +1,8 @@
 //! What of all block I/O one fsync waited for, as stages in time. The rules are told in docs/explain.md.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use super::bio::{Bio, Request, Traffic};
 use super::chain::{FsKind, Level};
@@ -9,7 +11,7 @@ use super::moment::Dev;
 use super::rwbs::Operation;
 
 /// A time an fsync (or its journal commit) was in one stage of its I/O.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stage {
     /// When it began, in nanoseconds of the trace clock.
     pub start_ns: u64,
@@ -18,7 +20,7 @@ pub struct Stage {
     /// What it counts as.
     pub part: Part,
     /// What it is, for people.
-    pub label: &'static str,
+    pub label: Cow<'static, str>,
     /// Operation and flags as the file system set them.
     pub rwbs: String,
     /// The disk, as tracepoints number it.
@@ -141,7 +143,7 @@ fn stages_of(bio: &Bio, flushes: &[&Request], level: &Level, end_ns: u64) -> Vec
                 start_ns,
                 end_ns,
                 part,
-                label,
+                label: label.into(),
                 rwbs,
                 disk: bio.disk.0,
                 sector: bio.sector,

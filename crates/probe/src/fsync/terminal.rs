@@ -26,13 +26,13 @@ pub(super) fn rows(level: &LevelBreakdown, call: Option<Interval>) -> Vec<Row<'_
     let stages = level.stages.iter().map(|stage| Row {
         span: stage.span(),
         part: Some(stage.part),
-        label: stage.label,
+        label: &stage.label,
         rwbs: &stage.rwbs,
         bytes: stage.bytes,
     });
     let mark = |at_ns| Interval::new(at_ns, at_ns);
     let marks = level.marks.iter();
-    let marks = marks.map(|m| Row { span: mark(m.at_ns), part: None, label: m.label, rwbs: "", bytes: 0 });
+    let marks = marks.map(|m| Row { span: mark(m.at_ns), part: None, label: &m.label, rwbs: "", bytes: 0 });
     let mut rows: Vec<Row<'_>> = stages.chain(marks).collect();
     let mut at = call.map(|call| call.start_ns);
     for span in union(level.stages.iter().map(|stage| stage.span()).collect()) {

@@ -24,12 +24,14 @@ pub struct Options {
     pub buffer_kib_per_cpu: u32,
     /// Pages beyond this many bytes are not kept; their events count as lost.
     pub bytes_max: u64,
+    /// End the recording instead when `bytes_max` is reached: what happens later is not recorded, and not lost.
+    pub end_when_full: bool,
 }
 
 impl Options {
     /// The events with buffers of 4 MiB per CPU and at most 1 GiB in all.
     pub fn new(events: Vec<Selection>) -> Self {
-        Options { events, buffer_kib_per_cpu: 4096, bytes_max: 1 << 30 }
+        Options { events, buffer_kib_per_cpu: 4096, bytes_max: 1 << 30, end_when_full: false }
     }
 }
 
@@ -42,6 +44,8 @@ pub struct Capture {
     pub lost: u64,
     /// Optional events this kernel does not have, as `system/name`.
     pub missing: Vec<String>,
+    /// When the recording ended, if it did before the work ([`Options::end_when_full`]), by the trace clock.
+    pub full_at_ns: Option<u64>,
 }
 
 /// Runs `work` while the events are recorded; its result comes with the capture.
@@ -60,7 +64,7 @@ pub fn capture<T>(options: &Options, work: impl FnOnce() -> T) -> Result<(Captur
         }
     }
     let layout = instance.page_layout()?;
-    let mut reader = Reader::open(&instance, layout, options.bytes_max)?;
+    let mut reader = Reader::open(&instance, layout, options)?;
     let ended = AtomicBool::new(false);
     let (outcome, read) = std::thread::scope(|scope| {
         let reading = scope.spawn(|| reader.follow(&ended));
@@ -75,12 +79,16 @@ pub fn capture<T>(options: &Options, work: impl FnOnce() -> T) -> Result<(Captur
     stopped?;
     let read = read.map_err(|_| std::io::Error::other("the reader of the trace buffers panicked"));
     read.and_then(|read| read).map_err(at(&PathBuf::from("trace_pipe_raw")))?;
-    let Decoded { events, missed, unknown, damaged_pages } =
+    let Decoded { mut events, missed, unknown, damaged_pages } =
         decode(&layout, instance.formats(), &reader.cpus);
     // A page tells of the same losses as the statistics of its buffer; each may know of some the other does
     // not.
     let lost = missed.max(instance.overrun()) + unknown + damaged_pages + reader.left_out;
-    Ok((Capture { events, lost, missing }, value))
+    let full_at_ns = reader.full_at_ns;
+    if let Some(full_at_ns) = full_at_ns {
+        events.retain(|event| event.at_ns < full_at_ns);
+    }
+    Ok((Capture { events, lost, missing, full_at_ns }, value))
 }
 
 struct SetOnDrop<'a>(&'a AtomicBool);
@@ -92,19 +100,22 @@ impl Drop for SetOnDrop<'_> {
 }
 
 /// Takes whole pages out of the buffers and keeps them as they are.
-struct Reader {
+struct Reader<'a> {
+    instance: &'a Instance,
     files: Vec<File>,
     cpus: Vec<CpuPages>,
     layout: PageLayout,
     page: Vec<u8>,
     bytes: u64,
     bytes_max: u64,
+    end_when_full: bool,
+    full_at_ns: Option<u64>,
     /// Events that were read and not kept.
     left_out: u64,
 }
 
-impl Reader {
-    fn open(instance: &Instance, layout: PageLayout, bytes_max: u64) -> Result<Self, TraceError> {
+impl<'a> Reader<'a> {
+    fn open(instance: &'a Instance, layout: PageLayout, options: &Options) -> Result<Self, TraceError> {
         let (mut files, mut cpus) = (Vec::new(), Vec::new());
         for (cpu, path) in instance.raw_buffers()? {
             let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
@@ -113,7 +124,19 @@ impl Reader {
             cpus.push(CpuPages { cpu, pages: Vec::new() });
         }
         let page = vec![0; layout.page_size];
-        Ok(Reader { files, cpus, layout, page, bytes: 0, bytes_max, left_out: 0 })
+        let Options { bytes_max, end_when_full, .. } = *options;
+        Ok(Reader {
+            instance,
+            files,
+            cpus,
+            layout,
+            page,
+            bytes: 0,
+            bytes_max,
+            end_when_full,
+            full_at_ns: None,
+            left_out: 0,
+        })
     }
 
     /// Reads until `ended`, then what is left.
@@ -144,7 +167,17 @@ impl Reader {
                         cpu.pages.push(self.page[..count].into());
                     }
                     Ok(count) => {
-                        self.left_out += page::parse(&self.layout, &self.page[..count]).records.len() as u64
+                        let page = page::parse(&self.layout, &self.page[..count]);
+                        if !self.end_when_full {
+                            self.left_out += page.records.len() as u64;
+                        } else if let Some(first) = page.records.first() {
+                            if self.full_at_ns.is_none() {
+                                // an error here only means that more is recorded than is wanted
+                                let _ = self.instance.record(false);
+                            }
+                            let full_at_ns = self.full_at_ns.get_or_insert(first.at_ns);
+                            *full_at_ns = first.at_ns.min(*full_at_ns);
+                        }
                     }
                     Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => break,
                     Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
