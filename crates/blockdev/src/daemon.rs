@@ -21,7 +21,7 @@ use crate::engine::Engine;
 use crate::error::SsdError;
 use crate::fuse::{self, DiskFs};
 use crate::image::{Image, Memory};
-use crate::options::{AttachOptions, Backing, DaemonConfig, Places};
+use crate::options::{AttachOptions, Backing, DaemonConfig, FuaMode, Places};
 use crate::record::Recorder;
 use crate::status::SsdStatus;
 use crate::versions::Versions;
@@ -73,6 +73,9 @@ impl Daemon {
         let mut notes: Vec<String> = memory::leave_cgroup(&host).err().into_iter().collect();
         let places = Places::new(&home, &options.name);
         let mut engine = engine(&options)?;
+        if options.fua == FuaMode::Modelled {
+            engine.model_fua();
+        }
         let recorder = match &options.record {
             Some(path) => Some(Arc::new(Recorder::create(path, options.bytes)?)),
             None => None,
@@ -244,6 +247,7 @@ impl Daemon {
             name: self.options.name.clone(),
             profile: self.options.profile.clone(),
             regime: self.options.regime.name().to_owned(),
+            fua: self.options.fua,
             device: self.state.device.clone(),
             bytes: self.options.bytes,
             power_cut,

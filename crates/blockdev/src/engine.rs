@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ssd::error::SubmitError;
 use ssd::{Command, Completion, Nanos, Op, Ssd, Status, Tags, Token};
 
+use crate::fua::{self, Awaiting, Commit};
 use crate::image::BLOCK;
 use crate::record::Recorder;
 use crate::versions::Versions;
@@ -40,6 +41,7 @@ struct Pending<R> {
     horizon: Option<u64>,
     /// Id in the recording.
     record: Option<u64>,
+    commit: Option<Commit>,
     at: Nanos,
 }
 
@@ -70,6 +72,8 @@ pub(crate) struct Engine<R> {
     now: Nanos,
     versions: Option<Versions>,
     record: Option<Arc<Recorder>>,
+    /// For flushes that stand in for FUA; None: all take the time of a flush.
+    fua: Option<Awaiting>,
     pending: Vec<Option<Pending<R>>>,
     free: Vec<usize>,
     in_flight: u32,
@@ -87,6 +91,7 @@ impl<R> Engine<R> {
             now: 0,
             versions: Some(versions),
             record: None,
+            fua: None,
             pending: Vec::new(),
             free: Vec::new(),
             in_flight: 0,
@@ -95,6 +100,11 @@ impl<R> Engine<R> {
             completions: Vec::new(),
             refused: Vec::new(),
         }
+    }
+
+    /// Gives flushes that stand in for the FUA flag of a write the time of such a write.
+    pub(crate) fn model_fua(&mut self) {
+        self.fua = Some(Awaiting::default());
     }
 
     /// Records every change and flush from now on.
@@ -138,9 +148,14 @@ impl<R> Engine<R> {
         self.now = self.now.max(now);
         match self.prepare(request) {
             Ok(Prepared { op, lba, blocks, data, change }) => {
-                let horizon = (op == Op::Flush).then(|| self.versions.as_ref().map_or(0, Versions::horizon));
+                let flush = matches!(request, Request::Flush);
+                let commit = match request {
+                    Request::Write { data, .. } if self.fua.is_some() => fua::commit(data),
+                    _ => None,
+                };
+                let horizon = flush.then(|| self.versions.as_ref().map_or(0, Versions::horizon));
                 let record = self.record.as_ref().and_then(|to| record_submission(to, self.now, &request));
-                let id = self.keep(Pending { reply, data, change, horizon, record, at: self.now });
+                let id = self.keep(Pending { reply, data, change, horizon, record, commit, at: self.now });
                 let command = Command { id: id as u64, queue: 0, op, lba, blocks, tags: Tags::default() };
                 self.backlog.push_back(command);
                 self.feed();
@@ -177,7 +192,10 @@ impl<R> Engine<R> {
                 let op = Op::Write { token: Token(first), fua: false };
                 Ok(Prepared { change: Some(first), ..prepared(op, lba, blocks as u32) })
             }
-            Request::Flush => Ok(prepared(Op::Flush, 0, 0)),
+            Request::Flush => {
+                let since = self.fua.as_mut().and_then(Awaiting::flush);
+                Ok(prepared(since.map_or(Op::Flush, |since| Op::FlushForFua { since }), 0, 0))
+            }
             Request::Discard { lba, blocks } | Request::WriteZeroes { lba, blocks } => {
                 fits(lba, blocks.into())?;
                 let number = versions.zero(lba, blocks.into()).map_err(errno)?;
@@ -249,6 +267,9 @@ impl<R> Engine<R> {
 
     fn finish(&mut self, completion: Completion, done: &mut Vec<Finished<R>>) {
         let Some(pending) = self.take(completion.id) else { return };
+        if let (Some(awaiting), Some(commit)) = (&mut self.fua, pending.commit) {
+            awaiting.completed(commit, pending.at);
+        }
         if let Some(versions) = &mut self.versions {
             let (regime, plp) = (self.ssd.regime(), self.ssd.profile().power.plp);
             if let Some(number) = pending.change {

@@ -7,6 +7,7 @@
 //! | module | change here |
 //! |---|---|
 //! | `image`, `versions` | the bytes: in memory or in a file; what a power cut leaves of them |
+//! | `fua` | which flushes stand in for FUA |
 //! | `engine` | requests, model and bytes put together; no clock, no threads |
 //! | [`record`] | the requests of a device in a file: writer, reader, format |
 //! | `driver` | real time: the lock, the timer thread, the compensation of the transport |
@@ -22,6 +23,7 @@ pub mod daemon;
 mod driver;
 mod engine;
 mod error;
+mod fua;
 mod fuse;
 mod fusectl;
 mod image;
@@ -36,6 +38,6 @@ mod versions;
 pub use client::{Attached, Launcher, Listed, attach, detach, list, mark, power_cut, stats, sync_record};
 pub use control::SsdState;
 pub use error::SsdError;
-pub use options::{AttachOptions, Backing};
+pub use options::{AttachOptions, Backing, FuaMode};
 pub use status::SsdStatus;
 pub use versions::CutReport;

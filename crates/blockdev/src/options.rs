@@ -17,6 +17,34 @@ pub enum Backing {
     File(Utf8PathBuf),
 }
 
+/// What a flush costs that stands in for the FUA flag of a write, which loop devices cannot carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FuaMode {
+    /// As much as makes write and flush last as long as the profile's FUA write. It makes durable what any flush
+    /// does. Known are the journal commits of ext4, log records of XFS and superblocks of btrfs; any other flush,
+    /// such as that of an O_DSYNC write, costs a flush.
+    #[default]
+    Modelled,
+    /// As much as any flush.
+    Flush,
+}
+
+impl FuaMode {
+    /// The mode of a name, `modelled` or `flush`.
+    pub fn parse(name: &str) -> Option<FuaMode> {
+        [FuaMode::Modelled, FuaMode::Flush].into_iter().find(|mode| mode.name() == name)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            FuaMode::Modelled => "modelled",
+            FuaMode::Flush => "flush",
+        }
+    }
+}
+
 /// A device to attach.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttachOptions {
@@ -41,6 +69,9 @@ pub struct AttachOptions {
     pub compensate: bool,
     /// Threads that take requests from the kernel, 1 ..= 16.
     pub threads: usize,
+    /// What stands in for FUA.
+    #[serde(default)]
+    pub fua: FuaMode,
     /// Record every write, discard and flush in this new file; see [`crate::record`].
     #[serde(default)]
     pub record: Option<Utf8PathBuf>,
@@ -63,6 +94,7 @@ impl AttachOptions {
             prefault: false,
             compensate: true,
             threads: 2,
+            fua: FuaMode::Modelled,
             record: None,
             owner: None,
         }

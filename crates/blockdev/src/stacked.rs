@@ -3,7 +3,7 @@
 use stack::{Device, Host, StackSpec};
 
 use crate::error::SsdError;
-use crate::options::{AttachOptions, Backing};
+use crate::options::{AttachOptions, Backing, FuaMode};
 
 /// Size of a device for which the stack gives none: this, or as much as leaves half of the free memory.
 const DEFAULT_BYTES: u64 = 8 << 30;
@@ -43,6 +43,7 @@ impl AttachOptions {
             Some(("scale", value)) => self.time_scale = value.parse().map_err(|_| bad())?,
             Some(("seed", value)) => self.seed = value.parse().map_err(|_| bad())?,
             Some(("backing", value)) => self.backing = Backing::File(value.into()),
+            Some(("fua", value)) => self.fua = FuaMode::parse(value).ok_or_else(bad)?,
             None if word == "prefault" => self.prefault = true,
             None if word == "raw" => self.compensate = false,
             _ => return Err(bad()),
@@ -69,10 +70,10 @@ mod tests {
 
     #[test]
     fn words_of_the_stack_become_options() {
-        let found = options("xfs@860evo(scale=2.5,seed=7,raw):2G:none").unwrap().unwrap();
+        let found = options("xfs@860evo(scale=2.5,seed=7,raw,fua=flush):2G:none").unwrap().unwrap();
         assert_eq!((found.profile.as_str(), found.bytes, found.seed), ("860evo", 2 << 30, 7));
         assert!((found.time_scale - 2.5).abs() < 1e-9 && !found.compensate);
-        assert_eq!(found.regime, ssd::Regime::None);
+        assert_eq!((found.regime, found.fua), (ssd::Regime::None, FuaMode::Flush));
         assert_eq!(options("ext4@slow(1ms,1GB/s):64M").unwrap().unwrap().profile, "slow(1ms,1GB/s)");
         assert_eq!(options("ext4@image").unwrap(), None);
         let chosen = options("ext4@980pro").unwrap().unwrap();
@@ -84,6 +85,7 @@ mod tests {
     fn what_means_nothing_is_told() {
         let text = |stack: &str| options(stack).unwrap_err().to_string();
         assert!(text("ext4@980pro(quick)").contains("scale=X"));
+        assert!(text("ext4@980pro(fua=maybe)").contains("fua=modelled|flush"));
         assert!(text("ext4@980por").contains("980pro"));
         assert!(text("ext4@slow(1ms)").contains("slow(1ms,1GB/s)"));
         assert!(text("ext4@980pro(scale=0)").contains("time scale"));

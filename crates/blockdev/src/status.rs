@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use camino::Utf8PathBuf;
 use serde::{Deserialize, Serialize};
 
+use crate::options::FuaMode;
 use crate::record::RecordStatus;
 
 /// Counters since the device was attached. Blocks are 4 KiB.
@@ -16,6 +17,9 @@ pub struct SsdStatus {
     pub profile: String,
     /// Regime.
     pub regime: String,
+    /// What flushes cost that stand in for FUA; the counter `fua_flushes` says how many did.
+    #[serde(default)]
+    pub fua: FuaMode,
     /// The block device.
     pub device: Utf8PathBuf,
     /// Capacity in bytes.
@@ -111,6 +115,7 @@ mod tests {
             name: "a\"b".into(),
             profile: "980pro".into(),
             regime: "flush".into(),
+            fua: FuaMode::Modelled,
             device: "/dev/loop9".into(),
             bytes: 4096,
             power_cut: false,

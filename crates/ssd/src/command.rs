@@ -68,6 +68,12 @@ pub enum Op {
     /// Completes when every write completed before it (and, tagged, every earlier epoch of the stream)
     /// is durable.
     Flush,
+    /// A flush in place of the FUA flag of a write submitted at `since` and completed by now, as a driver
+    /// without FUA sends it: covers what a flush covers, and ends when the FUA write would have ended.
+    FlushForFua {
+        /// When the write was submitted.
+        since: Nanos,
+    },
     /// A cache barrier by itself, for hosts that learn of an order only after the write: ends the epoch
     /// and completes at once. Where it could mean nothing (regimes `none` and `flush`, or untagged in
     /// `streams`) it is a `Flush`.
@@ -95,7 +101,7 @@ pub struct Command {
     pub op: Op,
     /// First block.
     pub lba: u64,
-    /// Number of blocks; 0 for `Flush`, `Barrier` and `CloseStream`.
+    /// Number of blocks; 0 for flushes, `Barrier` and `CloseStream`.
     pub blocks: u32,
     /// Ordering.
     pub tags: Tags,
@@ -129,6 +135,11 @@ impl Command {
     /// A flush.
     pub fn flush(id: u64) -> Command {
         Command::new(id, Op::Flush, 0, 0)
+    }
+
+    /// A flush in place of the FUA flag of a write submitted at `since`.
+    pub fn flush_for_fua(id: u64, since: Nanos) -> Command {
+        Command::new(id, Op::FlushForFua { since }, 0, 0)
     }
 
     /// A cache barrier.

@@ -186,7 +186,7 @@ impl Oracle {
                 self.awaited.insert(c.id, Awaited::Other);
                 return Ok(());
             }
-            Op::Flush | Op::Barrier => {
+            Op::Flush | Op::FlushForFua { .. } | Op::Barrier => {
                 let stream = self.note(&tags, None)?[0];
                 self.awaited.insert(c.id, Awaited::Flush { covered: self.acked.clone(), stream });
                 return Ok(());

@@ -294,7 +294,8 @@ impl<'a> Host<'a> {
             return self.send(Command::read_tokens(id, lba, blocks).on_queue(queue));
         }
         if dice < 21 {
-            return self.send(Command::flush(id).on_queue(queue));
+            let flush = if id.is_multiple_of(2) { Command::flush(id) } else { Command::flush_for_fua(id, 0) };
+            return self.send(flush.on_queue(queue));
         }
         if dice < 26 {
             let stream = self.stream();

@@ -21,6 +21,8 @@ pub struct Stats {
     pub trimmed_blocks: u64,
     /// FLUSH commands.
     pub flushes: u64,
+    /// Of these, in place of the FUA flag of a write.
+    pub fua_flushes: u64,
     /// FUA writes.
     pub fua_writes: u64,
     /// Writes that waited for cache space.

@@ -63,6 +63,35 @@ fn an_fsync_takes_what_was_published() {
     assert!((1.0 - op / ext4 - 0.666).abs() < 0.06, "{}", 1.0 - op / ext4);
 }
 
+/// A driver without FUA sends a flush after the write instead, when it hears of the write's end.
+#[test]
+fn a_flush_for_fua_ends_when_the_fua_write_would_have() {
+    for (name, host_ns) in [("980pro", 0), ("980pro", 40_000), ("860evo", 20_000)] {
+        let mut fua = ClosedLoop::new(device(name, 256, Regime::Flush));
+        let expected = fua.once(|id| Command::write_fua(id, 5, 1, Token(1)));
+        let mut l = ClosedLoop::new(device(name, 256, Regime::Flush));
+        l.once(|id| Command::write(id, 5, 1, Token(1)));
+        l.wait(host_ns);
+        l.once(|id| Command::flush_for_fua(id, 0));
+        let error = l.now().abs_diff(expected);
+        assert!(error < 2000, "{name}: {} ns instead of {expected}", l.now());
+        assert_eq!((l.ssd.stats().flushes, l.ssd.stats().fua_flushes), (1, 1));
+        // the write was long ago: the drain remains
+        let dirty = || {
+            let mut l = ClosedLoop::new(device(name, 256, Regime::Flush));
+            l.wait(1_000_000_000);
+            l.run(64, 8, |i, id| Command::write(id, i * 9, 1, Token(100 + i)));
+            l
+        };
+        let drain = dirty().once(Command::flush) - profile(name).flush.overhead_ns;
+        let late = dirty().once(|id| Command::flush_for_fua(id, 0));
+        assert!(late == drain && drain > 50_000, "{name}: {late} ns, the drain takes {drain}");
+    }
+    let mut l = ClosedLoop::new(device("980pro", 256, Regime::None));
+    l.once(|id| Command::write(id, 5, 1, Token(1)));
+    assert!(l.once(|id| Command::flush_for_fua(id, 0)) < 20_000, "acknowledged at once");
+}
+
 #[test]
 fn refusals_say_why_and_change_nothing() {
     let mut s = device("860evo", 64, Regime::Streams);

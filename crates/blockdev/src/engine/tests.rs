@@ -184,3 +184,30 @@ fn bad_requests_are_refused_and_a_full_queue_waits() {
     }
     assert_eq!(done.len() as u64, 3 + depth * 3);
 }
+
+/// A write, its completion, host time, a flush: how long the flush took, and what the device calls it.
+fn flush_after(data: &[u8], modelled: bool) -> (Nanos, u64) {
+    let mut engine = engine("980pro", Regime::Flush, 1, false);
+    if modelled {
+        engine.model_fua();
+    }
+    let mut done = Vec::new();
+    engine.submit(0, Request::Write { lba: 5, data }, 1);
+    engine.advance(50_000, &mut done);
+    engine.submit(60_000, Request::Flush, 2);
+    engine.advance(100_000_000, &mut done);
+    (done[1].at - done[1].submitted, engine.ssd().stats().fua_flushes)
+}
+
+#[test]
+fn the_flush_after_a_commit_record_takes_the_time_of_fua() {
+    let mut commit = [0; BLOCK];
+    commit[..8].copy_from_slice(&[0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, 2]);
+    let (plain, none) = flush_after(&pattern(1, 5), true);
+    let (fua, one) = flush_after(&commit, true);
+    assert_eq!((none, one, flush_after(&commit, false)), (0, 1, (plain, 0)));
+    let overheads = Profile::named("980pro").unwrap().flush;
+    let longer = overheads.fua_overhead_ns - overheads.overhead_ns;
+    // the flush came 60 us after the write was submitted
+    assert!((fua - plain).abs_diff(longer - 60_000) < 2000, "{fua} {plain}");
+}

@@ -1,7 +1,7 @@
 //! FLUSH and FUA: when is a completed write safe.
 
 use super::{Event, Ssd};
-use crate::command::{Command, Nanos};
+use crate::command::{Command, Nanos, Op};
 use crate::mutation::Mutation;
 use crate::order::Resolved;
 use crate::regime::Regime;
@@ -18,13 +18,15 @@ pub(super) struct FlushJob {
     /// Once drained: the journal position to wait for.
     journal: Option<u64>,
     start: Nanos,
-    clean: bool,
+    /// Added to the end of the drain.
+    overhead: Nanos,
 }
 
 impl Ssd {
     pub(super) fn flush(&mut self, c: &Command, start: Nanos) {
         let i = self.begin(c.id);
         self.stats.flushes += 1;
+        self.stats.fua_flushes += u64::from(matches!(c.op, Op::FlushForFua { .. }));
         if !self.regime.honours_flush() {
             self.at(start, Event::Complete(i));
             return;
@@ -60,7 +62,16 @@ impl Ssd {
         let clean = f.untagged.floor() >= untagged
             && f.tagged.floor() >= f.tagged.next()
             && f.journal.persisted() >= f.journal.next();
-        let clean = clean || self.profile.power.plp;
+        let f = &self.profile.flush;
+        let overhead = match c.op {
+            // The drain begins with the flush instead of the write: as much later as it is shorter.
+            Op::FlushForFua { since } => {
+                let command_ns = self.profile.host.command_ns;
+                f.fua_overhead_ns.saturating_sub(start.saturating_sub(since.saturating_add(command_ns)))
+            }
+            _ if clean || self.profile.power.plp => f.clean_ns,
+            _ => f.overhead_ns,
+        };
         self.flushes.push_back(FlushJob {
             command: i,
             untagged,
@@ -68,7 +79,7 @@ impl Ssd {
             stream,
             journal: None,
             start,
-            clean,
+            overhead,
         });
         self.pump(start);
     }
@@ -124,8 +135,7 @@ impl Ssd {
         if job.journal.is_some_and(|j| self.ftl.journal.persisted() < j) {
             return;
         }
-        let f = &self.profile.flush;
-        let end = t.max(job.start) + if job.clean { f.clean_ns } else { f.overhead_ns };
+        let end = t.max(job.start) + job.overhead;
         let command = job.command;
         self.flush_ending = true;
         self.at(end, Event::Complete(command));

@@ -33,7 +33,7 @@ impl Ssd {
         let start = self.controller_free;
         match command.op {
             Op::Read { want_tokens } => self.read(&command, want_tokens, start),
-            Op::Flush => self.flush(&command, start),
+            Op::Flush | Op::FlushForFua { .. } => self.flush(&command, start),
             Op::CloseStream => {
                 let i = self.begin(command.id);
                 if let (Regime::Streams, Some(tag)) = (self.regime, command.tags.major) {

@@ -289,7 +289,7 @@ impl Ssd {
             (None, None) if c.op == Op::CloseStream => return Err(SubmitError::NoStream),
             _ => {}
         }
-        if matches!(c.op, Op::Flush | Op::Barrier | Op::CloseStream) {
+        if matches!(c.op, Op::Flush | Op::FlushForFua { .. } | Op::Barrier | Op::CloseStream) {
             return Ok(());
         }
         let capacity = self.capacity_blocks();
