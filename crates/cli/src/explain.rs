@@ -6,8 +6,9 @@ use std::path::Path;
 
 use anyhow::Context;
 use engine::{Control, RunOptions, Stage};
+use lab::site::{Built, Site};
 use probe::fsync::{Recording, Summary, artifact, record, summary, svg, terminal};
-use stack::{Builder, Journal, StackSpec};
+use stack::{Journal, StackSpec};
 use workload::Workload;
 
 use crate::options::{Explain, ExplainFsync, Options};
@@ -19,22 +20,19 @@ const APPEND_BYTES: usize = 4096;
 
 /// Explains.
 pub fn explain(options: &Options, what: &Explain) -> anyhow::Result<Exit> {
-    let Explain::Fsync(arguments) = what;
+    match what {
+        Explain::Fsync(arguments) => fsync(options, arguments),
+    }
+}
+
+fn fsync(options: &Options, arguments: &ExplainFsync) -> anyhow::Result<Exit> {
     let spec: StackSpec = arguments.on.parse().map_err(|error| bad_input(format!("--on: {error}")))?;
-    let home = crate::run::home(options)?;
-    let utf8 = |path: std::path::PathBuf| {
-        camino::Utf8PathBuf::from_path_buf(path)
-            .map_err(|path| bad_input(format!("{} is not UTF-8", path.display())))
-    };
-    let folder = lab::real::journal_folder(&utf8(home.clone())?);
-    let journal = Journal::open(&folder, &format!("explain.{}", std::process::id()))?;
-    crate::run::stop_on_signals(journal.clone())?;
-    let built = Builder::new(utf8(home.join("images"))?).build(&spec, &journal)?;
-    let recorded = work_under_trace(arguments, built.path().as_std_path());
-    built.teardown()?;
-    journal.undo();
-    match recorded? {
-        Ok(recording) => tell(arguments, &spec, &recording),
+    let (recorded, note) = on_stack(options, &spec, |built| {
+        let recorded = work_under_trace(arguments, built.path().as_std_path())?;
+        Ok((recorded, built.ssd_status().and_then(|status| lab::real::fua_note(&status))))
+    })?;
+    match recorded {
+        Ok(recording) => tell(arguments, &spec, &recording, note),
         Err(error) => match error.unavailable() {
             Some(why) => {
                 eprintln!("loadline: {}; {}", why.reason, why.remedy);
@@ -43,6 +41,30 @@ pub fn explain(options: &Options, what: &Explain) -> anyhow::Result<Exit> {
             None => Err(bad_input(error)),
         },
     }
+}
+
+/// Builds the stack, works on it, and takes it down whatever came of the work.
+fn on_stack<T>(
+    options: &Options,
+    spec: &StackSpec,
+    work: impl FnOnce(&Built) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let home = crate::run::home(options)?;
+    let utf8 = |path: std::path::PathBuf| {
+        camino::Utf8PathBuf::from_path_buf(path)
+            .map_err(|path| bad_input(format!("{} is not UTF-8", path.display())))
+    };
+    let (images, home) = (utf8(home.join("images"))?, utf8(home)?);
+    let folder = lab::real::journal_folder(&home);
+    let journal = Journal::open(&folder, &format!("explain.{}", std::process::id()))?;
+    crate::run::stop_on_signals(journal.clone())?;
+    let built = Site::new(&home, &images)?.build(spec, &journal)?;
+    let worked = work(&built);
+    let down = built.teardown();
+    journal.undo();
+    let worked = worked?;
+    down?;
+    Ok(worked)
 }
 
 type Recorded = Result<Recording, probe::fsync::RecordError>;
@@ -97,7 +119,12 @@ fn load(file: &Path) -> anyhow::Result<Workload> {
     }
 }
 
-fn tell(arguments: &ExplainFsync, spec: &StackSpec, recording: &Recording) -> anyhow::Result<Exit> {
+fn tell(
+    arguments: &ExplainFsync,
+    spec: &StackSpec,
+    recording: &Recording,
+    note: Option<String>,
+) -> anyhow::Result<Exit> {
     let breakdowns = recording.breakdowns();
     if recording.lost > 0 {
         eprintln!("loadline: {} trace events were lost; some fsyncs may be missing", recording.lost);
@@ -120,6 +147,9 @@ fn tell(arguments: &ExplainFsync, spec: &StackSpec, recording: &Recording) -> an
         return Ok(Exit::Done);
     }
     let mut text = format!("fsync on {spec}\n{}", terminal::table(&Summary::of(breakdowns)));
+    if let Some(note) = note {
+        text += &format!("  ({note})\n");
+    }
     if let Some(typical) = typical {
         text += &format!("\nThe fsync of median length:\n{}", terminal::waterfall(typical));
     }

@@ -81,6 +81,7 @@ Examples:
   loadline run workloads/randomread.f --on ext4 --set nthreads=1,4,16 --cold --memory 1G
   loadline run workloads/randomwrite.f --on xfs --io uring:32 --html report.html
   loadline run workloads/varmail.f --on ext4 --rate 5000 --for 60s
+  loadline run workloads/varmail.f --on ext4@980pro,xfs@980pro --explain --html report.html
   loadline run study.toml; loadline run study.toml --resume")]
 pub struct Run {
     /// Workloads in Filebench's WML, or one study (*.toml)
@@ -116,6 +117,9 @@ pub struct Run {
     /// Unmount, mount and drop the caches between creating the files and the load
     #[arg(long)]
     pub cold: bool,
+    /// Trace the load and show where its fsyncs spend their time
+    #[arg(long)]
+    pub explain: bool,
     /// Memory limit of the load, page cache included (a cgroup), such as 512M
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
@@ -286,6 +290,7 @@ Examples:
   loadline explain fsync --on ext4
   loadline explain fsync --on xfs --count 1000 --svg fsync.svg
   loadline explain fsync --on btrfs --job workloads/varmail.f --for 5s
+  loadline explain fsync --on ext4@980pro                on an emulated SSD
   loadline explain fsync --on dir:/mnt/data --table trace.txt")]
 pub struct ExplainFsync {
     /// The stack

@@ -28,7 +28,7 @@ pub fn run(options: &Options, arguments: &options::Run) -> anyhow::Result<Exit> 
     let mut run = begin(&mut store, &study, arguments)?;
     let work = arguments.work_dir.clone().unwrap_or_else(|| home.join("images"));
     let mut runner = RealRunner::new(&home, &work, &run.id)?;
-    runner.builder.erase = arguments.erase.as_ref().map(|device| device.as_str().into());
+    runner.site.builder.erase = arguments.erase.as_ref().map(|device| device.as_str().into());
     show_devices(&runner, &study)?;
     warn_of_leftovers(&home);
     let stop = stop_on_signals(runner.journal().clone())?;
@@ -123,6 +123,7 @@ fn overrides(mut settings: Settings, arguments: &options::Run) -> anyhow::Result
         settings.title.clone_from(title);
     }
     settings.cold |= arguments.cold;
+    settings.explain |= arguments.explain;
     settings.strict |= arguments.strict;
     settings.keep |= arguments.keep;
     Ok(settings)
@@ -170,10 +171,10 @@ fn begin(store: &mut Store, study: &Study, arguments: &options::Run) -> anyhow::
 fn show_devices(runner: &RealRunner, study: &Study) -> anyhow::Result<()> {
     for spec in &study.stacks {
         let Some(device) = spec.block_device() else { continue };
-        if let Some(report) = runner.builder.inspect_device(spec).map_err(bad_input)? {
+        if let Some(report) = runner.site.builder.inspect_device(spec).map_err(bad_input)? {
             eprintln!("{report}");
         }
-        if runner.builder.erase.as_deref() != Some(device) {
+        if runner.site.builder.erase.as_deref() != Some(device) {
             return Err(bad_input(format!(
                 "{spec}: this would erase {device}. To allow it, add --erase {device}; all data on it will be lost"
             )));

@@ -10,7 +10,7 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("engine", &["workload", "stats"]),
     ("stack", &[]),
     ("probe", &["stats"]),
-    ("lab", &["stats", "workload", "wml", "engine", "stack", "probe"]),
+    ("lab", &["stats", "workload", "wml", "engine", "stack", "blockdev", "probe"]),
     ("report", &["lab", "stats", "probe"]),
     ("cli", &["blockdev", "engine", "lab", "probe", "report", "ssd", "stack", "stats", "wml", "workload"]),
     ("bench", &["engine", "stack", "stats", "wml", "workload"]),

@@ -7,6 +7,8 @@
 //! | [`session`] | executes the plan, trial by trial, each stored the moment it ends. Start here |
 //! | [`estimate`] | how long the rest will take |
 //! | [`runner`] | the seam: executes one trial. [`real`] does it on this machine |
+//! | [`site`] | builds stacks, emulated SSDs included |
+//! | [`split`] | where the fsyncs of a trial spent their time |
 //! | [`protocol`], [`supervise`], [`child`] | the trial's process: what is said, the parent's side, the child's |
 //! | [`store`] | the SQLite database of runs |
 //! | [`record`] | stored results as plain data: runs, cells, trials. What `report` draws |
@@ -23,6 +25,8 @@ pub mod real;
 pub mod record;
 pub mod runner;
 pub mod session;
+pub mod site;
+pub mod split;
 pub mod store;
 pub mod study;
 pub mod supervise;
@@ -31,5 +35,6 @@ pub use real::RealRunner;
 pub use record::Run;
 pub use runner::Runner;
 pub use session::{Ending, Notice};
+pub use site::Site;
 pub use store::Store;
 pub use study::Study;

@@ -7,13 +7,16 @@ use std::time::{Duration, Instant};
 
 use camino::Utf8PathBuf;
 use engine::options::{Event, RunOptions, Stage};
+use probe::fsync::{RecordError, record_within};
 use probe::{Environment, Subject};
-use stack::{Availability, Builder, Cgroup, Journal, MemoryLimit, MountedStack, StackError, StackSpec};
+use stack::{Availability, Cgroup, Journal, MemoryLimit, MountedStack, StackError, StackSpec};
 use stats::{Ended, Metric};
 
 use crate::protocol::{ARGUMENT, Message, Request};
 use crate::record::{Command, Status};
 use crate::runner::{Job, Progress, Report, Runner};
+use crate::site::{Built, Site, SiteError};
+use crate::split::FsyncSplit;
 use crate::supervise::{Departure, Program, Told, supervise};
 
 /// Time-out of a trial for which the study gives none: this, and twice its load.
@@ -25,7 +28,7 @@ const RUN_SECONDS: f64 = 60.0;
 #[derive(Debug)]
 pub struct RealRunner {
     /// Builds the stacks: where images go, which device may be erased.
-    pub builder: Builder,
+    pub site: Site,
     /// The program that becomes a trial's process.
     pub program: Program,
     journal: Arc<Journal>,
@@ -38,12 +41,18 @@ enum Failure {
     Message(String),
 }
 
+impl From<SiteError> for Failure {
+    fn from(error: SiteError) -> Self {
+        match error.unavailable() {
+            Some(why) => Failure::Unavailable { reason: why.reason, remedy: why.remedy },
+            None => Failure::Message(error.to_string()),
+        }
+    }
+}
+
 impl From<StackError> for Failure {
     fn from(error: StackError) -> Self {
-        match error {
-            StackError::Unavailable(why) => Failure::Unavailable { reason: why.reason, remedy: why.remedy },
-            other => Failure::Message(other.to_string()),
-        }
+        SiteError::from(error).into()
     }
 }
 
@@ -60,7 +69,7 @@ impl RealRunner {
         let journal = Journal::open(&journal_folder(&path(home)?), &format!("{run}.{}", std::process::id()))?;
         let program = std::env::current_exe().map_err(|source| RunnerError::Executable { source })?;
         Ok(RealRunner {
-            builder: Builder::new(path(work)?),
+            site: Site::new(&path(home)?, &path(work)?).map_err(Box::new)?,
             program: Program::new(program, &[ARGUMENT]),
             journal,
             trials: 0,
@@ -82,13 +91,13 @@ impl RealRunner {
         let timeout_seconds = self.timeout_seconds(job);
         let deadline = Instant::now() + Duration::from_secs_f64(timeout_seconds);
         progress(Progress::Building);
-        let built = self.builder.build(job.stack, &self.journal)?;
+        let built = self.site.build(job.stack, &self.journal)?;
         report.commands = commands(&built);
         let status = self.load(job, &built, (deadline, timeout_seconds), stop, progress, report);
         progress(Progress::TakingDown);
         if job.study.study.keep && job.last {
             report.log.push(format!("kept at {}; `loadline doctor` takes it down", built.path()));
-            std::mem::forget(built);
+            built.keep();
         } else if let Err(error) = built.teardown() {
             report.raw_output.push_str(&format!("{error}\n"));
             if matches!(status, Ok(Status::Done)) {
@@ -102,7 +111,7 @@ impl RealRunner {
     fn load(
         &mut self,
         job: &Job<'_>,
-        built: &MountedStack,
+        built: &Built,
         (deadline, timeout_seconds): (Instant, f64),
         stop: &AtomicBool,
         progress: &mut dyn FnMut(Progress),
@@ -116,7 +125,7 @@ impl RealRunner {
         let settings = &job.study.study;
         let group = settings.memory.map(|limit| self.group(job, limit.0)).transpose()?;
         let environment = environment(job, built);
-        let request = request(job, built, &environment, self.builder.erase.clone().map(Into::into));
+        let request = request(job, built, &environment, self.site.builder.erase.clone().map(Into::into));
         report.environment = Some(environment);
         let admit = |pid: u32| match &group {
             Some(group) => group.add_pid(pid).map_err(|error| error.to_string()),
@@ -139,18 +148,27 @@ impl RealRunner {
             report.raw_output.push_str(&departure.raw_output);
             departure
         };
-        let mut departure = if settings.cold {
+        let mut departure = if settings.cold || settings.explain {
             let prepared = child(Stage::Prepare, report, progress);
             if prepared.told.is_none() && prepared.result.is_ok() {
-                progress(Progress::Cooling);
-                built.remount_cold()?;
-                child(Stage::Measure, report, progress)
+                if settings.cold {
+                    progress(Progress::Cooling);
+                    built.remount_cold()?;
+                }
+                if settings.explain {
+                    explained(built, report, |report| child(Stage::Measure, report, progress))?
+                } else {
+                    child(Stage::Measure, report, progress)
+                }
             } else {
                 prepared
             }
         } else {
             child(Stage::All, report, progress)
         };
+        if let (Ok(outcome), Some(status)) = (&mut departure.result, built.ssd_status()) {
+            outcome.metrics.extend(ssd_metrics(&status));
+        }
         if let Some(group) = group {
             leave(group, &mut departure);
         }
@@ -175,7 +193,7 @@ impl RealRunner {
 
 impl Runner for RealRunner {
     fn unavailable(&mut self, stack: &StackSpec) -> Option<(String, String)> {
-        match stack::probe_availability(stack) {
+        match self.site.availability(stack) {
             Availability::Available => None,
             Availability::Unavailable(why) => Some((why.reason, why.remedy)),
         }
@@ -219,12 +237,39 @@ pub enum RunnerError {
     /// The journal refused.
     #[error(transparent)]
     Journal(#[from] stack::JournalError),
+    /// No stacks can be built.
+    #[error(transparent)]
+    Site(#[from] Box<SiteError>),
     /// The executable is not known.
     #[error("the path of this executable cannot be told: {source}")]
     Executable {
         /// The system's error.
         source: std::io::Error,
     },
+}
+
+/// Bytes of trace that are kept of a trial: some 20,000 fsyncs.
+const TRACE_BYTES_MAX: u64 = 128 << 20;
+
+/// Runs the load under tracing and keeps the split of its fsyncs.
+fn explained(
+    built: &Built,
+    report: &mut Report,
+    load: impl FnOnce(&mut Report) -> Departure,
+) -> Result<Departure, Failure> {
+    let traced = record_within(built.path().as_std_path(), Some(TRACE_BYTES_MAX), || load(report));
+    let (recording, departure) = traced.map_err(|error| match error.unavailable() {
+        Some(why) => Failure::Unavailable { reason: why.reason.clone(), remedy: why.remedy.clone() },
+        None if matches!(error, RecordError::NoDevice(_)) => Failure::Unavailable {
+            reason: error.to_string(),
+            remedy: "leave --explain out, or choose a stack on a device".into(),
+        },
+        None => Failure::Message(error.to_string()),
+    })?;
+    let mut split = FsyncSplit::of(&recording);
+    split.notes.extend(built.ssd_status().and_then(|status| fua_note(&status)));
+    report.fsync = Some(split);
+    Ok(departure)
 }
 
 /// Turns what a child came to into a status, and keeps its outcome.
@@ -278,6 +323,26 @@ fn memory_metrics(used: &stack::CgroupStats) -> Vec<Metric> {
     let peak = used.peak_bytes.map(|peak| metric("memory_peak_bytes", "bytes", peak));
     let hits = used.limit_hits.map(|hits| metric("memory_limit_hits", "1", hits));
     peak.into_iter().chain(hits).collect()
+}
+
+/// The loop device has no FUA: what the figure of that part stands for.
+pub fn fua_note(status: &blockdev::SsdStatus) -> Option<String> {
+    let flushes = *status.counters.get("flushes")?;
+    Some(match status.counters.get("fua_flushes").copied().unwrap_or(0) {
+        0 => "the kernel sends a flush instead of FUA, and the emulated device took it for one".to_string(),
+        as_fua => format!(
+            "the kernel sends a flush instead of FUA; {as_fua} of the emulated device's {flushes} flushes took the \
+             time of a FUA write"
+        ),
+    })
+}
+
+fn ssd_metrics(status: &blockdev::SsdStatus) -> Vec<Metric> {
+    let metric = |name: &str, unit: &str, value: f64| Metric { name: name.into(), unit: unit.into(), value };
+    let amplification = status.write_amplification.map(|value| metric("ssd_write_amplification", "1", value));
+    let counters =
+        status.counters.iter().map(|(name, value)| metric(&format!("ssd_{name}"), "1", *value as f64));
+    amplification.into_iter().chain(counters).collect()
 }
 
 fn commands(built: &MountedStack) -> Vec<Command> {

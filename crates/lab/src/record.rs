@@ -187,6 +187,9 @@ pub struct Trial {
     pub started: Timestamp,
     /// Wall time of the whole trial in seconds: building, creation, load and taking down.
     pub seconds: f64,
+    /// Where its fsyncs spent their time, when that was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fsync: Option<crate::split::FsyncSplit>,
 }
 
 /// A command that loadline ran, as one line that a shell would take.

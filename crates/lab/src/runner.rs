@@ -53,6 +53,8 @@ pub struct Report {
     pub raw_output: String,
     /// Wall seconds of the whole trial.
     pub seconds: f64,
+    /// Where its fsyncs spent their time.
+    pub fsync: Option<crate::split::FsyncSplit>,
 }
 
 impl Report {
@@ -66,6 +68,7 @@ impl Report {
             log: Vec::new(),
             raw_output: String::new(),
             seconds: 0.0,
+            fsync: None,
         }
     }
 }

@@ -239,6 +239,7 @@ impl<'s> Session<'s> {
             raw_output: report.raw_output,
             started,
             seconds: report.seconds,
+            fsync: report.fsync,
         };
         store.add_trial(&run.id, &trial)?;
         self.estimate.learn(&trial);

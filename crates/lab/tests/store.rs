@@ -30,6 +30,7 @@ fn trial(cell: u32, index: u32, status: Status) -> Trial {
         raw_output: "text with \u{0} and \u{fc}\n".repeat(100),
         started: "2026-11-20T19:15:00.123456789Z".parse().unwrap(),
         seconds: 1.0 / 3.0,
+        fsync: None,
     }
 }
 

@@ -27,6 +27,7 @@ fn run(study: &Study, throughputs: &[&[u64]]) -> Run {
                 raw_output: String::new(),
                 started: run.started,
                 seconds: 1.0,
+                fsync: None,
             });
         }
     }

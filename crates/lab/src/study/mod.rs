@@ -89,6 +89,9 @@ pub struct Settings {
     pub duplicate: Percent,
     /// End a trial without a result when no file can be picked, as Filebench does.
     pub strict: bool,
+    /// Trace the load and split its fsyncs into what they waited for.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub explain: bool,
     /// Leave the last stack mounted for inspection.
     pub keep: bool,
     /// Give a cell no further trials when the interval of its median is narrower than +- this share.
@@ -114,6 +117,7 @@ impl Default for Settings {
             compress: Percent(0),
             duplicate: Percent(0),
             strict: false,
+            explain: false,
             keep: false,
             stop_early: None,
         }

@@ -492,3 +492,56 @@ pub fn builds(view: &View<'_>) -> Vec<Build> {
     };
     view.stacks.iter().enumerate().filter_map(build).collect()
 }
+
+/// The fsyncs of one load.
+#[derive(Debug)]
+pub struct FsyncPart {
+    pub load: String,
+    pub heads: Vec<&'static str>,
+    pub rows: Vec<FsyncLine>,
+}
+
+/// The fsyncs of one stack.
+#[derive(Debug)]
+pub struct FsyncLine {
+    pub name: String,
+    pub class: String,
+    pub fsyncs: String,
+    pub trials: usize,
+    pub mean: String,
+    pub p99: String,
+    /// Time and share of each part.
+    pub cells: Vec<(String, String)>,
+    pub remarks: Vec<String>,
+    /// The fsync of median length, as SVG.
+    pub waterfall: Option<String>,
+}
+
+/// Where the fsyncs spent their time, for each load that has some.
+pub fn fsyncs(view: &View<'_>, inks: &[Ink]) -> Vec<FsyncPart> {
+    use crate::view::fsync::{fsyncs, parts};
+    let all = fsyncs(view);
+    let of_load = |column: usize| {
+        let rows: Vec<_> = all.iter().filter(|row| row.column == column).cloned().collect();
+        let parts = parts(&rows);
+        let line = |row: &crate::view::fsync::FsyncRow<'_>| FsyncLine {
+            name: view.stacks[row.row].name.clone(),
+            class: inks[row.row].class(),
+            fsyncs: format::count(row.split.summary.fsyncs),
+            trials: row.trials,
+            mean: pretty(&format::duration_ns(row.top.whole.mean_ns)),
+            p99: pretty(&format::latency(Some(row.top.whole.p99_ns))),
+            cells: parts
+                .iter()
+                .map(|part| {
+                    (pretty(&format::duration_ns(row.mean_ns(*part))), format::share(row.share(*part)))
+                })
+                .collect(),
+            remarks: row.remarks(),
+            waterfall: row.split.typical.as_ref().map(probe::fsync::svg::waterfall),
+        };
+        let heads = parts.iter().map(|part| part.name()).collect();
+        FsyncPart { load: view.loads[column].label.clone(), heads, rows: rows.iter().map(line).collect() }
+    };
+    (0..view.loads.len()).map(of_load).filter(|part| !part.rows.is_empty()).collect()
+}

@@ -7,6 +7,7 @@ use super::table::{Align, Cell, Table};
 use super::{Paint, Style, compleat};
 use crate::format;
 use crate::view::flowop::{self, Flowop};
+use crate::view::fsync::{fsyncs, parts};
 use crate::view::notice::{self, Kind};
 use crate::view::verdict::{against_first, doubt, sign, word};
 use crate::view::{Measure, View, headline};
@@ -32,6 +33,7 @@ pub fn summary(run: &Run, style: Style) -> String {
             text.push_str(&flowops(&view, column, style));
         }
     }
+    text.push_str(&explained(&view, style));
     text.push_str(&notices(&view, style));
     text
 }
@@ -105,6 +107,45 @@ fn latencies(view: &View<'_>, style: Style) -> String {
         if !table.is_empty() {
             text.push_str(&style.heading(&format!("{}: {what}", load.label)));
             text.push_str(&table.render(style));
+        }
+    }
+    text
+}
+
+/// Where the time of each stack's fsyncs went.
+fn explained(view: &View<'_>, style: Style) -> String {
+    let rows = fsyncs(view);
+    let mut text = String::new();
+    for (column, load) in view.loads.iter().enumerate() {
+        let rows: Vec<_> = rows.iter().filter(|row| row.column == column).cloned().collect();
+        if rows.is_empty() {
+            continue;
+        }
+        let parts = parts(&rows);
+        let mut head = vec![left("stack"), right("fsyncs"), right("mean")];
+        head.extend(parts.iter().map(|part| right(part.name())));
+        let mut table = Table::new(head);
+        for row in &rows {
+            let mut cells = vec![
+                Cell::label(&view.stacks[row.row].name, LABEL_WIDTH, Paint::Plain),
+                format::scaled(row.split.summary.fsyncs as f64).into(),
+                format::duration_ns(row.top.whole.mean_ns).into(),
+            ];
+            cells.extend(parts.iter().map(|part| {
+                let time = Cell::new(format::duration_ns(row.mean_ns(*part)), Paint::Plain);
+                time.line(format::share(row.share(*part)), Paint::Faint)
+            }));
+            table.row(cells);
+        }
+        text.push_str(
+            &style.heading(&format!("{}: what an fsync waits for (mean of the median trial)", load.label)),
+        );
+        text.push_str(&table.render(style));
+        for row in &rows {
+            for remark in row.remarks() {
+                text.push_str(&style.paragraph(&format!("{}: {remark}.", view.stacks[row.row].name), 0));
+                text.push('\n');
+            }
         }
     }
     text

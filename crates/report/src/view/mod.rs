@@ -7,10 +7,12 @@
 //! | [`verdict`] | every stack against the first one |
 //! | [`notice`] | what a reader must know beside the figures: failures, starvation, unsteady load ... |
 //! | [`headline`] | the answer in a sentence |
+//! | [`mod@fsync`] | where the fsyncs of each cell spent their time |
 //! | [`facts`] | the environment: what all trials share, and what differs |
 
 pub mod facts;
 pub mod flowop;
+pub mod fsync;
 pub mod headline;
 pub mod notice;
 pub mod verdict;
