@@ -88,3 +88,57 @@ proptest! {
         }
     }
 }
+
+/// Every ext4 and xfs trial of the fixture with a split of its fsyncs; ext4's second trial is its median.
+fn explained() -> lab::Run {
+    use probe::fsync::Part;
+    use probe::fsync::summary::{LevelSummary, Summary, Times};
+    let mut run = fixture::run();
+    let fast = |cell: u32| run.cells[cell as usize].stack.starts_with("ext4");
+    let slow = |cell: u32| run.cells[cell as usize].stack.starts_with("xfs");
+    let cells: Vec<(u32, f64)> = (0..run.cells.len() as u32)
+        .filter(|c| fast(*c) || slow(*c))
+        .map(|c| (c, if fast(c) { 1.0 } else { 3.0 }))
+        .collect();
+    for trial in &mut run.trials {
+        let Some((_, scale)) = cells.iter().find(|(cell, _)| *cell == trial.cell) else { continue };
+        let times = |mean_ns: f64| {
+            let mean_ns = mean_ns * scale * (1.0 + f64::from(trial.index) / 10.0);
+            let ns = mean_ns as u64;
+            Times { mean_ns, p50_ns: ns, p90_ns: ns, p99_ns: 2 * ns, max_ns: 3 * ns }
+        };
+        let parts = vec![
+            (Part::DataWrite, times(5e5)),
+            (Part::Flush, times(1.5e6)),
+            (Part::Fua, times(4e6)),
+            (Part::Queue, times(0.0)),
+        ];
+        let level = LevelSummary {
+            name: "ext4 on loop0".into(),
+            whole: times(6e6),
+            parts,
+            writes_mean: 7.0,
+            written_bytes_mean: 28_672.0,
+            flushes_mean: 2.0,
+            syncs_mean: 0.0,
+        };
+        trial.fsync = Some(lab::split::FsyncSplit {
+            summary: Summary { fsyncs: 1000 + u64::from(trial.index), levels: vec![level] },
+            typical: None,
+            lost: if *scale > 1.0 { 12 } else { 0 },
+            ended_early: *scale < 2.0,
+            notes: vec!["the kernel sends a flush instead of FUA".into()],
+        });
+    }
+    run
+}
+
+#[test]
+fn the_split_of_fsyncs_is_shown_for_the_median_trial() {
+    let text = summary(&explained(), Style { color: false, width: 140 });
+    let from = text.find("what an fsync waits for").unwrap();
+    insta::assert_snapshot!(text[from - 10..].split("\nWorth knowing").next().unwrap());
+    let page = report::html::page(&explained(), &[]).unwrap();
+    assert!(page.contains("id=\"fsyncs\"") && page.contains("12 trace events were lost"));
+    assert!(!report::html::page(&fixture::run(), &[]).unwrap().contains("id=\"fsyncs\""));
+}
