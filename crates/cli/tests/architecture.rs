@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// A crate and the rooms that it may use.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: &[(&str, &[&str])] = &[
     ("stats", &[]),
     ("workload", &[]),
     ("wml", &["workload"]),
@@ -12,11 +12,12 @@ const ARROWS: [(&str, &[&str]); 13] = [
     ("probe", &["stats"]),
     ("lab", &["stats", "workload", "wml", "engine", "stack", "blockdev", "probe"]),
     ("report", &["lab", "stats", "probe"]),
-    ("cli", &["blockdev", "engine", "lab", "probe", "report", "ssd", "stack", "stats", "wml", "workload"]),
+    ("cli", &["blockdev", "crash", "engine", "lab", "probe", "report", "ssd", "stack", "stats", "wml", "workload"]),
     ("bench", &["engine", "stack", "stats", "wml", "workload"]),
     ("blockdev", &["ssd", "stack"]),
     ("ssd", &[]),
     ("betree", &[]),
+    ("crash", &["blockdev", "ssd", "stack"]),
 ];
 
 /// Crates without I/O, clock or threads.

@@ -1,0 +1,156 @@
+//! Honest file systems pass, planted faults do not.
+
+use camino::Utf8Path;
+
+use super::*;
+use crate::rng::Rng;
+use crate::workload::data::Sector;
+use crate::workload::{Author, DriveError, NAMES, Op, Script, builtin, drive};
+
+/// The tree after each operation; `[0]` is before the first.
+fn trees(script: &Script) -> Vec<Tree> {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Utf8Path::from_path(dir.path()).unwrap();
+    let mut trees = vec![observe(root)];
+    for op in 0..script.ops.len() {
+        drive::<DriveError>(script, op..op + 1, root, |_| Ok(())).unwrap();
+        trees.push(observe(root));
+    }
+    trees
+}
+
+fn kinds(timeline: &Timeline, must: usize, may: usize, tree: &Tree) -> Vec<Kind> {
+    check(timeline, Window { must, may }, tree).into_iter().map(|b| b.kind).collect()
+}
+
+#[test]
+fn whatever_a_prefix_of_the_operations_leaves_is_fine() {
+    for (name, _) in NAMES {
+        for seed in 0..4 {
+            let script = builtin(name, seed).unwrap();
+            let timeline = Timeline::new(&script);
+            let trees = trees(&script);
+            let mut rng = Rng::new(seed);
+            for _ in 0..150 {
+                let done = rng.below(trees.len());
+                let (must, may) = (rng.below(done + 1), done + rng.below(trees.len() - done));
+                let breaches = check(&timeline, Window { must, may }, &trees[done]);
+                assert!(breaches.is_empty(), "{name} {seed}: {must} <= {done} <= {may}: {breaches:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn going_back_behind_a_sync_is_noticed() {
+    let mut noticed = 0;
+    for seed in 0..10 {
+        let script = builtin("random", seed).unwrap();
+        let timeline = Timeline::new(&script);
+        let trees = trees(&script);
+        for (op, what) in script.ops.iter().enumerate() {
+            if *what == Op::Sync {
+                // everything before this is durable, so an earlier and different tree is a loss
+                for earlier in 0..=op {
+                    let same = trees[earlier] == trees[op];
+                    let fine = kinds(&timeline, op + 1, op + 1, &trees[earlier]).is_empty();
+                    assert_eq!(fine, same, "seed {seed}: tree {earlier} at the sync {op}");
+                    noticed += u32::from(!same);
+                }
+            }
+        }
+    }
+    assert!(noticed > 500);
+}
+
+/// `keep` is synced, then overwritten; `new` replaces `old`.
+fn small() -> (Timeline, Vec<Tree>) {
+    let mut a = Author::new();
+    a.create("keep"); // 0
+    a.write("keep", 0, 16); // 1
+    a.then(Op::Fsync("keep".into())); // 2
+    a.write("keep", 4, 8); // 3
+    a.create("old"); // 4
+    a.write("old", 0, 4); // 5
+    a.then(Op::Fsync("old".into())); // 6
+    a.create("new"); // 7
+    a.write("new", 0, 4); // 8
+    a.then(Op::Fsync("new".into())); // 9
+    a.then(Op::Rename("new".into(), "old".into())); // 10
+    let script = a.finish("small");
+    (Timeline::new(&script), trees(&script))
+}
+
+fn sectors<'t>(tree: &'t mut Tree, path: &str) -> &'t mut Vec<Sector> {
+    match tree.nodes.get_mut(path) {
+        Some(Node::File { sectors, .. }) => sectors,
+        other => panic!("{path}: {other:?}"),
+    }
+}
+
+#[test]
+fn contents_may_be_mixed_from_versions_but_not_made_up() {
+    let (timeline, trees) = small();
+    let data = |file, version, place| Sector::Data { file, version, place };
+    let cases: [(usize, Sector, &[Kind]); 8] = [
+        (5, data(0, 1, 5), &[]),
+        (5, data(0, 2, 5), &[]),
+        (13, data(0, 2, 13), &[Kind::Lost]),
+        (5, Sector::Zero, &[Kind::Lost]),
+        (5, Sector::Stale, &[Kind::Stale]),
+        (5, Sector::Garbage, &[Kind::Stale]),
+        (5, data(0, 1, 6), &[Kind::Stale]),
+        (5, data(1, 3, 5), &[Kind::Stale]),
+    ];
+    for (place, sector, expected) in cases {
+        let mut tree = trees[4].clone();
+        sectors(&mut tree, "keep")[place] = sector;
+        assert_eq!(kinds(&timeline, 4, 4, &tree), expected, "{place} {sector:?}");
+    }
+    // unsynced, it may be gone; synced, it may not
+    let mut tree = trees[4].clone();
+    tree.nodes.remove("keep");
+    assert_eq!(kinds(&timeline, 2, 4, &tree), []);
+    assert_eq!(kinds(&timeline, 3, 4, &tree), [Kind::Lost]);
+    // what no operation has begun to write cannot be there
+    assert_eq!(kinds(&timeline, 3, 3, &trees[4]), [Kind::Lost]);
+}
+
+#[test]
+fn a_replacement_is_old_or_new_but_never_neither_nor_both() {
+    let (timeline, trees) = small();
+    let (before, after) = (&trees[10], &trees[11]);
+    assert_eq!(kinds(&timeline, 10, 11, before), []);
+    assert_eq!(kinds(&timeline, 10, 11, after), []);
+    let mut neither = after.clone();
+    neither.nodes.remove("old");
+    assert_eq!(kinds(&timeline, 10, 11, &neither), [Kind::NotAtomic]);
+    let mut both = after.clone();
+    both.nodes.insert("new".into(), after.nodes["old"].clone());
+    assert_eq!(kinds(&timeline, 10, 11, &both), [Kind::NotAtomic]);
+    let mut gone = before.clone();
+    gone.nodes.remove("new");
+    assert_eq!(kinds(&timeline, 10, 11, &gone), [Kind::NotAtomic], "`old` is old, and `new` is nowhere");
+    let mut torn = after.clone();
+    sectors(&mut torn, "old")[3] = Sector::Zero;
+    assert_eq!(kinds(&timeline, 10, 11, &torn), [Kind::Lost]);
+}
+
+#[test]
+fn strange_names_unreadable_files_and_undone_removals() {
+    let (timeline, trees) = small();
+    let mut tree = trees[11].clone();
+    tree.nodes.insert("what".into(), Node::Dir);
+    assert_eq!(kinds(&timeline, 10, 11, &tree), [Kind::Strange]);
+    tree.nodes.insert("keep".into(), Node::Unreadable("Input/output error".into()));
+    assert_eq!(kinds(&timeline, 10, 11, &tree), [Kind::Unreadable, Kind::Strange]);
+    let mut a = Author::new();
+    a.create("f");
+    a.then(Op::Sync);
+    a.then(Op::Unlink("f".into()));
+    a.then(Op::FsyncDir(String::new()));
+    let script = a.finish("unlink");
+    let (timeline, trees) = (Timeline::new(&script), self::trees(&script));
+    assert_eq!(kinds(&timeline, 3, 4, &trees[1]), [], "before the directory's sync it may come back");
+    assert_eq!(kinds(&timeline, 4, 4, &trees[1]), [Kind::Lost]);
+}

@@ -1,0 +1,87 @@
+//! What is found in a mounted file system.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+
+use camino::Utf8Path;
+
+use crate::workload::data::{self, SECTOR, Sector};
+
+/// A file larger than this was never written by a workload: it is not read.
+const BYTES_MAX: u64 = 64 << 20;
+
+/// Something with a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Node {
+    /// A directory.
+    Dir,
+    /// A file.
+    File {
+        /// Its size.
+        bytes: u64,
+        /// What each whole sector is.
+        sectors: Vec<Sector>,
+    },
+    /// Neither, or what cannot be read, and why.
+    Unreadable(String),
+}
+
+/// Everything found, by path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tree {
+    /// Path from the root -> what is there.
+    pub nodes: BTreeMap<String, Node>,
+}
+
+/// Reads all files and directories below `root`, but for `lost+found`.
+pub fn observe(root: &Utf8Path) -> Tree {
+    let mut tree = Tree::default();
+    walk(root, "", &mut tree);
+    tree
+}
+
+fn walk(dir: &Utf8Path, prefix: &str, tree: &mut Tree) {
+    let mut told = |name: &str, error: std::io::Error| {
+        let path = format!("{prefix}{name}");
+        tree.nodes.insert(path, Node::Unreadable(error.to_string()));
+    };
+    let entries = match dir.read_dir_utf8() {
+        Ok(entries) => entries,
+        Err(error) => return told(".", error),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        match entry {
+            Ok(entry) => names.push(entry.file_name().to_owned()),
+            Err(error) => return told("?", error),
+        }
+    }
+    for name in names {
+        if prefix.is_empty() && name == "lost+found" {
+            continue;
+        }
+        let (place, path) = (dir.join(&name), format!("{prefix}{name}"));
+        let node = match std::fs::symlink_metadata(&place) {
+            Ok(meta) if meta.is_dir() => Node::Dir,
+            Ok(meta) if meta.is_file() => read(&place, meta.len()),
+            Ok(_) => Node::Unreadable("neither a file nor a directory".into()),
+            Err(error) => Node::Unreadable(error.to_string()),
+        };
+        if node == Node::Dir {
+            walk(&place, &format!("{path}/"), tree);
+        }
+        tree.nodes.insert(path, node);
+    }
+}
+
+fn read(place: &Utf8Path, bytes: u64) -> Node {
+    if bytes > BYTES_MAX {
+        return Node::Unreadable(format!("a file of {bytes} bytes"));
+    }
+    let mut contents = Vec::with_capacity(bytes as usize);
+    match File::open(place).and_then(|mut file| file.read_to_end(&mut contents)) {
+        Ok(_) => Node::File { bytes, sectors: contents.chunks(SECTOR).map(data::read).collect() },
+        Err(error) => Node::Unreadable(error.to_string()),
+    }
+}

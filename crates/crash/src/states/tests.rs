@@ -1,0 +1,90 @@
+//! The plan against a brute force, and what a sample must contain.
+
+use super::*;
+use crate::history::Contract;
+use crate::history::tests::{combinations, random_host};
+use crate::recording::{BLOCK, Recording};
+use ssd::Regime;
+
+#[test]
+fn a_small_plan_is_the_brute_force() {
+    for regime in Regime::ALL {
+        for seed in 0..20 {
+            let (both, _) = random_host(regime, false, &mut Rng::new(seed));
+            let history = History::new(&both.recording, Contract { regime, plp: false });
+            let all: HashSet<u128> = (0..=both.recording.events.len())
+                .flat_map(|cut| combinations(&history, cut))
+                .filter(|state| history.is_lawful(state))
+                .map(|state| history.hash(&state))
+                .collect();
+            let plan = plan(&history, 1 << 20, 1);
+            let planned: HashSet<u128> = plan.states.iter().map(|s| history.hash(s)).collect();
+            assert!(plan.exhaustive && planned == all, "{regime:?} seed {seed}");
+            assert_eq!(planned.len(), plan.states.len(), "no image twice");
+        }
+    }
+}
+
+/// `flushes` windows of three writes of two blocks each.
+fn long(flushes: u64) -> Recording {
+    let mut r = Recording::new(64);
+    for window in 0..flushes {
+        for i in 0..3 {
+            let id = window * 4 + i + 1;
+            let contents = [1u8, 2].map(|half| {
+                let mut bytes = [half; BLOCK];
+                bytes[8..16].copy_from_slice(&id.to_le_bytes());
+                r.contents.intern(&bytes)
+            });
+            let w = r.write(id, (id * 7) % 63, contents.to_vec(), false, [None; 2]);
+            r.write_done(w);
+        }
+        let f = r.flush(window * 4 + 4, None);
+        r.flush_done(f);
+    }
+    r
+}
+
+#[test]
+fn a_sample_is_lawful_repeatable_and_holds_the_likely_culprits() {
+    let recording = long(60);
+    for regime in [Regime::None, Regime::Flush] {
+        let history = History::new(&recording, Contract { regime, plp: false });
+        let first = plan(&history, 900, 7);
+        assert_eq!((first.states.len(), first.exhaustive), (900, false), "{regime:?}");
+        assert!(first.states.iter().all(|s| history.is_lawful(s)), "{regime:?}");
+        let hashes: HashSet<u128> = first.states.iter().map(|s| history.hash(s)).collect();
+        assert_eq!(hashes.len(), 900);
+        assert_eq!(plan(&history, 900, 7).states, first.states, "same seed, same states");
+        assert_ne!(plan(&history, 900, 8).states, first.states);
+        for cut in history.windows() {
+            let whole = State { cut: *cut, lost: vec![] };
+            assert!(hashes.contains(&history.hash(&whole)), "{regime:?}: all persisted at {cut}");
+        }
+    }
+}
+
+#[test]
+fn the_likely_culprits_of_a_window() {
+    let recording = long(1);
+    let history = History::new(&recording, Contract { regime: Regime::Flush, plp: false });
+    // three writes, then their completions and the flush: one window before, one after the flush
+    assert_eq!(history.windows().len(), 2);
+    let window = Window::new(&history, history.windows()[0]);
+    let choices: HashSet<Vec<u32>> = systematic(&window).into_iter().collect();
+    assert_eq!(window.boundaries(), [0, 2, 4, 6]);
+    let alone = (0..6).filter(|i| choices.contains(&(0..6).map(|j| u32::from(j == *i)).collect::<Vec<_>>()));
+    assert_eq!(alone.count(), 6, "each block alone");
+    let lost = (0..6).filter(|i| choices.contains(&(0..6).map(|j| u32::from(j != *i)).collect::<Vec<_>>()));
+    assert_eq!(lost.count(), 6, "each block lost alone");
+    assert!(choices.contains(&vec![0; 6]) && choices.contains(&vec![1; 6]));
+    assert_eq!(history.floor_at(0, recording.events.len()), 1);
+}
+
+#[test]
+fn nothing_open_is_one_state() {
+    let recording = Recording::new(8);
+    let history = History::new(&recording, Contract { regime: Regime::Flush, plp: false });
+    let plan = plan(&history, 10, 1);
+    assert_eq!((plan.states.len(), plan.exhaustive, plan.choices_log2), (1, true, 0.0));
+}
