@@ -54,6 +54,19 @@ impl KeyRange {
         KeyRange { lo: prefix.into(), hi: prefix_end(prefix) }
     }
 
+    /// Just `key`.
+    pub fn one(key: &[u8]) -> Self {
+        KeyRange { lo: key.into(), hi: End::At([key, &[0]].concat().into()) }
+    }
+
+    /// Where the range stops, or the empty key if it does not.
+    pub fn upper(&self) -> Key {
+        match &self.hi {
+            End::At(hi) => hi.clone(),
+            End::Open => Key::default(),
+        }
+    }
+
     /// True if no key can be inside.
     pub fn is_empty(&self) -> bool {
         !self.hi.is_after(&self.lo)

@@ -6,8 +6,10 @@
 //! With references to storage: [`block`] (what is where), [`table`] (the translation table), `node` (nodes in
 //! memory), `cache`, `store` (loading and writing nodes), `tree` (applying messages, reading, cloning ranges).
 //!
-//! The database: [`storage`] (files, io_uring, a simulation with faults), `log`, `superblock`, [`batch`], [`db`].
-//! Start with [`Db`]; `docs/betree.md` has the format and the guarantees.
+//! The database: [`storage`] (files, io_uring, a simulation with faults), `log`, `superblock`, [`batch`], [`db`];
+//! offline, `fsck` (checking, repairing, salvaging) and `dump` (storage as text).
+//! Start with [`Db`]; `docs/betree.md` has the guarantees,
+//! `docs/betrfs-format.md` the format.
 
 pub mod alloc;
 pub mod batch;
@@ -16,8 +18,10 @@ pub mod buffer;
 mod cache;
 pub mod codec;
 pub mod db;
+mod dump;
 pub mod edits;
 pub mod error;
+mod fsck;
 mod header;
 pub mod key;
 mod log;
@@ -34,6 +38,8 @@ pub mod wire;
 pub use batch::WriteBatch;
 pub use codec::Compression;
 pub use db::{Cursor, Db, Options, Stats, VerifyReport};
+pub use dump::{Dump, dump};
 pub use error::{Error, Result};
+pub use fsck::{Finding, FsckOptions, FsckReport, LossKind, LostKeys, Severity, fsck};
 pub use key::{End, Key, KeyRange};
 pub use storage::{FileStorage, SimStorage, Storage, UringStorage};

@@ -43,6 +43,33 @@ impl RangeSet {
         self.ranges.insert(merged.lo, merged.hi);
     }
 
+    /// Takes every key of `range` out.
+    pub fn remove(&mut self, range: &KeyRange) {
+        if range.is_empty() {
+            return;
+        }
+        let first = self.at_or_before(&range.lo).map(|(lo, _)| lo.clone());
+        let from = first.unwrap_or_else(|| range.lo.clone());
+        let touched: Vec<(Key, End)> = self
+            .ranges
+            .range::<Key, _>((Bound::Included(&from), Bound::Unbounded))
+            .take_while(|(lo, _)| range.hi.is_after(lo))
+            .map(|(lo, hi)| (lo.clone(), hi.clone()))
+            .collect();
+        for (lo, hi) in touched {
+            self.ranges.remove(&lo);
+            let left = KeyRange { lo, hi: hi.clone() }
+                .intersect(&KeyRange { lo: Key::default(), hi: End::At(range.lo.clone()) });
+            let mut rest = vec![left];
+            if let End::At(end) = &range.hi {
+                rest.push(KeyRange { lo: end.clone(), hi });
+            }
+            for r in rest.into_iter().filter(|r| !r.is_empty()) {
+                self.ranges.insert(r.lo, r.hi);
+            }
+        }
+    }
+
     /// True if `key` is in the set.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.at_or_before(key).is_some_and(|(_, hi)| hi.is_after(key))
@@ -102,14 +129,18 @@ mod tests {
     proptest! {
         #[test]
         fn agrees_with_a_set_of_keys(
-            inserts in prop::collection::vec((0u8..64, 0u8..64), 0..12), window in (0u8..64, 0u8..64),
+            inserts in prop::collection::vec((0u8..64, 0u8..64, any::<bool>()), 0..16), window in (0u8..64, 0u8..64),
         ) {
             let mut set = RangeSet::default();
             let mut model = [false; 80];
-            for (lo, hi) in inserts {
+            for (lo, hi, add) in inserts {
                 let r = range(lo, hi);
-                set.insert(&r);
-                (0..80u8).for_each(|k| model[k as usize] |= r.contains(&[k]));
+                if add {
+                    set.insert(&r);
+                } else {
+                    set.remove(&r);
+                }
+                (0..80u8).filter(|k| r.contains(&[*k])).for_each(|k| model[k as usize] = add);
             }
             let window = range(window.0, window.1);
             let clipped = set.clip(&window);

@@ -12,8 +12,8 @@ use crate::table::{put_segments, read_segments};
 use crate::wire::{Decoded, Malformed, Reader, put_int, put_u32, put_u64};
 
 const MAGIC: u64 = 0x3165_6572_7445_4222; // format 1
-/// Most segments the table may be in, so that a superblock fits its unit.
-pub const TABLE_SEGMENTS_MAX: usize = 200;
+/// Most segments a copy of the table may be in, so that a superblock fits its unit.
+pub const TABLE_SEGMENTS_MAX: usize = 150;
 /// First unit of the log.
 pub const LOG_START: u64 = 4;
 const COPIES: usize = 2;
@@ -35,6 +35,8 @@ pub struct Superblock {
     pub shape: Shape,
     /// Where the translation table is.
     pub table: Vec<Segment>,
+    /// Where its second copy is; empty if there was no space to spare for one.
+    pub table_copy: Vec<Segment>,
     /// Its length in bytes.
     pub table_len: u64,
     /// Its CRC-32C.
@@ -69,6 +71,7 @@ impl Superblock {
         }
         put_u32(&mut out, self.table_crc);
         put_segments(&mut out, &self.table);
+        put_segments(&mut out, &self.table_copy);
         if out.len() > UNIT - 4 {
             return Err(Error::NoSpace);
         }
@@ -78,7 +81,8 @@ impl Superblock {
         Ok(buf)
     }
 
-    fn decode(bytes: &[u8]) -> Decoded<Self> {
+    /// Decodes one unit.
+    pub fn decode(bytes: &[u8]) -> Decoded<Self> {
         let (body, crc) = bytes.split_at(UNIT - 4);
         if crc != crc32c::crc32c(body).to_le_bytes() {
             return Err(Malformed("checksum mismatch"));
@@ -95,7 +99,7 @@ impl Superblock {
         let level = |n: u64| u8::try_from(n).map_err(|_| Malformed("level too large"));
         let root = (r.int()?, level(r.int()?)?, r.int32()?, r.int32()?);
         let (msn, log_pos, log_seq, table_crc) = (r.int()?, r.int()?, r.int()?, r.u32()?);
-        let table = read_segments(&mut r)?;
+        let (table, table_copy) = (read_segments(&mut r)?, read_segments(&mut r)?);
         Ok(Superblock {
             uuid,
             generation,
@@ -104,6 +108,7 @@ impl Superblock {
             log_units,
             shape,
             table,
+            table_copy,
             table_len,
             table_crc,
             root,
@@ -111,6 +116,58 @@ impl Superblock {
             log_pos,
             log_seq,
         })
+    }
+
+    /// Like [`Superblock::write`] and durable, but one copy after the other, so that what it overwrites stays readable
+    /// until the new one is: for a repair whose only good superblock is the one being replaced.
+    pub fn write_in_turn(&self, storage: &dyn Storage) -> Result<()> {
+        let one = self.encode()?;
+        for copy in 0..COPIES as u64 {
+            let unit = self.generation % 2 * COPIES as u64 + copy;
+            storage.write_at(&one, unit * UNIT as u64).doing("writing a superblock")?;
+            storage.flush().doing("flushing a superblock")?;
+        }
+        Ok(())
+    }
+
+    /// The encoded translation table, from the first copy that matches its checksum.
+    pub fn read_table(&self, storage: &dyn Storage) -> Result<Vec<u8>> {
+        let first = self.read_table_copy(storage, &self.table);
+        match first {
+            Err(e) if !self.table_copy.is_empty() => {
+                self.read_table_copy(storage, &self.table_copy).map_err(|_| e)
+            }
+            first => first,
+        }
+    }
+
+    /// One copy of the encoded translation table.
+    pub fn read_table_copy(&self, storage: &dyn Storage, place: &[Segment]) -> Result<Vec<u8>> {
+        let first = place.first().map_or(0, |s| s.start) * UNIT as u64;
+        let corrupt = |why: &str| Error::corrupt("translation table", first, why);
+        let fits = |s: &Segment| s.start.checked_add(s.units as u64).is_some_and(|end| end <= self.units);
+        let size: usize = place.iter().map(|s| s.units as usize * UNIT).sum();
+        if !place.iter().all(fits) || self.table_len > size as u64 {
+            return Err(corrupt("it lies outside the storage"));
+        }
+        let mut buf = AlignedBuf::zeroed(size);
+        let mut at = 0;
+        for s in place {
+            let n = s.units as usize * UNIT;
+            let off = s.start * UNIT as u64;
+            storage.read_at(&mut buf[at..at + n], off).doing("reading the translation table")?;
+            at += n;
+        }
+        let bytes = &buf[..self.table_len as usize];
+        if crc32c::crc32c(bytes) != self.table_crc {
+            return Err(corrupt("checksum mismatch"));
+        }
+        Ok(bytes.to_vec())
+    }
+
+    /// All segments that copies of the table take.
+    pub fn table_segments(&self) -> Vec<Segment> {
+        [&self.table[..], &self.table_copy[..]].concat()
     }
 
     /// Writes over the older of the two. Not durable before a flush.
@@ -166,6 +223,7 @@ mod tests {
             log_units: 100,
             shape: Shape { leaf_bytes: 1, basement_bytes: 2, buffer_bytes: 3, fanout: 4 },
             table: vec![Segment { start: 700, units: 3 }; 4],
+            table_copy: vec![Segment { start: 800, units: 12 }],
             table_len: 9000,
             table_crc: 77,
             root: (12, 3, 400, 5),
@@ -195,7 +253,8 @@ mod tests {
     #[test]
     fn the_largest_table_list_fits() {
         let far = Segment { start: u64::MAX >> 12, units: 1 << 20 };
-        let big = Superblock { table: vec![far; TABLE_SEGMENTS_MAX], ..sample(u64::MAX) };
+        let most = vec![far; TABLE_SEGMENTS_MAX];
+        let big = Superblock { table: most.clone(), table_copy: most, ..sample(u64::MAX) };
         assert!(big.encode().is_ok());
     }
 }

@@ -7,7 +7,7 @@
 use crate::alloc::FreeMap;
 use crate::block::{BlockId, BlockInfo, BlockKind, BlockRef, Reaper, Segment};
 use crate::wire::{Decoded, Malformed, Reader, put_int, put_u32};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 struct Entry {
@@ -137,7 +137,7 @@ impl Table {
     pub fn encode(&self, root: BlockId) -> Vec<u8> {
         let inner = self.lock();
         let mut reached: Vec<BlockId> = vec![root];
-        let mut seen: std::collections::HashSet<BlockId> = reached.iter().copied().collect();
+        let mut seen: HashSet<BlockId> = reached.iter().copied().collect();
         let mut at = 0;
         let mut out = Vec::new();
         while let Some(id) = reached.get(at).copied() {
@@ -155,26 +155,93 @@ impl Table {
 
     /// Fills an empty table from [`Table::encode`]; returns a reference to `root`.
     pub fn decode(&self, bytes: &[u8], root: BlockId) -> Decoded<BlockRef> {
+        let mut wrong = Vec::new();
+        let root = self.adopt(bytes, root, &mut wrong)?;
+        match wrong.first() {
+            None => Ok(root),
+            Some((_, why)) => Err(Malformed(why)),
+        }
+    }
+
+    /// Like [`Table::decode`], but leaves out blocks whose place is taken or does not exist and references to missing
+    /// ones. Adds what is wrong, and with which block, to `wrong`.
+    pub fn adopt(
+        &self,
+        bytes: &[u8],
+        root: BlockId,
+        wrong: &mut Vec<(BlockId, &'static str)>,
+    ) -> Decoded<BlockRef> {
         let mut r = Reader::new(bytes);
         let mut inner = self.lock();
         for _ in 0..r.count()? {
             let (id, info) = read_block(&mut r)?;
-            if !info.segments.iter().all(|s| inner.free.take(*s)) {
-                return Err(Malformed("block overlaps another or lies outside the storage"));
+            if inner.blocks.contains_key(&id) {
+                wrong.push((id, "block listed twice"));
+                continue;
+            }
+            let taken = info.segments.iter().take_while(|s| inner.free.take(**s)).count();
+            if taken < info.segments.len() {
+                info.segments[..taken].iter().for_each(|s| _ = inner.free.free(*s));
+                wrong.push((id, "block overlaps another or lies outside the storage"));
+                continue;
             }
             inner.next_id = inner.next_id.max(id + 1);
             inner.inner_nodes += usize::from(info.kind == BlockKind::Inner);
-            if inner.blocks.insert(id, Entry { info: Arc::new(info), refs: 0 }).is_some() {
-                return Err(Malformed("block listed twice"));
-            }
+            inner.blocks.insert(id, Entry { info: Arc::new(info), refs: 0 });
         }
         r.finish()?;
-        let edges: Vec<BlockId> = inner.blocks.values().flat_map(|e| e.info.out.iter().copied()).collect();
-        for id in edges {
-            inner.blocks.get_mut(&id).ok_or(Malformed("reference to a missing block"))?.refs += 1;
+        let edges: Vec<(BlockId, BlockId)> =
+            inner.blocks.iter().flat_map(|(id, e)| e.info.out.iter().map(|out| (*id, *out))).collect();
+        for (from, to) in edges {
+            match inner.blocks.get_mut(&to) {
+                Some(e) => e.refs += 1,
+                None => wrong.push((from, "reference to a missing block")),
+            }
         }
         drop(inner);
         self.reference(root).ok_or(Malformed("root is missing"))
+    }
+
+    /// What is known of a block.
+    pub fn info(&self, id: BlockId) -> Option<Arc<BlockInfo>> {
+        self.lock().blocks.get(&id).map(|e| e.info.clone())
+    }
+
+    /// The blocks by number, with the count of references to each.
+    pub fn list(&self) -> Vec<(BlockId, Arc<BlockInfo>, u32)> {
+        let inner = self.lock();
+        let mut all: Vec<_> = inner.blocks.iter().map(|(id, e)| (*id, e.info.clone(), e.refs)).collect();
+        all.sort_by_key(|(id, _, _)| *id);
+        all
+    }
+
+    /// The blocks from which one of `targets` can be reached, these included.
+    pub fn ancestors(&self, targets: &HashSet<BlockId>) -> HashSet<BlockId> {
+        let inner = self.lock();
+        let mut above: HashMap<BlockId, Vec<BlockId>> = HashMap::new();
+        for (id, e) in &inner.blocks {
+            e.info.out.iter().for_each(|out| above.entry(*out).or_default().push(*id));
+        }
+        let mut found = targets.clone();
+        let mut todo: Vec<BlockId> = targets.iter().copied().collect();
+        while let Some(id) = todo.pop() {
+            todo.extend(above.get(&id).into_iter().flatten().filter(|a| found.insert(**a)));
+        }
+        found
+    }
+
+    /// Blocks that cannot be reached from `root`.
+    pub fn unreachable(&self, root: BlockId) -> Vec<BlockId> {
+        let inner = self.lock();
+        let mut seen = HashSet::from([root]);
+        let mut todo = vec![root];
+        while let Some(id) = todo.pop() {
+            let out = inner.blocks.get(&id).map(|e| &e.info.out[..]).unwrap_or_default();
+            todo.extend(out.iter().filter(|o| seen.insert(**o)));
+        }
+        let mut left: Vec<BlockId> = inner.blocks.keys().filter(|id| !seen.contains(id)).copied().collect();
+        left.sort_unstable();
+        left
     }
 
     /// Checks free space and reference counts against the graph; `extra` are segments in use that are no block.
@@ -255,6 +322,15 @@ pub fn put_segments(out: &mut Vec<u8>, segments: &[Segment]) {
 /// Reads segments.
 pub fn read_segments(r: &mut Reader<'_>) -> Decoded<Vec<Segment>> {
     (0..r.count()?).map(|_| Ok(Segment { start: r.int()?, units: r.int32()? })).collect()
+}
+
+/// Encodes any blocks as a table.
+#[cfg(test)]
+pub(crate) fn encode_list(list: &[(BlockId, BlockInfo)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_int(&mut out, list.len() as u64);
+    list.iter().for_each(|(id, info)| put_block(&mut out, *id, info));
+    out
 }
 
 fn put_block(out: &mut Vec<u8>, id: BlockId, info: &BlockInfo) {

@@ -23,12 +23,19 @@ impl Inner {
         let block = self.store.write_tree(&root)?;
         let table = self.store.table.encode(block.id());
         let buf = AlignedBuf::from_slice(&table);
-        let segments = self.store.table.allocate(units_for(buf.len())).ok_or(Error::NoSpace)?;
-        let written = self.write_table(&segments, &buf);
+        let units = units_for(buf.len());
+        let segments = self.store.table.allocate(units).ok_or(Error::NoSpace)?;
+        let spare = !self.store.short.load(Ordering::Relaxed);
+        let copy = if spare { self.store.table.allocate(units) } else { None };
+        let copy = copy.unwrap_or_default();
+        let written = self.write_table(&segments, &buf).and_then(|()| self.write_table(&copy, &buf));
         if let Err(e) = written {
             self.store.table.give_back(&segments);
+            self.store.table.give_back(&copy);
             return Err(e);
         }
+        // So that this state could also be reached from the checkpoint before, should this one be damaged.
+        self.log.commit(false).map_err(|e| self.fail(e))?;
         let storage = &*self.store.storage;
         // After a failed flush nobody knows which blocks survived, so nothing written since can be relied on.
         storage.flush().doing("flushing a checkpoint").map_err(|e| self.fail(e))?;
@@ -40,7 +47,8 @@ impl Inner {
             units: self.units,
             log_units: self.log_units,
             shape: self.store.shape,
-            table: segments.clone(),
+            table: segments,
+            table_copy: copy,
             table_len: table.len() as u64,
             table_crc: crc32c::crc32c(&table),
             root: (block.id(), root.level(), root.weight() as u32, root.width() as u32),
@@ -48,10 +56,12 @@ impl Inner {
             log_pos,
             log_seq,
         };
-        superblock.write(storage).map_err(|e| self.fail(e))?;
+        let written =
+            if last.in_turn { superblock.write_in_turn(storage) } else { superblock.write(storage) };
+        written.map_err(|e| self.fail(e))?;
         storage.flush().doing("flushing a superblock").map_err(|e| self.fail(e))?;
         last.generation += 1;
-        self.store.table.give_back(&std::mem::replace(&mut last.table, segments));
+        self.store.table.give_back(&std::mem::replace(&mut last.table, superblock.table_segments()));
         drop(last.root.replace(block));
         self.log.release(applied);
         self.unpin(applied);

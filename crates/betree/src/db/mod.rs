@@ -20,10 +20,14 @@ mod checkpoint;
 mod cursor;
 mod open;
 mod options;
+mod repair;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod verify;
 mod write;
+
+pub(crate) use open::{Numbered, batches, ring};
+pub(crate) use repair::{Plan, rebuild};
 
 pub use cursor::Cursor;
 pub use options::Options;
@@ -69,6 +73,8 @@ struct Checkpoint {
     /// Keeps every block of it from being reused.
     root: Option<BlockRef>,
     table: Vec<Segment>,
+    /// Write superblocks with [`crate::superblock::Superblock::write_in_turn`].
+    in_turn: bool,
 }
 
 /// What all threads share.

@@ -3,7 +3,6 @@
 use super::background::{Background, Signals};
 use super::{Checkpoint, Db, Front, Inner, Options, View};
 use crate::batch::{self, Change};
-use crate::block::Segment;
 use crate::buffer::Memtable;
 use crate::error::{Doing, Error, Result};
 use crate::log::{self, Log, Replayed, Ring};
@@ -18,16 +17,16 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock};
 
 /// What `assemble` needs besides the options.
-struct Found {
-    uuid: u64,
-    life: u64,
-    generation: u64,
-    units: u64,
-    log_units: u64,
-    shape: Shape,
-    log_pos: u64,
-    log_seq: u64,
-    msn: u64,
+pub(super) struct Found {
+    pub uuid: u64,
+    pub life: u64,
+    pub generation: u64,
+    pub units: u64,
+    pub log_units: u64,
+    pub shape: Shape,
+    pub log_pos: u64,
+    pub log_seq: u64,
+    pub msn: u64,
 }
 
 impl Db {
@@ -62,14 +61,7 @@ impl Db {
         if units < sb.units {
             return Err(Error::NotAStore(format!("storage has {units} units, the store needs {}", sb.units)));
         }
-        let stored = Options {
-            leaf_bytes: sb.shape.leaf_bytes,
-            basement_bytes: sb.shape.basement_bytes,
-            buffer_bytes: sb.shape.buffer_bytes,
-            fanout: sb.shape.fanout,
-            log_bytes: sb.log_units * UNIT as u64,
-            ..options
-        };
+        let stored = stored_options(&sb, options);
         stored.check(sb.units)?;
         let ring = ring(&sb.uuid, sb.life, sb.log_units);
         let frames = log::replay(&*storage, &ring, sb.log_pos, sb.log_seq, sb.msn)?;
@@ -87,7 +79,7 @@ impl Db {
             msn: sb.msn,
         };
         let inner = assemble(storage, stored, &found);
-        inner.load_tree(&sb)?;
+        inner.load_tree(&sb, None)?;
         inner.recover(&sb, &frames)?;
         // From here on the old frames are not needed, and frames of the new life count.
         inner.checkpoint()?;
@@ -98,6 +90,18 @@ impl Db {
         let inner = Arc::new(inner);
         let background = inner.options.background.then(|| Background::start(&inner)).transpose()?;
         Ok(Db { inner, background })
+    }
+}
+
+/// `options` with what was chosen at creation.
+pub(super) fn stored_options(sb: &Superblock, options: Options) -> Options {
+    Options {
+        leaf_bytes: sb.shape.leaf_bytes,
+        basement_bytes: sb.shape.basement_bytes,
+        buffer_bytes: sb.shape.buffer_bytes,
+        fanout: sb.shape.fanout,
+        log_bytes: sb.log_units * UNIT as u64,
+        ..options
     }
 }
 
@@ -114,11 +118,11 @@ fn prepare_log(storage: &dyn Storage, units: u64) -> Result<()> {
     Ok(())
 }
 
-fn ring(uuid: &u64, life: u64, log_units: u64) -> Ring {
+pub(crate) fn ring(uuid: &u64, life: u64, log_units: u64) -> Ring {
     Ring { start: LOG_START * UNIT as u64, len: log_units * UNIT as u64, uuid: *uuid, life }
 }
 
-fn assemble(storage: Arc<dyn Storage>, options: Options, found: &Found) -> Inner {
+pub(super) fn assemble(storage: Arc<dyn Storage>, options: Options, found: &Found) -> Inner {
     let table = Table::new(LOG_START + found.log_units, found.units, options.discard);
     let store = Store::new(storage.clone(), table, found.shape, options.compression, options.cache_bytes);
     let ring = ring(&found.uuid, found.life, found.log_units);
@@ -131,7 +135,12 @@ fn assemble(storage: Arc<dyn Storage>, options: Options, found: &Found) -> Inner
         units: found.units,
         log_units: found.log_units,
         gate: RwLock::new(()),
-        checkpoint: Mutex::new(Checkpoint { generation: found.generation, root: None, table: Vec::new() }),
+        checkpoint: Mutex::new(Checkpoint {
+            generation: found.generation,
+            root: None,
+            table: Vec::new(),
+            in_turn: false,
+        }),
         tree: Mutex::new(()),
         front: RwLock::new(Front {
             active: Memtable::default(),
@@ -152,33 +161,28 @@ fn assemble(storage: Arc<dyn Storage>, options: Options, found: &Found) -> Inner
 
 impl Inner {
     /// Reads the table of a checkpoint and hangs its root in.
-    fn load_tree(&self, sb: &Superblock) -> Result<()> {
+    ///
+    /// With `wrong`, blocks with impossible places or references are noted there and left out, see
+    /// [`Table::adopt`]; else they are an error.
+    pub(super) fn load_tree(
+        &self,
+        sb: &Superblock,
+        wrong: Option<&mut Vec<(u64, &'static str)>>,
+    ) -> Result<()> {
         let first = sb.table.first().map_or(0, |s| s.start) * UNIT as u64;
         let corrupt = |why: &str| Error::corrupt("translation table", first, why);
-        let fits = |s: &Segment| s.start.checked_add(s.units as u64).is_some_and(|end| end <= sb.units);
-        let size: usize = sb.table.iter().map(|s| s.units as usize * UNIT).sum();
-        if !sb.table.iter().all(fits) || sb.table_len > size as u64 {
-            return Err(corrupt("it lies outside the storage"));
-        }
-        let mut buf = AlignedBuf::zeroed(size);
-        let mut at = 0;
-        for s in &sb.table {
-            let n = s.units as usize * UNIT;
-            let off = s.start * UNIT as u64;
-            self.store.storage.read_at(&mut buf[at..at + n], off).doing("reading the translation table")?;
-            at += n;
-        }
-        let bytes = &buf[..sb.table_len as usize];
-        if crc32c::crc32c(bytes) != sb.table_crc {
-            return Err(corrupt("checksum mismatch"));
-        }
+        let bytes = sb.read_table(&*self.store.storage)?;
         let (id, level, weight, width) = sb.root;
-        let root = self.store.table.decode(bytes, id).map_err(|m| corrupt(m.0))?;
-        if !self.store.table.take(&sb.table) {
+        let root = match wrong {
+            None => self.store.table.decode(&bytes, id),
+            Some(wrong) => self.store.table.adopt(&bytes, id, wrong),
+        };
+        let root = root.map_err(|m| corrupt(m.0))?;
+        if !self.store.table.take(&sb.table_segments()) {
             return Err(corrupt("it overlaps a block"));
         }
         let mut last = self.checkpoint.lock().unwrap_or_else(|e| e.into_inner());
-        last.table = sb.table.clone();
+        last.table = sb.table_segments();
         last.root = Some(root.clone());
         let slot = Slot::stored(root, (level, weight, width), sb.msn, &self.store.meter);
         self.write_front().view = Arc::new(View { frozen: Vec::new(), root: slot, applied: sb.msn });
@@ -186,24 +190,17 @@ impl Inner {
     }
 
     /// Applies the records of the log that the checkpoint lacks.
-    ///
-    /// First all records are decoded, which takes the space of their extents out of the free space; only then
-    /// may anything be allocated.
     fn recover(&self, sb: &Superblock, frames: &[Replayed]) -> Result<()> {
-        let mut batches: Vec<(u64, Vec<Change>)> = Vec::new();
-        for frame in frames {
-            let corrupt = |m: Malformed| Error::corrupt("log", LOG_START * UNIT as u64, m.0);
-            for (i, record) in log::records(&frame.payload).map_err(corrupt)?.into_iter().enumerate() {
-                let msn = frame.first_msn + i as u64;
-                if msn > sb.msn {
-                    let changes = batch::decode(record, &mut |info| {
-                        let taken = self.store.table.take(&info.segments);
-                        taken.then(|| self.store.table.insert(info)).ok_or(Malformed("extent in use twice"))
-                    });
-                    batches.push((msn, changes.map_err(corrupt)?));
-                }
-            }
+        let corrupt = |m: Malformed| Error::corrupt("log", LOG_START * UNIT as u64, m.0);
+        let (batches, wrong) = batches(&self.store, frames, sb.msn);
+        match wrong {
+            Some((_, why)) => Err(corrupt(why)),
+            None => self.apply_batches(batches),
         }
+    }
+
+    /// Applies batches found in the log, which follow what the tree holds.
+    pub(super) fn apply_batches(&self, batches: Vec<Numbered>) -> Result<()> {
         for (msn, changes) in &batches {
             self.pin(*msn, batch::extents(changes));
         }
@@ -240,4 +237,40 @@ impl Inner {
         self.log.resume(self.read_front().last_msn);
         Ok(())
     }
+}
+
+/// A batch and its number.
+pub(crate) type Numbered = (u64, Vec<Change>);
+
+/// The batches in `frames` after number `msn`, and the number and fault of the first that makes no sense.
+///
+/// Decoding takes the space of their extents out of the free space: only when all are decoded may anything be
+/// allocated.
+pub(crate) fn batches(
+    store: &Store,
+    frames: &[Replayed],
+    msn: u64,
+) -> (Vec<Numbered>, Option<(u64, Malformed)>) {
+    let mut out = Vec::new();
+    for frame in frames {
+        let records = match log::records(&frame.payload) {
+            Ok(records) => records,
+            Err(m) => return (out, Some((frame.first_msn, m))),
+        };
+        for (number, record) in (frame.first_msn..).zip(records).filter(|(n, _)| *n > msn) {
+            let changes = batch::decode(record, &mut |info| {
+                let taken = info.segments.iter().take_while(|s| store.table.take(&[**s])).count();
+                if taken == info.segments.len() {
+                    return Ok(store.table.insert(info));
+                }
+                store.table.give_back(&info.segments[..taken]);
+                Err(Malformed("extent in use twice"))
+            });
+            match changes {
+                Ok(changes) => out.push((number, changes)),
+                Err(m) => return (out, Some((number, m))),
+            }
+        }
+    }
+    (out, None)
 }

@@ -11,6 +11,7 @@ pub use sim::{FaultPlan, SimStorage};
 pub use uring::UringStorage;
 
 use std::io;
+use std::sync::Arc;
 
 /// Size in bytes of the allocation unit; every transfer is a multiple of it, at a multiple of it.
 pub const UNIT: usize = 4096;
@@ -52,28 +53,35 @@ pub(crate) fn round_up(n: usize) -> usize {
     n.div_ceil(UNIT) * UNIT
 }
 
-impl<S: Storage + ?Sized> Storage for Box<S> {
-    fn len(&self) -> io::Result<u64> {
-        (**self).len()
-    }
+macro_rules! forward {
+    ($pointer:ident) => {
+        impl<S: Storage + ?Sized> Storage for $pointer<S> {
+            fn len(&self) -> io::Result<u64> {
+                (**self).len()
+            }
 
-    fn read_at(&self, buf: &mut [u8], off: u64) -> io::Result<()> {
-        (**self).read_at(buf, off)
-    }
+            fn read_at(&self, buf: &mut [u8], off: u64) -> io::Result<()> {
+                (**self).read_at(buf, off)
+            }
 
-    fn write_at(&self, buf: &[u8], off: u64) -> io::Result<()> {
-        (**self).write_at(buf, off)
-    }
+            fn write_at(&self, buf: &[u8], off: u64) -> io::Result<()> {
+                (**self).write_at(buf, off)
+            }
 
-    fn write_many(&self, writes: &[(u64, &[u8])]) -> io::Result<()> {
-        (**self).write_many(writes)
-    }
+            fn write_many(&self, writes: &[(u64, &[u8])]) -> io::Result<()> {
+                (**self).write_many(writes)
+            }
 
-    fn flush(&self) -> io::Result<()> {
-        (**self).flush()
-    }
+            fn flush(&self) -> io::Result<()> {
+                (**self).flush()
+            }
 
-    fn discard(&self, off: u64, len: u64) -> io::Result<()> {
-        (**self).discard(off, len)
-    }
+            fn discard(&self, off: u64, len: u64) -> io::Result<()> {
+                (**self).discard(off, len)
+            }
+        }
+    };
 }
+
+forward!(Box);
+forward!(Arc);

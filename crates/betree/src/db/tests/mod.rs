@@ -2,7 +2,7 @@
 
 mod crash;
 mod faults;
-mod model;
+pub(crate) mod model;
 mod space;
 mod threads;
 
@@ -11,12 +11,12 @@ use crate::storage::SimStorage;
 use crate::{Compression, storage::UNIT};
 use model::{World, contents};
 
-fn sim(units: u64) -> SimStorage {
+pub(crate) fn sim(units: u64) -> SimStorage {
     SimStorage::new(units * UNIT as u64)
 }
 
 /// The seeds to try: `BETREE_SEEDS=A..B` instead of the first few, to search longer or to repeat a failure.
-fn seeds(usual: u64) -> std::ops::Range<u64> {
+pub(crate) fn seeds(usual: u64) -> std::ops::Range<u64> {
     let Ok(text) = std::env::var("BETREE_SEEDS") else { return 0..usual };
     let (from, to) = text.split_once("..").expect("BETREE_SEEDS is A..B");
     from.parse().expect("first seed")..to.parse().expect("last seed")

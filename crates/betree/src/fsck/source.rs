@@ -1,0 +1,180 @@
+//! What is on storage, read without changing it: superblocks, and for a checkpoint its tree and the log after it.
+
+use super::walk::{Walk, Walked};
+use crate::batch;
+use crate::block::BlockRef;
+use crate::codec::Compression;
+use crate::db::{Numbered, batches, ring};
+use crate::error::{Error, Result};
+use crate::key::KeyRange;
+use crate::log::{self, Replayed, Ring, Tail};
+use crate::storage::{AlignedBuf, Storage, UNIT};
+use crate::store::Store;
+use crate::superblock::{LOG_START, Superblock};
+use std::sync::Arc;
+
+/// Bytes of nodes that a check keeps in memory.
+const CACHE_BYTES: usize = 64 << 20;
+
+/// One of the units in front of the log.
+pub(crate) enum Unit {
+    /// All zeros: never written, or erased.
+    Empty,
+    /// Neither, and not valid.
+    Damaged(String),
+    /// A copy of a superblock.
+    Valid(Box<Superblock>),
+}
+
+/// The superblock units, in order.
+pub(crate) fn units(storage: &dyn Storage) -> Vec<Unit> {
+    let read = |unit: u64| {
+        let mut buf = AlignedBuf::zeroed(UNIT);
+        if let Err(e) = storage.read_at(&mut buf, unit * UNIT as u64) {
+            return Unit::Damaged(format!("cannot be read: {e}"));
+        }
+        match Superblock::decode(&buf) {
+            Ok(sb) => Unit::Valid(Box::new(sb)),
+            Err(_) if buf.iter().all(|b| *b == 0) => Unit::Empty,
+            Err(m) => Unit::Damaged(m.0.into()),
+        }
+    };
+    (0..LOG_START).map(read).collect()
+}
+
+/// The checkpoints that have a valid superblock, newest first.
+pub(crate) fn checkpoints(units: &[Unit]) -> Vec<Superblock> {
+    let mut found: Vec<Superblock> = Vec::new();
+    for unit in units {
+        if let Unit::Valid(sb) = unit
+            && found.iter().all(|f| f.generation != sb.generation)
+        {
+            found.push((**sb).clone());
+        }
+    }
+    found.sort_by_key(|sb| std::cmp::Reverse(sb.generation));
+    found
+}
+
+/// The log's place and identity for a checkpoint.
+pub(crate) fn ring_of(sb: &Superblock) -> Ring {
+    ring(&sb.uuid, sb.life, sb.log_units)
+}
+
+/// A store over the tree of a checkpoint, for reading only, and its root.
+pub(crate) struct Tree {
+    pub root: BlockRef,
+    pub store: Store,
+}
+
+impl Tree {
+    /// Reads the table. What is inconsistent in it is left out and added to `wrong`.
+    pub fn load(
+        storage: &Arc<dyn Storage>,
+        sb: &Superblock,
+        wrong: &mut Vec<(u64, &'static str)>,
+    ) -> Result<Tree> {
+        let bytes = sb.read_table(&**storage)?;
+        let table = crate::table::Table::new(LOG_START + sb.log_units, sb.units, false);
+        let store = Store::new(storage.clone(), table, sb.shape, Compression::None, CACHE_BYTES);
+        let first = sb.table.first().map_or(0, |s| s.start) * UNIT as u64;
+        let corrupt = |why: &str| Error::corrupt("translation table", first, why);
+        let root = store.table.adopt(&bytes, sb.root.0, wrong).map_err(|m| corrupt(m.0))?;
+        if !store.table.take(&sb.table_segments()) {
+            return Err(corrupt("it overlaps a block"));
+        }
+        Ok(Tree { root, store })
+    }
+
+    /// The root as the superblock describes it.
+    pub fn root_slot(&self, sb: &Superblock) -> crate::node::NodeRef {
+        let (_, level, weight, width) = sb.root;
+        let hints = (level, weight, width);
+        crate::node::Slot::stored(self.root.clone(), hints, sb.msn, &self.store.meter)
+    }
+}
+
+/// A checkpoint and everything that belongs to it, checked.
+pub(crate) struct Examined {
+    pub sb: Superblock,
+    pub tree: Tree,
+    /// What is wrong with nodes and extents, those of the log included.
+    pub walked: Walked,
+    /// What is wrong with the table: blocks in impossible places, references to nothing, free space.
+    pub table: Vec<String>,
+    /// Blocks that nothing refers to, and their bytes.
+    pub unreachable: (usize, u64),
+    /// The log after the checkpoint.
+    pub frames: Vec<Replayed>,
+    pub tail: Tail,
+    /// Its batches, up to the first that makes no sense.
+    pub batches: Vec<Numbered>,
+    pub log: Option<String>,
+}
+
+impl Examined {
+    /// Reads all that `sb` refers to; fails if not even the table can be had. `successor` is a newer checkpoint whose
+    /// log continues this one's.
+    pub fn new(
+        storage: &Arc<dyn Storage>,
+        sb: &Superblock,
+        successor: Option<&Superblock>,
+    ) -> Result<Examined> {
+        let mut wrong = Vec::new();
+        let tree = Tree::load(storage, sb, &mut wrong)?;
+        let mut table: Vec<String> =
+            wrong.iter().map(|(id, why)| format!("translation table, block {id}: {why}")).collect();
+        table.extend(tree.store.table.audit(LOG_START + sb.log_units, sb.units, &sb.table_segments()));
+        let left = tree.store.table.unreachable(tree.root.id());
+        let bytes = left.iter().filter_map(|id| tree.store.table.info(*id)).map(|i| i.units()).sum::<u64>();
+        let (frames, tail) = frames(&**storage, sb, successor)?;
+        let (batches, log) = batches(&tree.store, &frames, sb.msn);
+        let mut walk = Walk::new(&tree.store);
+        walk.found.bad.extend(wrong.iter().map(|(id, _)| *id));
+        walk.node(&tree.root, Some(&KeyRange::all()));
+        batches.iter().flat_map(|(_, changes)| batch::extents(changes)).for_each(|e| walk.extent(&e));
+        let walked = walk.found;
+        let log = log.map(|(msn, m)| format!("log, batch {msn}: {}", m.0));
+        let unreachable = (left.len(), bytes * UNIT as u64);
+        Ok(Examined { sb: sb.clone(), tree, walked, table, unreachable, frames, tail, batches, log })
+    }
+
+    /// True if every batch up to the end of the log can be had whole.
+    pub fn is_sound(&self) -> bool {
+        self.walked.problems.is_empty() && self.table.is_empty() && self.log.is_none()
+    }
+
+    /// Number of the last batch that can be had.
+    pub fn last_msn(&self) -> u64 {
+        self.batches.last().map_or(self.sb.msn, |(msn, _)| *msn)
+    }
+
+    /// Position and number of the frame after the last.
+    pub fn log_end(&self) -> (u64, u64) {
+        self.frames.last().map_or((self.sb.log_pos, self.sb.log_seq), |f| (f.end, f.seq + 1))
+    }
+}
+
+/// The frames after `sb`; with a successor of a later life also those after it, if there is no gap between.
+fn frames(
+    storage: &dyn Storage,
+    sb: &Superblock,
+    successor: Option<&Superblock>,
+) -> Result<(Vec<Replayed>, Tail)> {
+    let mut out = log::replay(storage, &ring_of(sb), sb.log_pos, sb.log_seq, sb.msn)?;
+    let end = |out: &[Replayed]| out.last().map_or((sb.log_pos, sb.log_seq), |f| (f.end, f.seq + 1));
+    if let Some(next) = successor.filter(|n| n.life != sb.life) {
+        let reached = out.last().map_or(sb.msn, |f| f.last_msn);
+        if reached >= next.msn {
+            let ring = ring_of(next);
+            let (pos, seq) = (next.log_pos, next.log_seq);
+            let more = log::replay(storage, &ring, pos, seq, next.msn)?;
+            let after = more.last().map_or((pos, seq), |f| (f.end, f.seq + 1));
+            out.extend(more);
+            return Ok((out, log::tail(storage, &ring, after.0, after.1)?));
+        }
+    }
+    let (pos, seq) = end(&out);
+    let tail = log::tail(storage, &ring_of(sb), pos, seq)?;
+    Ok((out, tail))
+}
