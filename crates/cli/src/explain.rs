@@ -1,4 +1,4 @@
-//! `explain`: where the time of each fsync goes.
+//! `explain`: where the time of each fsync goes, and what the page cache did for each file.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -11,7 +11,7 @@ use probe::fsync::{Recording, Summary, artifact, record, summary, svg, terminal}
 use stack::{Journal, StackSpec};
 use workload::Workload;
 
-use crate::options::{Explain, ExplainFsync, Options};
+use crate::options::{Explain, ExplainCache, ExplainFsync, Options};
 use crate::report::write;
 use crate::screen::{self, Exit, bad_input};
 
@@ -22,6 +22,7 @@ const APPEND_BYTES: usize = 4096;
 pub fn explain(options: &Options, what: &Explain) -> anyhow::Result<Exit> {
     match what {
         Explain::Fsync(arguments) => fsync(options, arguments),
+        Explain::Cache(arguments) => cache(options, arguments),
     }
 }
 
@@ -33,13 +34,80 @@ fn fsync(options: &Options, arguments: &ExplainFsync) -> anyhow::Result<Exit> {
     })?;
     match recorded {
         Ok(recording) => tell(arguments, &spec, &recording, note),
-        Err(error) => match error.unavailable() {
-            Some(why) => {
-                eprintln!("loadline: {}; {}", why.reason, why.remedy);
-                Ok(Exit::CannotHere)
+        Err(error) => cannot(error),
+    }
+}
+
+/// Bytes of trace that are kept: some five million events.
+const TRACE_BYTES_MAX: u64 = 256 << 20;
+
+fn cache(options: &Options, arguments: &ExplainCache) -> anyhow::Result<Exit> {
+    let spec: StackSpec = arguments.on.parse().map_err(|error| bad_input(format!("--on: {error}")))?;
+    let workload = load(&arguments.job)?;
+    let length = seconds(&arguments.length)?;
+    on_stack(options, &spec, |built| {
+        let root = built.path().as_std_path();
+        run_stage(&workload, root, Stage::Prepare, length)?;
+        if !arguments.warm {
+            built.remount_cold()?;
+        }
+        let measured = || run_stage(&workload, root, Stage::Measure, length);
+        match probe::cache::record(root, TRACE_BYTES_MAX, measured) {
+            Ok((recording, measured)) => {
+                measured.context("the explained work")?;
+                show_cache(arguments, &spec, &recording, root)
             }
-            None => Err(bad_input(error)),
-        },
+            Err(error) => cannot(error),
+        }
+    })
+}
+
+fn show_cache(
+    arguments: &ExplainCache,
+    spec: &StackSpec,
+    recording: &probe::cache::Recording,
+    root: &Path,
+) -> anyhow::Result<Exit> {
+    if recording.lost > 0 {
+        eprintln!("loadline: {} trace events were lost; the figures are too small", recording.lost);
+    }
+    if recording.ended_early {
+        eprintln!(
+            "loadline: the recording was full before the workload ended; the figures are of its beginning"
+        );
+    }
+    if arguments.json {
+        screen::print(&serde_json::to_string_pretty(&recording.account)?)?;
+        return Ok(Exit::Done);
+    }
+    let table = probe::cache::terminal::table(recording, root, arguments.files);
+    screen::print(&format!("page cache of {spec}\n{table}"))?;
+    Ok(Exit::Done)
+}
+
+/// A machine that cannot trace is told so, anything else is wrong input.
+fn cannot(error: probe::fsync::RecordError) -> anyhow::Result<Exit> {
+    match error.unavailable() {
+        Some(why) => {
+            eprintln!("loadline: {}; {}", why.reason, why.remedy);
+            Ok(Exit::CannotHere)
+        }
+        None => Err(bad_input(error)),
+    }
+}
+
+fn seconds(text: &str) -> anyhow::Result<f64> {
+    let length =
+        workload::size::parse_duration(text).map_err(|error| bad_input(format!("--for: {error}")))?;
+    Ok(length.as_secs_f64())
+}
+
+fn run_stage(workload: &Workload, root: &Path, stage: Stage, seconds: f64) -> anyhow::Result<()> {
+    let options = RunOptions { stage, seconds: Some(seconds), ..RunOptions::default() };
+    let outcome = engine::run(workload, root, &options, &Control::new(), &mut |_| {})?;
+    match outcome.ended {
+        stats::Ended::Failed { message } => Err(anyhow::anyhow!(message)),
+        _ => Ok(()),
     }
 }
 
@@ -82,18 +150,9 @@ fn work_under_trace(arguments: &ExplainFsync, root: &Path) -> anyhow::Result<Rec
         return worked(record(root, &mut work));
     };
     let workload = load(job)?;
-    let length = workload::size::parse_duration(&arguments.length)
-        .map_err(|error| bad_input(format!("--for: {error}")))?;
-    let stage = |stage| RunOptions { stage, seconds: Some(length.as_secs_f64()), ..RunOptions::default() };
-    engine::run(&workload, root, &stage(Stage::Prepare), &Control::new(), &mut |_| {})?;
-    let measure = stage(Stage::Measure);
-    worked(record(root, || {
-        let outcome = engine::run(&workload, root, &measure, &Control::new(), &mut |_| {})?;
-        match outcome.ended {
-            stats::Ended::Failed { message } => Err(anyhow::anyhow!(message)),
-            _ => Ok(()),
-        }
-    }))
+    let length = seconds(&arguments.length)?;
+    run_stage(&workload, root, Stage::Prepare, length)?;
+    worked(record(root, || run_stage(&workload, root, Stage::Measure, length)))
 }
 
 /// What went wrong in the work goes before what was recorded.

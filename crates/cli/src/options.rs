@@ -281,6 +281,39 @@ pub struct SsdPowerCut {
 pub enum Explain {
     /// Split every fsync into host, data write, journal write, flush and FUA, from the kernel's own tracepoints
     Fsync(ExplainFsync),
+    /// Show for each file what the page cache did: hits, read-ahead and what of it nobody asked for
+    Cache(ExplainCache),
+}
+
+/// Options of `explain cache`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  loadline explain cache --on ext4 --job workloads/seqread.f
+  loadline explain cache --on xfs@980pro:2G --job workloads/randomread.f --for 10s --files 50
+  loadline explain cache --on dir:/mnt/data --job workloads/webserver.f --warm
+
+Columns: MiB asked for; share that was in the cache; share that read-ahead had brought in time; MiB read in; read-ahead
+windows and their mean size; share of what was read in that nobody asked for; MiB in the cache at the end.")]
+pub struct ExplainCache {
+    /// The stack
+    #[arg(long, value_name = "STACK")]
+    pub on: String,
+    /// The workload
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub job: PathBuf,
+    /// How long the workload runs
+    #[arg(long = "for", value_name = "TIME", default_value = "5s")]
+    pub length: String,
+    /// Leave in the cache what creating the files has put there
+    #[arg(long)]
+    pub warm: bool,
+    /// Files to list, the most wanted first
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub files: usize,
+    /// Print everything as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of `explain fsync`.

@@ -12,7 +12,13 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("probe", &["stats"]),
     ("lab", &["stats", "workload", "wml", "engine", "stack", "blockdev", "probe"]),
     ("report", &["lab", "stats", "probe"]),
-    ("cli", &["blockdev", "crash", "engine", "lab", "probe", "report", "ssd", "stack", "stats", "wml", "workload"]),
+    (
+        "cli",
+        &[
+            "blockdev", "crash", "engine", "lab", "probe", "report", "ssd", "stack", "stats", "wml",
+            "workload",
+        ],
+    ),
     ("bench", &["engine", "stack", "stats", "wml", "workload"]),
     ("blockdev", &["ssd", "stack"]),
     ("ssd", &[]),

@@ -7,10 +7,12 @@
 //! | [`mod@diff`] | differences of two environments, weighed |
 //! | [`counters`] | counters before and after a load |
 //! | [`trace`] | tracepoints: a private tracefs instance, the binary ring buffers |
+//! | [`mod@cache`] | what the page cache did for each file |
 //! | [`mod@fsync`] | where the time of an fsync goes, from stock tracepoints |
 //! | [`root`] | reads /proc, /sys and /etc below a root that tests can move |
 //! | `machine`, `mounts`, `device`, `tools` | the sources, one each |
 
+pub mod cache;
 pub mod capture;
 pub mod counters;
 mod device;

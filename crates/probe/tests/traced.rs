@@ -145,7 +145,8 @@ fn lost_events_are_counted() {
     }
     let filter = Some(format!("common_pid == {}", rustix::thread::gettid().as_raw_nonzero()));
     let event = Selection { system: "syscalls", name: "sys_enter_getppid", filter, required: true };
-    let options = Options { events: vec![event], buffer_kib_per_cpu: 8, bytes_max: 1 << 16, end_when_full: false };
+    let options =
+        Options { events: vec![event], buffer_kib_per_cpu: 8, bytes_max: 1 << 16, end_when_full: false };
     let calls = 200_000;
     let work = || (0..calls).for_each(|_| _ = std::hint::black_box(std::os::unix::process::parent_id()));
     let (captured, ()) = capture(&options, work).expect("a capture");

@@ -168,7 +168,9 @@ impl LevelBreakdown {
 /// The journal steps of a level.
 fn marks(moments: &[Moment], level: &Level) -> Vec<Mark> {
     let mark = |moment: &Moment| match moment.what {
-        What::Journal { fs, step, .. } if level.is(fs) => Some(Mark { at_ns: moment.at_ns, label: step.into() }),
+        What::Journal { fs, step, .. } if level.is(fs) => {
+            Some(Mark { at_ns: moment.at_ns, label: step.into() })
+        }
         _ => None,
     };
     moments.iter().filter_map(mark).collect()
