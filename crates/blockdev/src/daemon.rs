@@ -25,6 +25,7 @@ use crate::options::{AttachOptions, Backing, DaemonConfig, FuaMode, Places};
 use crate::record::Recorder;
 use crate::status::SsdStatus;
 use crate::versions::Versions;
+use crate::wakeful::Wakeful;
 use crate::{fusectl, loopdev, memory};
 
 /// How long a client may take to send its question or take its answer.
@@ -83,7 +84,9 @@ impl Daemon {
         if let Some(recorder) = &recorder {
             engine.record(recorder.clone());
         }
-        let driver = Arc::new(Driver::new(engine, options.time_scale));
+        let wakeful = if options.keep_awake { Some(Wakeful::open()) } else { None };
+        let wakeful = wakeful.and_then(|opened| opened.map_err(|note| notes.push(note)).ok());
+        let driver = Arc::new(Driver::new(engine, options.time_scale, wakeful));
         notes.extend(memory::lock().err());
         let daemon = ProcessId::current(&host).ok_or(SsdError::NotRoot)?;
         let run_id = format!("ssd-{}-{}", options.name, daemon.pid);

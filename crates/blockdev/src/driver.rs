@@ -13,6 +13,7 @@ use ssd::{Nanos, PowerCut};
 
 use crate::engine::{Engine, Finished, Outcome, Request};
 use crate::versions::Versions;
+use crate::wakeful::Wakeful;
 
 /// A sleeping thread wakes up this late at times; the rest is spun.
 const SPIN_NS: u64 = 30_000;
@@ -38,6 +39,7 @@ struct State<R> {
     /// When the timer thread wakes up by itself; 0 = it is awake.
     timer_wakes: Nanos,
     lateness: Lateness,
+    wakeful: Option<Wakeful>,
     stopped: bool,
 }
 
@@ -65,8 +67,9 @@ pub(crate) struct DriverFacts {
 }
 
 impl<R: Answer> Driver<R> {
-    pub(crate) fn new(engine: Engine<R>, scale: f64) -> Driver<R> {
-        let state = State { engine, timer_wakes: 0, lateness: Lateness::default(), stopped: false };
+    pub(crate) fn new(engine: Engine<R>, scale: f64, wakeful: Option<Wakeful>) -> Driver<R> {
+        let lateness = Lateness::default();
+        let state = State { engine, timer_wakes: 0, lateness, wakeful, stopped: false };
         Driver {
             state: Mutex::new(state),
             wake: Condvar::new(),
@@ -111,7 +114,11 @@ impl<R: Answer> Driver<R> {
         let mut done = Vec::new();
         let spin = {
             let mut state = self.lock();
-            let arrival = self.device(self.origin.elapsed().as_nanos() as u64);
+            let now = self.origin.elapsed().as_nanos() as u64;
+            if let Some(wakeful) = &mut state.wakeful {
+                wakeful.touch(now);
+            }
+            let arrival = self.device(now);
             if self.bypass.load(Ordering::Relaxed)
                 && let Request::Read { lba, blocks } = request
             {
@@ -212,6 +219,9 @@ impl<R: Answer> Driver<R> {
             }
             let wait = if due == u64::MAX { u64::MAX } else { self.real(due.saturating_sub(now)) };
             if wait > SPIN_NS {
+                if let Some(wakeful) = &mut state.wakeful {
+                    wakeful.rest(self.origin.elapsed().as_nanos() as u64);
+                }
                 let nap = if wait == u64::MAX { NAP } else { Duration::from_nanos(wait - SPIN_NS).min(NAP) };
                 state.timer_wakes = due;
                 state = self.wake.wait_timeout(state, nap).unwrap_or_else(PoisonError::into_inner).0;
@@ -294,7 +304,7 @@ mod tests {
         let bytes = 16 << 20;
         let ssd = Ssd::new(Config::new(Profile::named(profile).unwrap(), bytes)).unwrap();
         let versions = Versions::new(Image::Ram(Memory::new(bytes).unwrap()), bytes / 4096, false);
-        Arc::new(Driver::new(Engine::new(ssd, versions), 1.0))
+        Arc::new(Driver::new(Engine::new(ssd, versions), 1.0, None))
     }
 
     fn ended(answers: &Receiver<bool>) -> bool {

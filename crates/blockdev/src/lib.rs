@@ -12,6 +12,7 @@
 //! | [`record`] | the requests of a device in a file: writer, reader, format |
 //! | `driver` | real time: the lock, the timer thread, the compensation of the transport |
 //! | `fuse` | the FUSE file |
+//! | `wakeful` | CPUs that do not sleep while the device is in use |
 //! | `loopdev`, `fusectl`, `memory` | loop device, abort of a hung connection, locked memory, cgroup |
 //! | [`daemon`], `control` | the process behind a device and what it is asked |
 //! | [`client`], [`options`], `stacked` | attach, detach, list, stats, power cut; the device a stack names |
@@ -34,6 +35,7 @@ pub mod record;
 mod stacked;
 pub mod status;
 mod versions;
+mod wakeful;
 
 pub use client::{Attached, Launcher, Listed, attach, detach, list, mark, power_cut, stats, sync_record};
 pub use control::SsdState;

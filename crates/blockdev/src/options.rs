@@ -69,6 +69,10 @@ pub struct AttachOptions {
     pub compensate: bool,
     /// Threads that take requests from the kernel, 1 ..= 16.
     pub threads: usize,
+    /// Keep idle CPUs from sleeping while requests come (until a second after the last), so that waking them is
+    /// not part of every latency. They poll meanwhile: the machine looks busy.
+    #[serde(default = "yes")]
+    pub keep_awake: bool,
     /// What stands in for FUA.
     #[serde(default)]
     pub fua: FuaMode,
@@ -94,6 +98,7 @@ impl AttachOptions {
             prefault: false,
             compensate: true,
             threads: 2,
+            keep_awake: true,
             fua: FuaMode::Modelled,
             record: None,
             owner: None,
@@ -134,6 +139,10 @@ impl AttachOptions {
 /// Whether a profile is a file's path; the rate of `slow(1ms,1GB/s)` has a slash too.
 pub(crate) fn is_path(profile: &str) -> bool {
     !profile.starts_with("slow(") && (profile.contains('/') || profile.ends_with(".toml"))
+}
+
+fn yes() -> bool {
+    true
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), SsdError> {

@@ -10,7 +10,7 @@ const DEFAULT_BYTES: u64 = 8 << 30;
 /// Default sizes are multiples of this.
 const STEP_BYTES: u64 = 64 << 20;
 /// What may stand within the parentheses.
-const WORDS: &str = "scale=X, seed=N, backing=FILE, fua=modelled|flush, prefault, raw";
+const WORDS: &str = "scale=X, seed=N, backing=FILE, fua=modelled|flush, prefault, raw, sleepy";
 
 impl AttachOptions {
     /// The device that `spec` names, to be attached as `name`; `None` when its device is none of ours.
@@ -46,6 +46,7 @@ impl AttachOptions {
             Some(("fua", value)) => self.fua = FuaMode::parse(value).ok_or_else(bad)?,
             None if word == "prefault" => self.prefault = true,
             None if word == "raw" => self.compensate = false,
+            None if word == "sleepy" => self.keep_awake = false,
             _ => return Err(bad()),
         }
         Ok(())
@@ -70,9 +71,9 @@ mod tests {
 
     #[test]
     fn words_of_the_stack_become_options() {
-        let found = options("xfs@860evo(scale=2.5,seed=7,raw,fua=flush):2G:none").unwrap().unwrap();
+        let found = options("xfs@860evo(scale=2.5,seed=7,raw,sleepy,fua=flush):2G:none").unwrap().unwrap();
         assert_eq!((found.profile.as_str(), found.bytes, found.seed), ("860evo", 2 << 30, 7));
-        assert!((found.time_scale - 2.5).abs() < 1e-9 && !found.compensate);
+        assert!((found.time_scale - 2.5).abs() < 1e-9 && !found.compensate && !found.keep_awake);
         assert_eq!((found.regime, found.fua), (ssd::Regime::None, FuaMode::Flush));
         assert_eq!(options("ext4@slow(1ms,1GB/s):64M").unwrap().unwrap().profile, "slow(1ms,1GB/s)");
         assert_eq!(options("ext4@image").unwrap(), None);
