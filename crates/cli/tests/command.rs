@@ -266,6 +266,69 @@ fn file_systems_are_compared_cold_and_in_little_memory() {
     assert_eq!((mounts_below(&bench.path("home")), loops_below(bench.directory.path())), (0, 0));
 }
 
+const MAIL: &str = "define fileset name=files,path=/tmp,size=8k,entries=20,dirwidth=20,prealloc=100\n\
+    define process name=p { thread name=t {\n\
+      flowop openfile name=open,filesetname=files,fd=1\n\
+      flowop appendfile name=append,iosize=4k,fd=1\n\
+      flowop fsync name=sync,fd=1\n\
+      flowop readwholefile name=read,fd=1,iosize=64k\n\
+      flowop closefile name=close,fd=1\n\
+    } }\nrun 60\n";
+
+#[test]
+fn emulated_ssds_are_stacks_of_every_command() {
+    if !is_root() {
+        return;
+    }
+    let bench = Bench::new();
+    bench.write("mail.f", MAIL);
+    let (out, _) = bench.expect(
+        0,
+        &[
+            "run",
+            "mail.f",
+            "--on",
+            "ext4@slow(200us,1GB/s):64M,ext4@ideal:64M",
+            "-n",
+            "1",
+            "--for",
+            "1s",
+            "--explain",
+        ],
+    );
+    assert!(out.contains("what an fsync waits for") && out.contains("a flush instead of FUA"), "{out}");
+    let (out, _) = bench.expect(0, &["explain", "fsync", "--on", "ext4@980pro:64M", "--count", "20"]);
+    assert!(out.contains("20 fsyncs") && out.contains("of the emulated device's"), "{out}");
+    let (out, _) =
+        bench.expect(0, &["explain", "cache", "--on", "ext4@ideal:64M", "--job", "mail.f", "--for", "1s"]);
+    assert!(out.contains("all files") && out.contains("files/"), "{out}");
+    let (_, err) = bench.expect(3, &["run", "mail.f", "--on", "ext4@floppy:64M", "-n", "1", "--for", "1s"]);
+    assert!(err.contains("980pro"), "{err}");
+    assert_eq!((mounts_below(bench.directory.path()), loops_below(bench.directory.path())), (0, 0));
+    assert_eq!(std::fs::read_dir(bench.path("home/ssd")).map_or(0, Iterator::count), 0);
+}
+
+#[test]
+fn an_emulated_ssd_goes_after_its_run_was_killed() {
+    if !is_root() {
+        return;
+    }
+    let bench = Bench::new();
+    let mut child = bench
+        .command(&["run", "work.f", "--on", "ext4@ideal:64M", "-n", "1", "--for", "60s"])
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the command starts");
+    until("mounted", || mounts_below(bench.directory.path()) == 2);
+    child.kill().expect("killed");
+    child.wait().expect("ended");
+    bench.expect(0, &["doctor"]);
+    until("detached", || {
+        mounts_below(bench.directory.path()) == 0 && loops_below(bench.directory.path()) == 0
+    });
+}
+
 #[test]
 fn a_failing_trial_is_exit_code_one_and_names_the_flowop() {
     let bench = Bench::new();
