@@ -11,7 +11,8 @@ use crate::store::Shape;
 use crate::table::{put_segments, read_segments};
 use crate::wire::{Decoded, Malformed, Reader, put_int, put_u32, put_u64};
 
-const MAGIC: u64 = 0x3165_6572_7445_4222; // format 1
+/// The first seven bytes, and the version of the format as the eighth.
+const MAGIC: [u8; 8] = *b"\"BEtree1";
 /// Most segments a copy of the table may be in, so that a superblock fits its unit.
 pub const TABLE_SEGMENTS_MAX: usize = 150;
 /// First unit of the log.
@@ -54,7 +55,8 @@ pub struct Superblock {
 impl Superblock {
     fn encode(&self) -> Result<AlignedBuf> {
         let mut out = Vec::new();
-        for n in [MAGIC, self.uuid, self.generation, self.life] {
+        out.extend_from_slice(&MAGIC);
+        for n in [self.uuid, self.generation, self.life] {
             put_u64(&mut out, n);
         }
         let s = &self.shape;
@@ -88,8 +90,12 @@ impl Superblock {
             return Err(Malformed("checksum mismatch"));
         }
         let mut r = Reader::new(body);
-        if r.u64()? != MAGIC {
+        let magic = r.take(MAGIC.len())?;
+        if magic[..7] != MAGIC[..7] {
             return Err(Malformed("unknown format"));
+        }
+        if magic[7] != MAGIC[7] {
+            return Err(Malformed("a version of the format that this program does not know"));
         }
         let (uuid, generation, life) = (r.u64()?, r.u64()?, r.u64()?);
         let mut size = || r.int().map(|n| n as usize);
@@ -188,7 +194,8 @@ impl Superblock {
             match Superblock::decode(&buf) {
                 Ok(s) if found.as_ref().is_none_or(|f| f.generation < s.generation) => found = Some(s),
                 Ok(_) => {}
-                Err(m) => why = format!("superblock in unit {slot}: {}", m.0),
+                Err(m) if why.is_empty() => why = format!("superblock in unit {slot}: {}", m.0),
+                Err(_) => {}
             }
         }
         found.ok_or(Error::NotAStore(why))
@@ -248,6 +255,18 @@ mod tests {
         assert_eq!(Superblock::read(&s).expect("read"), sample(1), "falls back when the newest is torn");
         Superblock::erase(&s).expect("erase");
         assert!(Superblock::read(&s).is_err());
+    }
+
+    #[test]
+    fn another_version_is_refused_by_name() {
+        let s = SimStorage::new(16 * UNIT as u64);
+        let mut unit = sample(2).encode().expect("encode");
+        unit[7] = b'2';
+        let crc = crc32c::crc32c(&unit[..UNIT - 4]);
+        unit[UNIT - 4..].copy_from_slice(&crc.to_le_bytes());
+        s.corrupt(0, &unit);
+        let error = Superblock::read(&s).expect_err("an unknown version").to_string();
+        assert!(error.contains("version of the format"), "{error}");
     }
 
     #[test]
