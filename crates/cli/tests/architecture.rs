@@ -23,6 +23,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("blockdev", &["ssd", "stack"]),
     ("ssd", &[]),
     ("betree", &[]),
+    ("betrfs", &["betree", "engine", "stack"]),
     ("crash", &["blockdev", "ssd", "stack"]),
 ];
 

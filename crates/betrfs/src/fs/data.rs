@@ -1,0 +1,333 @@
+//! Contents of files: blocks of 4 KiB, a missing one reads as zeros. A write never reads.
+
+use std::sync::Arc;
+
+use betree::WriteBatch;
+
+use super::remove::delete_data;
+use super::{Fs, now};
+use crate::error::{Error, Result};
+use crate::key::{self, BLOCK, SIZE_MAX};
+use crate::node::{Node, State};
+use crate::record::{Inode, SPARSE, XATTRS};
+
+/// Bytes that go into one batch; a longer write is several operations.
+const WRITE_MAX: usize = 1 << 20;
+const SIZE: u64 = BLOCK as u64;
+
+/// What [`Fs::seek`] looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whence {
+    /// `SEEK_DATA`.
+    Data,
+    /// `SEEK_HOLE`.
+    Hole,
+}
+
+fn regular(inode: &Inode) -> Result<()> {
+    match inode.kind() {
+        libc::S_IFREG => Ok(()),
+        libc::S_IFDIR => Err(Error::IsDirectory),
+        _ => Err(Error::Invalid("not a regular file")),
+    }
+}
+
+fn end_of(off: u64, len: u64) -> Result<u64> {
+    off.checked_add(len).filter(|end| *end <= SIZE_MAX).ok_or(Error::TooLarge)
+}
+
+impl Inode {
+    /// From now on there may be holes.
+    fn make_sparse(&mut self) {
+        if self.flags & SPARSE == 0 {
+            self.flags |= SPARSE;
+            self.blocks = self.size.div_ceil(SIZE);
+        }
+    }
+
+    fn grow_to(&mut self, size: u64) {
+        if size.div_ceil(SIZE) > self.size.div_ceil(SIZE) {
+            self.make_sparse();
+        }
+        self.size = size;
+    }
+}
+
+impl Fs {
+    /// Up to `len` bytes from `off`; fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// [`Error::IsDirectory`], [`Error::Invalid`], the store's.
+    pub fn read(&self, ino: u64, off: u64, len: usize) -> Result<Vec<u8>> {
+        let node = self.node(ino)?;
+        let state = node.read();
+        regular(&state.inode)?;
+        let len = (len as u64).min(state.inode.size.saturating_sub(off));
+        let mut out = vec![0; len as usize];
+        if len == 0 {
+            return Ok(out);
+        }
+        let home = node.home(&state)?;
+        let (first, last) = (off / SIZE, (off + len - 1) / SIZE);
+        if first == last {
+            if let Some(value) = self.db.get(&key::block(&home, first))? {
+                place(&mut out, off, first, &value);
+            }
+            return Ok(out);
+        }
+        for item in self.db.scan(&key::blocks(&home, first, Some(last + 1))) {
+            let (key, value) = item?;
+            let number = key::block_number(&key).unwrap_or(first);
+            place(&mut out, off, number, &value);
+        }
+        Ok(out)
+    }
+
+    /// Writes `data` at `off`; `kill_priv` as in [`super::SetAttr`]. Up to 1 MiB is one operation.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], [`Error::IsDirectory`], [`Error::Invalid`], [`Error::NoSpace`], the store's.
+    pub fn write(&self, ino: u64, off: u64, data: &[u8], kill_priv: bool) -> Result<usize> {
+        let node = self.node(ino)?;
+        let mut state = node.write();
+        self.write_to(&node, &mut state, off, data, kill_priv)
+    }
+
+    /// Writes `data` at the end of the file; otherwise as [`Fs::write`].
+    ///
+    /// # Errors
+    /// As [`Fs::write`].
+    pub fn append(&self, ino: u64, data: &[u8]) -> Result<usize> {
+        let node = self.node(ino)?;
+        let mut state = node.write();
+        let end = state.inode.size;
+        self.write_to(&node, &mut state, end, data, false)
+    }
+
+    fn write_to(
+        &self,
+        node: &Arc<Node>,
+        state: &mut State,
+        off: u64,
+        data: &[u8],
+        kill: bool,
+    ) -> Result<usize> {
+        regular(&state.inode)?;
+        end_of(off, data.len() as u64)?;
+        let home = node.home(state)?;
+        let mut done = 0;
+        while done < data.len() {
+            let at = off + done as u64;
+            let len = (WRITE_MAX - (at % SIZE) as usize).min(data.len() - done);
+            match self.write_piece(node, state, &home, at, &data[done..done + len], kill) {
+                Ok(()) => done += len,
+                Err(e) if done == 0 => return Err(e),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_piece(
+        &self,
+        node: &Node,
+        state: &mut State,
+        home: &[u8],
+        off: u64,
+        data: &[u8],
+        kill: bool,
+    ) -> Result<()> {
+        let mut batch = WriteBatch::new();
+        let end = off + data.len() as u64;
+        let mut inode = state.inode.clone();
+        let (first, last) = (off / SIZE, (end - 1) / SIZE);
+        for number in first..=last {
+            let start = number * SIZE;
+            let (from, to) = (off.max(start), end.min(start + SIZE));
+            let piece = &data[(from - off) as usize..(to - off) as usize];
+            let key = key::block(home, number);
+            // What replaces all there is of a block needs nothing below it.
+            if from == start && (to == start + SIZE || to >= state.inode.size) {
+                batch.put(&key, piece);
+            } else {
+                batch.patch(&key, (from - start) as u32, piece);
+            }
+        }
+        if off.div_ceil(SIZE) > state.inode.size.div_ceil(SIZE) {
+            inode.make_sparse();
+        }
+        inode.size = inode.size.max(end);
+        if inode.flags & SPARSE != 0 {
+            inode.blocks = (inode.blocks + last + 1 - first).min(inode.size.div_ceil(SIZE));
+        }
+        let now = now();
+        (inode.mtime, inode.ctime) = (now, now);
+        if kill {
+            inode.kill_priv();
+        }
+        if inode != state.inode {
+            self.put_record(&mut batch, node, state, &inode)?;
+        }
+        self.commit(batch)?;
+        state.inode = inode;
+        state.unsaved = false;
+        Ok(())
+    }
+
+    /// Adds to `batch` what makes the file `size` bytes long.
+    pub(super) fn resize(
+        &self,
+        batch: &mut WriteBatch,
+        node: &Node,
+        state: &State,
+        inode: &mut Inode,
+        size: u64,
+    ) -> Result<()> {
+        regular(inode)?;
+        end_of(size, 0)?;
+        if size >= inode.size {
+            inode.grow_to(size);
+            return Ok(());
+        }
+        let home = node.home(state)?;
+        if size == 0 {
+            // Attributes stay; so a range that holds only the data.
+            match inode.flags & XATTRS {
+                0 => delete_data(batch, &home, inode),
+                _ => _ = batch.delete_range(&key::blocks(&home, 0, None)),
+            }
+            inode.flags &= !SPARSE;
+            (inode.size, inode.blocks) = (0, 0);
+            return Ok(());
+        }
+        let first_gone = size.div_ceil(SIZE);
+        if first_gone < inode.size.div_ceil(SIZE) {
+            batch.delete_range(&key::blocks(&home, first_gone, None));
+        }
+        if size % SIZE != 0 {
+            batch.truncate(&key::block(&home, size / SIZE), (size % SIZE) as u32);
+        }
+        inode.size = size;
+        inode.blocks = inode.blocks.min(first_gone);
+        Ok(())
+    }
+
+    /// `fallocate`: extends the file (mode 0), punches a hole, or zeroes a range, with or without keeping the size.
+    /// Space is not reserved, only looked for: every write takes new space anyway.
+    ///
+    /// # Errors
+    /// [`Error::NotSupported`] for other modes; [`Error::NoSpace`]; as [`Fs::write`].
+    pub fn allocate(&self, ino: u64, mode: i32, off: u64, len: u64) -> Result<()> {
+        let keep = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
+        let kind = mode & !libc::FALLOC_FL_KEEP_SIZE;
+        let erase = match kind {
+            0 => false,
+            libc::FALLOC_FL_PUNCH_HOLE if keep => true,
+            libc::FALLOC_FL_ZERO_RANGE => true,
+            _ => return Err(Error::NotSupported),
+        };
+        if len == 0 {
+            return Err(Error::Invalid("nothing to allocate"));
+        }
+        let end = end_of(off, len)?;
+        let node = self.node(ino)?;
+        let mut state = node.write();
+        regular(&state.inode)?;
+        let mut inode = state.inode.clone();
+        let mut batch = WriteBatch::new();
+        if erase {
+            self.punch(&mut batch, &node, &state, &mut inode, off, end)?;
+        } else if len > self.space().available {
+            return Err(Error::NoSpace);
+        }
+        if !keep && end > inode.size {
+            inode.grow_to(end);
+        }
+        let now = now();
+        (inode.mtime, inode.ctime) = (now, now);
+        self.put_record(&mut batch, &node, &state, &inode)?;
+        self.commit(batch)?;
+        state.inode = inode;
+        state.unsaved = false;
+        Ok(())
+    }
+
+    /// Makes `[off, end)` read as zeros, as far as the file goes.
+    fn punch(
+        &self,
+        batch: &mut WriteBatch,
+        node: &Node,
+        state: &State,
+        inode: &mut Inode,
+        off: u64,
+        end: u64,
+    ) -> Result<()> {
+        let end = end.min(inode.size);
+        if off >= end {
+            return Ok(());
+        }
+        inode.make_sparse();
+        let home = node.home(state)?;
+        let first = off.div_ceil(SIZE);
+        // The last block goes whole if nothing of the file lies behind.
+        let last = if end == inode.size { end.div_ceil(SIZE) } else { end / SIZE };
+        let mut zero = |from: u64, to: u64| {
+            if from < to {
+                let zeros = vec![0; (to - from) as usize];
+                batch.patch(&key::block(&home, from / SIZE), (from % SIZE) as u32, &zeros);
+            }
+        };
+        if first > last {
+            zero(off, end);
+            return Ok(());
+        }
+        zero(off, (first * SIZE).min(end));
+        zero((last * SIZE).max(off), end);
+        if first < last {
+            batch.delete_range(&key::blocks(&home, first, Some(last)));
+            inode.blocks = inode.blocks.saturating_sub(last - first);
+        }
+        Ok(())
+    }
+
+    /// The first offset from `off` on where data, or a hole, begins. The end of the file is a hole.
+    ///
+    /// # Errors
+    /// [`Error::BehindEnd`]; as [`Fs::read`].
+    pub fn seek(&self, ino: u64, off: u64, whence: Whence) -> Result<u64> {
+        let node = self.node(ino)?;
+        let state = node.read();
+        regular(&state.inode)?;
+        let size = state.inode.size;
+        if off >= size {
+            return Err(Error::BehindEnd);
+        }
+        if state.inode.flags & SPARSE == 0 {
+            return Ok(if whence == Whence::Data { off } else { size });
+        }
+        let home = node.home(&state)?;
+        let mut next = off / SIZE;
+        for item in self.db.scan(&key::blocks(&home, next, Some(size.div_ceil(SIZE)))) {
+            let number = key::block_number(&item?.0).unwrap_or(next);
+            match whence {
+                Whence::Data => return Ok(off.max(number * SIZE)),
+                Whence::Hole if number > next => break,
+                Whence::Hole => next = number + 1,
+            }
+        }
+        match whence {
+            Whence::Data => Err(Error::BehindEnd),
+            Whence::Hole => Ok(off.max(next * SIZE).min(size)),
+        }
+    }
+}
+
+/// Copies the part of block `number` that lies in `out`, which begins at `off`.
+fn place(out: &mut [u8], off: u64, number: u64, value: &[u8]) {
+    let start = number * SIZE;
+    let (from, to) = (off.max(start), (off + out.len() as u64).min(start + value.len() as u64));
+    if from < to {
+        out[(from - off) as usize..(to - off) as usize]
+            .copy_from_slice(&value[(from - start) as usize..(to - start) as usize]);
+    }
+}

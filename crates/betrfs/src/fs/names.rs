@@ -1,0 +1,313 @@
+//! Finding and making names.
+
+use std::sync::Arc;
+
+use betree::WriteBatch;
+
+use super::{Attr, Fs, now};
+use crate::error::{Error, Result};
+use crate::key;
+use crate::node::{Name, Node, State};
+use crate::record::{self, Entry, Inode, LENT, MOVED, Record};
+
+/// Links of one file at most.
+const LINKS_MAX: u32 = 1 << 20;
+/// Longest target of a symbolic link in bytes.
+const TARGET_MAX: usize = 4095;
+
+/// What is to be made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NewFile<'a> {
+    /// Type and permissions, as in `st_mode`.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group, unless the directory's set-group-ID bit gives its own.
+    pub gid: u32,
+    /// Device number of a device node.
+    pub rdev: u32,
+    /// Target of a symbolic link.
+    pub target: &'a [u8],
+}
+
+/// Refuses what cannot be a name of something new.
+pub(super) fn check_name(name: &[u8]) -> Result<()> {
+    if name.len() > key::NAME_MAX {
+        return Err(Error::NameTooLong);
+    }
+    if name.is_empty() || name == b"." || name == b".." || name.iter().any(|b| matches!(b, 0 | b'/')) {
+        return Err(Error::Invalid("not a name"));
+    }
+    Ok(())
+}
+
+impl Fs {
+    /// The file called `name` in the directory `parent`; the caller holds it from now on.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::NameTooLong`], the store's.
+    pub fn lookup(&self, parent: u64, name: &[u8]) -> Result<Attr> {
+        if name.len() > key::NAME_MAX {
+            return Err(Error::NameTooLong);
+        }
+        let _tree = self.shared();
+        let dir = self.node(parent)?;
+        let state = dir.read();
+        let node = self.child(&dir, &state, name)?.ok_or(Error::NotFound)?;
+        self.nodes.hold(&node);
+        let attr = Attr::of(node.ino, &node.read().inode);
+        Ok(attr)
+    }
+
+    /// The node called `name`. `state` is the directory's, locked.
+    pub(super) fn child(&self, dir: &Arc<Node>, state: &State, name: &[u8]) -> Result<Option<Arc<Node>>> {
+        let home = dir.dir()?;
+        let hash = self.nodes.hash(dir, name);
+        if let Some(node) = self.nodes.named(dir, hash, name) {
+            return Ok(Some(node));
+        }
+        if state.known.as_ref().is_some_and(|known| !known.may_hold(hash)) {
+            return Ok(None);
+        }
+        match self.db.get(&key::entry(home, name))? {
+            Some(value) => self.instantiate(dir, name, record::decode(&value)?).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The node of an entry of `dir`, whose state the caller has locked.
+    pub(super) fn instantiate(&self, dir: &Arc<Node>, name: &[u8], entry: Entry) -> Result<Arc<Node>> {
+        let here = || Name { parent: dir.clone(), name: name.into() };
+        match entry {
+            Entry::Inode(record) => self.nodes.get_or(record.ino, || new_node(record, vec![here()], false)),
+            Entry::Pointer { ino, .. } => {
+                let node = self.nodes.get_or(ino, || {
+                    let value = self.db.get(&key::linked(ino))?;
+                    let value = value.ok_or_else(|| Error::Corrupt(format!("inode {ino} has no record")))?;
+                    new_node(record::decode_record(&value)?, Vec::new(), true)
+                })?;
+                let mut state = node.write();
+                if !state.names.iter().any(|n| n.parent.ino == dir.ino && *n.name == *name) {
+                    state.names.push(here());
+                    self.nodes.hold(dir);
+                    self.nodes.remember(dir, name, ino);
+                }
+                drop(state);
+                Ok(node)
+            }
+        }
+    }
+
+    fn exists(&self, dir: &Arc<Node>, state: &State, name: &[u8]) -> Result<bool> {
+        let hash = self.nodes.hash(dir, name);
+        if self.nodes.named(dir, hash, name).is_some() {
+            return Ok(true);
+        }
+        if state.known.as_ref().is_some_and(|known| !known.may_hold(hash)) {
+            return Ok(false);
+        }
+        Ok(self.db.get(&key::entry(dir.dir()?, name))?.is_some())
+    }
+
+    /// Makes a file, directory, symbolic link or node; the caller holds it from now on.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::NotFound`] if the directory was removed, [`Error::NotDirectory`],
+    /// [`Error::NameTooLong`], [`Error::NoSpace`], the store's.
+    pub fn make(&self, parent: u64, name: &[u8], new: NewFile<'_>) -> Result<Attr> {
+        check_name(name)?;
+        if new.target.len() > TARGET_MAX {
+            return Err(Error::NameTooLong);
+        }
+        let _tree = self.shared();
+        let dir = self.node(parent)?;
+        let home = dir.dir()?;
+        let mut state = dir.write();
+        if state.dead {
+            return Err(Error::NotFound);
+        }
+        if self.exists(&dir, &state, name)? {
+            return Err(Error::Exists);
+        }
+        let ino = self.new_ino()?;
+        let inode = new_inode(&new, &state.inode);
+        let is_dir = inode.is_dir();
+        let mut parent_inode = state.inode.clone();
+        parent_inode.entry_added(is_dir, inode.ctime);
+        let mut batch = WriteBatch::new();
+        batch.put(&key::entry(home, name), &record::encode(ino, &inode, None, new.target));
+        self.put_record(&mut batch, &dir, &state, &parent_inode)?;
+        self.commit(batch)?;
+        state.inode = parent_inode;
+        state.unsaved = false;
+        self.nodes.learn(&mut state.known, self.nodes.hash(&dir, name));
+        let record = Record { ino, inode, home: None, target: new.target.into() };
+        let names = vec![Name { parent: dir.clone(), name: name.into() }];
+        let node = self.nodes.get_or(ino, || new_node(record, names, false))?;
+        self.nodes.hold(&node);
+        if is_dir {
+            node.write().known = Some(self.nodes.no_names());
+        }
+        let attr = Attr::of(ino, &node.read().inode);
+        Ok(attr)
+    }
+
+    /// Gives the file `ino` another name; the caller holds it once more.
+    ///
+    /// # Errors
+    /// [`Error::NotPermitted`] for a directory; [`Error::TooManyLinks`]; as [`Fs::make`].
+    pub fn link(&self, ino: u64, parent: u64, name: &[u8]) -> Result<Attr> {
+        check_name(name)?;
+        let _tree = self.alone();
+        let node = self.node(ino)?;
+        let dir = self.node(parent)?;
+        dir.dir()?;
+        let (exists, dir_dead) = {
+            let dir_state = dir.read();
+            (self.exists(&dir, &dir_state, name)?, dir_state.dead)
+        };
+        let mut state = node.write();
+        if state.inode.is_dir() {
+            return Err(Error::NotPermitted);
+        }
+        if dir_dead || state.dead {
+            return Err(Error::NotFound);
+        }
+        if exists {
+            return Err(Error::Exists);
+        }
+        if state.inode.nlink >= LINKS_MAX {
+            return Err(Error::TooManyLinks);
+        }
+        let now = now();
+        let mut inode = state.inode.clone();
+        inode.nlink += 1;
+        inode.ctime = now;
+        let mut batch = WriteBatch::new();
+        let mut dir_inode = dir.read().inode.clone();
+        dir_inode.entry_added(false, now);
+        let mut changing = [(dir.clone(), dir_inode)];
+        let moved = self.move_home(&mut batch, &node, &state, &mut inode, &mut changing)?;
+        let [(_, dir_inode)] = changing;
+        if !state.linked {
+            batch.put(&node.record_key(&state)?, &record::encode_pointer(ino, inode.kind()));
+        }
+        let home = moved.as_deref().or(state.home.as_deref());
+        batch.put(&key::linked(ino), &record::encode(ino, &inode, home, &state.target));
+        batch.put(&key::entry(dir.dir()?, name), &record::encode_pointer(ino, inode.kind()));
+        self.put_record(&mut batch, &dir, &dir.read(), &dir_inode)?;
+        self.commit(batch)?;
+        {
+            let mut dir_state = dir.write();
+            dir_state.inode = dir_inode;
+            dir_state.unsaved = false;
+            self.nodes.learn(&mut dir_state.known, self.nodes.hash(&dir, name));
+        }
+        state.home = moved.or(state.home.take());
+        state.inode = inode;
+        state.linked = true;
+        state.unsaved = false;
+        state.names.push(Name { parent: dir.clone(), name: name.into() });
+        self.nodes.hold(&dir);
+        self.nodes.remember(&dir, name, ino);
+        self.nodes.hold(&node);
+        Ok(Attr::of(ino, &state.inode))
+    }
+
+    /// Prepares for `node` to be elsewhere than its home says: marks it moved, returns a file's home, and marks
+    /// the directory in whose home it lies as lent. That one's attributes are among `changing` or put into `batch`.
+    pub(super) fn move_home(
+        &self,
+        batch: &mut WriteBatch,
+        node: &Node,
+        state: &State,
+        inode: &mut Inode,
+        changing: &mut [(Arc<Node>, Inode)],
+    ) -> Result<Option<Box<[u8]>>> {
+        if inode.flags & MOVED != 0 {
+            return Ok(None);
+        }
+        inode.flags |= MOVED;
+        let home = node.home(state)?;
+        let Some(Name { parent: lender, .. }) = state.names.first() else { return Ok(None) };
+        if let Some((_, inode)) = changing.iter_mut().find(|(n, _)| n.ino == lender.ino) {
+            inode.flags |= LENT;
+        } else {
+            // Harmless if the batch then fails: the mark only forbids a short cut.
+            let mut lender_state = lender.write();
+            lender_state.inode.flags |= LENT;
+            self.put_record(batch, lender, &lender_state, &lender_state.inode)?;
+        }
+        Ok((!inode.is_dir()).then(|| home.into()))
+    }
+
+    /// The target of a symbolic link.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] if it is none.
+    pub fn read_link(&self, ino: u64) -> Result<Vec<u8>> {
+        let node = self.node(ino)?;
+        let state = node.read();
+        if state.inode.kind() != libc::S_IFLNK {
+            return Err(Error::Invalid("not a symbolic link"));
+        }
+        Ok(state.target.to_vec())
+    }
+}
+
+impl Inode {
+    /// A directory's attributes after an entry was added.
+    pub(super) fn entry_added(&mut self, is_dir: bool, now: record::Time) {
+        self.size += 1;
+        self.nlink += u32::from(is_dir);
+        (self.mtime, self.ctime) = (now, now);
+    }
+
+    /// A directory's attributes after an entry was removed.
+    pub(super) fn entry_removed(&mut self, is_dir: bool, now: record::Time) {
+        self.size = self.size.saturating_sub(1);
+        self.nlink = self.nlink.saturating_sub(u32::from(is_dir));
+        (self.mtime, self.ctime) = (now, now);
+    }
+}
+
+fn new_inode(new: &NewFile<'_>, parent: &Inode) -> Inode {
+    let now = now();
+    let mut mode = new.mode;
+    let mut gid = new.gid;
+    if parent.mode & libc::S_ISGID != 0 {
+        gid = parent.gid;
+        if mode & libc::S_IFMT == libc::S_IFDIR {
+            mode |= libc::S_ISGID;
+        }
+    }
+    let is_dir = mode & libc::S_IFMT == libc::S_IFDIR;
+    Inode {
+        mode,
+        uid: new.uid,
+        gid,
+        nlink: if is_dir { 2 } else { 1 },
+        rdev: new.rdev,
+        size: new.target.len() as u64,
+        mtime: now,
+        ctime: now,
+        atime: now,
+        btime: now,
+        ..Inode::default()
+    }
+}
+
+fn new_node(record: Record, names: Vec<Name>, linked: bool) -> Result<Node> {
+    let Record { ino, inode, home, target } = record;
+    let mut state = State { inode, names, linked, target, ..State::default() };
+    if !state.inode.is_dir() {
+        state.home = home;
+        return Ok(Node::new(ino, None, state));
+    }
+    let home = match (home, state.names.first()) {
+        (Some(home), _) => home,
+        (None, Some(name)) => key::home(name.parent.dir()?, true, &name.name, ino).into(),
+        (None, None) => return Err(Error::Corrupt(format!("directory {ino} is nowhere"))),
+    };
+    Ok(Node::new(ino, Some(home), state))
+}

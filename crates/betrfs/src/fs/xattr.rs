@@ -1,0 +1,110 @@
+//! Extended attributes.
+
+use betree::WriteBatch;
+
+use super::{Fs, now};
+use crate::error::{Error, Result};
+use crate::key;
+use crate::record::XATTRS;
+
+/// Largest value in bytes.
+const VALUE_MAX: usize = 64 << 10;
+
+fn check(name: &[u8]) -> Result<()> {
+    match name {
+        _ if name.len() > key::NAME_MAX => Err(Error::Invalid("attribute name longer than 255 bytes")),
+        _ if name.starts_with(b"system.") => Err(Error::NotSupported),
+        _ => Ok(()),
+    }
+}
+
+impl Fs {
+    /// The value of an extended attribute.
+    ///
+    /// # Errors
+    /// [`Error::NoAttribute`]; [`Error::NotSupported`] for `system.*`, access control lists among them.
+    pub fn xattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
+        check(name)?;
+        let node = self.node(ino)?;
+        let state = node.read();
+        if state.inode.flags & XATTRS == 0 {
+            return Err(Error::NoAttribute);
+        }
+        self.db.get(&key::xattr(&node.home(&state)?, name))?.ok_or(Error::NoAttribute)
+    }
+
+    /// Sets an extended attribute; with `create` only a new one, with `replace` only one that exists.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::NoAttribute`], [`Error::AttributeTooLarge`], [`Error::NotSupported`],
+    /// [`Error::NoSpace`], the store's.
+    pub fn set_xattr(&self, ino: u64, name: &[u8], value: &[u8], create: bool, replace: bool) -> Result<()> {
+        check(name)?;
+        if value.len() > VALUE_MAX {
+            return Err(Error::AttributeTooLarge);
+        }
+        let node = self.node(ino)?;
+        let mut state = node.write();
+        let key = key::xattr(&node.home(&state)?, name);
+        if create || replace {
+            let there = state.inode.flags & XATTRS != 0 && self.db.get(&key)?.is_some();
+            match there {
+                true if create => return Err(Error::Exists),
+                false if replace => return Err(Error::NoAttribute),
+                _ => {}
+            }
+        }
+        let mut inode = state.inode.clone();
+        inode.flags |= XATTRS;
+        inode.ctime = now();
+        let mut batch = WriteBatch::new();
+        batch.put(&key, value);
+        self.put_record(&mut batch, &node, &state, &inode)?;
+        self.commit(batch)?;
+        state.inode = inode;
+        state.unsaved = false;
+        Ok(())
+    }
+
+    /// Removes an extended attribute.
+    ///
+    /// # Errors
+    /// [`Error::NoAttribute`]; as [`Fs::set_xattr`].
+    pub fn remove_xattr(&self, ino: u64, name: &[u8]) -> Result<()> {
+        check(name)?;
+        let node = self.node(ino)?;
+        let mut state = node.write();
+        let key = key::xattr(&node.home(&state)?, name);
+        if state.inode.flags & XATTRS == 0 || self.db.get(&key)?.is_none() {
+            return Err(Error::NoAttribute);
+        }
+        let mut inode = state.inode.clone();
+        inode.ctime = now();
+        let mut batch = WriteBatch::new();
+        batch.delete(&key);
+        self.put_record(&mut batch, &node, &state, &inode)?;
+        let saved = self.commit_freeing(batch, || {
+            let mut batch = WriteBatch::new();
+            batch.delete(&key);
+            Ok(batch)
+        })?;
+        state.inode = inode;
+        state.unsaved = !saved && !state.dead;
+        Ok(())
+    }
+
+    /// The names of all extended attributes.
+    ///
+    /// # Errors
+    /// The store's.
+    pub fn xattrs(&self, ino: u64) -> Result<Vec<Vec<u8>>> {
+        let node = self.node(ino)?;
+        let state = node.read();
+        if state.inode.flags & XATTRS == 0 {
+            return Ok(Vec::new());
+        }
+        let home = node.home(&state)?;
+        let names = self.db.scan(&key::xattrs(&home)).map(|item| Ok(item?.0[home.len() + 1..].to_vec()));
+        names.collect()
+    }
+}

@@ -1,0 +1,210 @@
+//! Where things lie in the store: the layout of keys.
+//!
+//! Every directory and file has a *home*: the prefix of the keys of what it holds. A home is made when the object
+//! is: the home of the directory, a tag, the name, NUL, the inode number. So in a tree that was never renamed keys
+//! are full paths, a directory's entries are neighbours, then come its files' data in the order of their names,
+//! then its subdirectories. A rename moves the record and leaves the home where it is, so that it costs the same
+//! for any size; the record then names the home. Homes of objects too deep for a key begin with a zone of their own.
+//!
+//! | key | value |
+//! |---|---|
+//! | `00 'S'` | superblock |
+//! | `00 'R'` | record of the root directory |
+//! | `01` | home of the root directory |
+//! | `02` ino | homes that would be too long |
+//! | `03` ino | records of files with several names |
+//! | `04` ino | orphans: unlinked but still open; the value is the home |
+//! | dir-home `01` name | directory entry |
+//! | home `02` name | extended attribute |
+//! | dir-home `03` name `00` ino | home of a file |
+//! | dir-home `04` name `00` ino | home of a directory |
+//! | file-home `05` block | data; block in 6 bytes, big-endian |
+//!
+//! `ino` is a byte with its length and that many bytes, big-endian, without leading zeros.
+
+use betree::KeyRange;
+
+/// Bytes of a block of data.
+pub const BLOCK: usize = 4096;
+/// Longest name in bytes.
+pub const NAME_MAX: usize = 255;
+/// Offsets in files end here.
+pub const SIZE_MAX: u64 = 1 << 60;
+/// Inode number of the root directory.
+pub const ROOT: u64 = 1;
+/// Home of the root directory.
+pub const ROOT_HOME: &[u8] = &[0x01];
+/// Key of the superblock.
+pub const SUPERBLOCK: &[u8] = b"\x00S";
+/// Key of the root directory's record.
+pub const ROOT_RECORD: &[u8] = b"\x00R";
+
+pub(crate) const ZONE: u8 = 0x02;
+pub(crate) const LINKED: u8 = 0x03;
+pub(crate) const ORPHAN: u8 = 0x04;
+pub(crate) const ENTRY: u8 = 0x01;
+pub(crate) const XATTR: u8 = 0x02;
+pub(crate) const FILE: u8 = 0x03;
+pub(crate) const DIRECTORY: u8 = 0x04;
+pub(crate) const DATA: u8 = 0x05;
+
+/// A home that would be longer gets a zone.
+const HOME_MAX: usize = 1024;
+
+/// Appends an inode number so that keys sort by it and none is a prefix of another.
+pub(crate) fn put_ino(key: &mut Vec<u8>, ino: u64) {
+    let bytes = ino.to_be_bytes();
+    let zeros = (ino.leading_zeros() / 8) as usize;
+    key.push((8 - zeros) as u8);
+    key.extend_from_slice(&bytes[zeros..]);
+}
+
+/// Splits an inode number from the front of `bytes`.
+pub(crate) fn take_ino(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (&len, rest) = bytes.split_first()?;
+    if len > 8 || rest.len() < len as usize {
+        return None;
+    }
+    let (number, rest) = rest.split_at(len as usize);
+    Some((number.iter().fold(0, |n, b| n << 8 | u64::from(*b)), rest))
+}
+
+fn zoned(zone: u8, ino: u64) -> Vec<u8> {
+    let mut key = vec![zone];
+    put_ino(&mut key, ino);
+    key
+}
+
+/// Key of the record of a file with several names.
+pub fn linked(ino: u64) -> Vec<u8> {
+    zoned(LINKED, ino)
+}
+
+/// Key of an orphan.
+pub fn orphan(ino: u64) -> Vec<u8> {
+    zoned(ORPHAN, ino)
+}
+
+fn tagged(home: &[u8], tag: u8, name: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(home.len() + 1 + name.len());
+    key.extend_from_slice(home);
+    key.push(tag);
+    key.extend_from_slice(name);
+    key
+}
+
+/// Key of a directory's entry.
+pub fn entry(home: &[u8], name: &[u8]) -> Vec<u8> {
+    tagged(home, ENTRY, name)
+}
+
+/// The keys of all entries of a directory.
+pub fn entries(home: &[u8]) -> KeyRange {
+    KeyRange::prefix(&tagged(home, ENTRY, b""))
+}
+
+/// The keys of the entries behind `name`.
+pub fn entries_after(home: &[u8], name: &[u8]) -> KeyRange {
+    let mut first = entry(home, name);
+    first.push(0);
+    KeyRange { lo: first.into(), hi: entries(home).hi }
+}
+
+/// Key of an extended attribute.
+pub fn xattr(home: &[u8], name: &[u8]) -> Vec<u8> {
+    tagged(home, XATTR, name)
+}
+
+/// The keys of all extended attributes.
+pub fn xattrs(home: &[u8]) -> KeyRange {
+    KeyRange::prefix(&tagged(home, XATTR, b""))
+}
+
+/// The home of an object made under `name` in the directory at `parent`.
+pub fn home(parent: &[u8], is_dir: bool, name: &[u8], ino: u64) -> Vec<u8> {
+    if parent.len() + name.len() + 11 > HOME_MAX {
+        return zoned(ZONE, ino);
+    }
+    let mut key = Vec::with_capacity(parent.len() + name.len() + 11);
+    key.extend_from_slice(parent);
+    key.push(if is_dir { DIRECTORY } else { FILE });
+    key.extend_from_slice(name);
+    key.push(0);
+    put_ino(&mut key, ino);
+    key
+}
+
+/// Key of a block of data.
+pub fn block(home: &[u8], number: u64) -> Vec<u8> {
+    let mut key = Vec::with_capacity(home.len() + 7);
+    key.extend_from_slice(home);
+    key.push(DATA);
+    key.extend_from_slice(&number.to_be_bytes()[2..]);
+    key
+}
+
+/// The keys of the blocks from `first` up to, not including, `end`; None for all the rest.
+pub fn blocks(home: &[u8], first: u64, end: Option<u64>) -> KeyRange {
+    let lo = block(home, first);
+    match end {
+        Some(end) => KeyRange::new(&lo, &block(home, end)),
+        None => KeyRange { lo: lo.into(), hi: betree::key::prefix_end(&tagged(home, DATA, b"")) },
+    }
+}
+
+/// The number of a block from its key.
+pub fn block_number(key: &[u8]) -> Option<u64> {
+    let tail = key.get(key.len().checked_sub(6)?..)?;
+    Some(tail.iter().fold(0, |n, b| n << 8 | u64::from(*b)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inode_numbers_sort_and_come_back() {
+        let mut last = Vec::new();
+        for ino in [0, 1, 2, 255, 256, 65_535, 65_536, 1 << 40, u64::MAX] {
+            let mut key = Vec::new();
+            put_ino(&mut key, ino);
+            assert!(key > last, "{ino} sorts behind the smaller ones");
+            last = key.clone();
+            key.push(7);
+            assert_eq!(take_ino(&key), Some((ino, &[7u8][..])));
+        }
+        assert_eq!(take_ino(&[3, 1, 2]), None);
+        assert_eq!(take_ino(&[9, 1, 2, 3, 4, 5, 6, 7, 8, 9]), None);
+    }
+
+    #[test]
+    fn entries_come_before_data_and_subdirectories() {
+        let file = home(ROOT_HOME, false, b"a", 5);
+        let dir = home(ROOT_HOME, true, b"a", 6);
+        let inner = home(&dir, false, b"\xFF", 7);
+        let keys = [
+            entry(ROOT_HOME, b"a"),
+            entry(ROOT_HOME, b"\xFF"),
+            block(&file, 0),
+            block(&file, 1 << 40),
+            block(&home(ROOT_HOME, false, b"ab", 4), 0),
+            entry(&dir, b"\x01"),
+            block(&inner, 3),
+        ];
+        assert!(keys.is_sorted(), "{keys:?}");
+        assert_eq!(block_number(&keys[3]), Some(1 << 40));
+        assert!(blocks(&file, 1, None).contains(&keys[3]) && !blocks(&file, 0, None).contains(&keys[4]));
+        assert!(entries(ROOT_HOME).contains(&keys[1]) && !entries(ROOT_HOME).contains(&keys[2]));
+        assert!(!entries_after(ROOT_HOME, b"a").contains(&keys[0]));
+        assert!(entries_after(ROOT_HOME, b"a").contains(&entry(ROOT_HOME, b"a\x00")));
+    }
+
+    #[test]
+    fn deep_homes_get_a_zone() {
+        let mut at = ROOT_HOME.to_vec();
+        for ino in 2..100 {
+            at = home(&at, true, &[b'x'; 200], ino);
+            assert!(at.len() <= HOME_MAX);
+        }
+    }
+}

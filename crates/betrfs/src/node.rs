@@ -1,0 +1,249 @@
+//! Inodes in memory: what is known of those that someone holds, and of some that nobody does.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use crate::error::{Error, Result};
+use crate::key;
+use crate::record::{self, Inode, MOVED};
+
+const SHARDS: usize = 16;
+/// Hashes of names kept for all directories together, at about 16 bytes each.
+const KNOWN_NAMES_MAX: usize = 3 << 20;
+
+/// One name of an inode.
+#[derive(Clone, Debug)]
+pub(crate) struct Name {
+    pub parent: Arc<Node>,
+    pub name: Box<[u8]>,
+}
+
+/// An inode in memory.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub ino: u64,
+    /// The home of a directory; never changes.
+    dir_home: Option<Box<[u8]>>,
+    /// Lookups that were not forgotten, and nodes in memory that name this one as their parent.
+    pub refs: AtomicU64,
+    /// Open orphans whose home lies in this directory's.
+    pub orphans: AtomicU32,
+    state: RwLock<State>,
+}
+
+/// What of an inode changes. It is as in the store, unless `unsaved`.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub inode: Inode,
+    /// For a directory one (the root: none); for a file those that were met.
+    pub names: Vec<Name>,
+    /// The record lies by itself, not in the entry.
+    pub linked: bool,
+    /// The home of a file that was moved, linked or unlinked.
+    pub home: Option<Box<[u8]>>,
+    pub target: Box<[u8]>,
+    /// All names of a directory, as far as that is known.
+    pub known: Option<KnownNames>,
+    /// No name is left.
+    pub dead: bool,
+    /// The record could not be written for want of space.
+    pub unsaved: bool,
+    /// The directory whose `orphans` counts this one.
+    pub lender: Option<Arc<Node>>,
+}
+
+impl Node {
+    pub fn new(ino: u64, dir_home: Option<Box<[u8]>>, state: State) -> Node {
+        let (refs, orphans) = (AtomicU64::new(0), AtomicU32::new(0));
+        Node { ino, dir_home, refs, orphans, state: RwLock::new(state) }
+    }
+
+    pub fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(|e| e.into_inner())
+    }
+
+    pub fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The home of a directory.
+    pub fn dir(&self) -> Result<&[u8]> {
+        self.dir_home.as_deref().ok_or(Error::NotDirectory)
+    }
+
+    /// The home of anything.
+    pub fn home(&self, state: &State) -> Result<Vec<u8>> {
+        if let Some(home) = self.dir_home.as_deref().or(state.home.as_deref()) {
+            return Ok(home.to_vec());
+        }
+        let name =
+            state.names.first().ok_or_else(|| Error::Corrupt(format!("inode {} is nowhere", self.ino)))?;
+        Ok(key::home(name.parent.dir()?, false, &name.name, self.ino))
+    }
+
+    /// Where the record lies.
+    pub fn record_key(&self, state: &State) -> Result<Vec<u8>> {
+        if self.ino == key::ROOT {
+            return Ok(key::ROOT_RECORD.to_vec());
+        }
+        if state.linked {
+            return Ok(key::linked(self.ino));
+        }
+        let name =
+            state.names.first().ok_or_else(|| Error::Corrupt(format!("inode {} is nowhere", self.ino)))?;
+        Ok(key::entry(name.parent.dir()?, &name.name))
+    }
+
+    /// The record with `inode` instead of the node's own attributes.
+    pub fn record(&self, state: &State, inode: &Inode) -> Vec<u8> {
+        let home = self.dir_home.as_deref().or(state.home.as_deref());
+        record::encode(self.ino, inode, home.filter(|_| inode.flags & MOVED != 0), &state.target)
+    }
+}
+
+/// The hashes of all names of a directory: what is not among them does not exist.
+#[derive(Debug)]
+pub(crate) struct KnownNames {
+    names: HashSet<u64>,
+    total: Arc<AtomicUsize>,
+}
+
+impl KnownNames {
+    pub fn may_hold(&self, hash: u64) -> bool {
+        self.names.contains(&hash)
+    }
+
+    pub fn remove(&mut self, hash: u64) {
+        if self.names.remove(&hash) {
+            self.total.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for KnownNames {
+    fn drop(&mut self) {
+        self.total.fetch_sub(self.names.len(), Ordering::Relaxed);
+    }
+}
+
+/// All nodes in memory.
+#[derive(Debug)]
+pub(crate) struct Nodes {
+    shards: [Mutex<HashMap<u64, Arc<Node>>>; SHARDS],
+    /// Hash of parent and name to inode number; a hint that is verified.
+    dentries: [Mutex<HashMap<u64, u64>>; SHARDS],
+    hasher: RandomState,
+    known_total: Arc<AtomicUsize>,
+    /// Nodes that nobody holds.
+    pub idle: AtomicUsize,
+}
+
+impl Nodes {
+    pub fn new() -> Nodes {
+        Nodes {
+            shards: Default::default(),
+            dentries: Default::default(),
+            hasher: RandomState::new(),
+            known_total: Arc::default(),
+            idle: AtomicUsize::new(0),
+        }
+    }
+
+    fn shard(&self, ino: u64) -> MutexGuard<'_, HashMap<u64, Arc<Node>>> {
+        self.shards[ino as usize % SHARDS].lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn dentry_shard(&self, hash: u64) -> MutexGuard<'_, HashMap<u64, u64>> {
+        self.dentries[hash as usize % SHARDS].lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    pub fn get(&self, ino: u64) -> Option<Arc<Node>> {
+        self.shard(ino).get(&ino).cloned()
+    }
+
+    /// The node of `ino`, which `make` makes if there is none.
+    pub fn get_or(&self, ino: u64, make: impl FnOnce() -> Result<Node>) -> Result<Arc<Node>> {
+        let mut shard = self.shard(ino);
+        if let Some(node) = shard.get(&ino) {
+            return Ok(node.clone());
+        }
+        let node = Arc::new(make()?);
+        node.read().names.iter().for_each(|name| self.hold(&name.parent));
+        shard.insert(ino, node.clone());
+        drop(shard);
+        self.idle.fetch_add(1, Ordering::Relaxed);
+        node.read().names.iter().for_each(|name| self.remember(&name.parent, &name.name, ino));
+        Ok(node)
+    }
+
+    /// Takes a node that nobody holds out; false if it was out already.
+    pub fn remove(&self, ino: u64) -> bool {
+        let found = self.shard(ino).remove(&ino).is_some();
+        if found {
+            self.idle.fetch_sub(1, Ordering::Relaxed);
+        }
+        found
+    }
+
+    pub fn hold(&self, node: &Node) {
+        if node.refs.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.idle.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns true if nobody holds the node any more.
+    pub fn release(&self, node: &Node, count: u64) -> bool {
+        let before =
+            node.refs.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| Some(n.saturating_sub(count)));
+        let idle = before.is_ok_and(|n| n > 0 && n <= count);
+        if idle {
+            self.idle.fetch_add(1, Ordering::Relaxed);
+        }
+        idle
+    }
+
+    /// Every node there is now.
+    pub fn all(&self) -> Vec<Arc<Node>> {
+        let shards = self.shards.iter().map(|s| s.lock().unwrap_or_else(|e| e.into_inner()));
+        shards.flat_map(|shard| shard.values().cloned().collect::<Vec<_>>()).collect()
+    }
+
+    pub fn hash(&self, parent: &Node, name: &[u8]) -> u64 {
+        self.hasher.hash_one((parent.ino, name))
+    }
+
+    pub fn remember(&self, parent: &Node, name: &[u8], ino: u64) {
+        let hash = self.hash(parent, name);
+        self.dentry_shard(hash).insert(hash, ino);
+    }
+
+    pub fn forget_name(&self, parent: &Node, name: &[u8]) {
+        let hash = self.hash(parent, name);
+        self.dentry_shard(hash).remove(&hash);
+    }
+
+    /// The node in memory that has this name.
+    pub fn named(&self, parent: &Node, hash: u64, name: &[u8]) -> Option<Arc<Node>> {
+        let ino = *self.dentry_shard(hash).get(&hash)?;
+        let node = self.get(ino)?;
+        let fits = node.read().names.iter().any(|n| n.parent.ino == parent.ino && *n.name == *name);
+        fits.then_some(node)
+    }
+
+    /// The names of a directory that was just made.
+    pub fn no_names(&self) -> KnownNames {
+        KnownNames { names: HashSet::new(), total: self.known_total.clone() }
+    }
+
+    /// Adds a name to what is known of a directory, unless all of them together take too much memory.
+    pub fn learn(&self, known: &mut Option<KnownNames>, hash: u64) {
+        let Some(names) = known else { return };
+        if self.known_total.load(Ordering::Relaxed) >= KNOWN_NAMES_MAX {
+            *known = None;
+        } else if names.names.insert(hash) {
+            self.known_total.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! Random operations on the file system and on a model of it, with remounts.
+//! `BETRFS_SEEDS=100..200` chooses other seeds.
+
+mod common;
+
+use betree::SimStorage;
+use betrfs::Fs;
+use common::{World, dump, options};
+
+pub fn seeds(normal: std::ops::Range<u64>) -> std::ops::Range<u64> {
+    let text = std::env::var("BETRFS_SEEDS").unwrap_or_default();
+    let bounds = text.split_once("..").and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
+    bounds.unwrap_or(normal)
+}
+
+#[test]
+fn agrees_with_the_model() {
+    for seed in seeds(0..6) {
+        println!("seed {seed}");
+        let storage = SimStorage::new(64 << 20);
+        Fs::format(storage.clone(), &options()).expect("format");
+        let mut fs = Fs::open(storage.clone(), &options()).expect("open");
+        let mut world = World::new(seed);
+        for step in 0..1500 {
+            world.step(&fs, false);
+            match world.random.below(150) {
+                0 => assert_eq!(dump(&fs), world.model.dump(), "seed {seed} step {step}"),
+                1 => {
+                    // With and without a word of farewell.
+                    world.held.clear();
+                    if world.random.below(2) == 0 {
+                        fs.close().expect("close");
+                    } else {
+                        drop(fs);
+                    }
+                    fs = Fs::open(storage.clone(), &options()).expect("open");
+                    assert_eq!(dump(&fs), world.model.dump(), "seed {seed} step {step}, opened again");
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(dump(&fs), world.model.dump(), "seed {seed} at the end");
+        fs.store().verify().expect("verify");
+    }
+}
