@@ -26,6 +26,13 @@ pub struct Contract {
     pub plp: bool,
 }
 
+impl Default for Contract {
+    /// Today's drives: flushes, and a cache that loses its contents.
+    fn default() -> Contract {
+        Contract { regime: Regime::Flush, plp: false }
+    }
+}
+
 /// A version of a block.
 #[derive(Clone, Copy, Debug)]
 struct Version {
@@ -148,18 +155,15 @@ impl<'a> History<'a> {
     /// The blocks whose contents are open at a cut.
     pub fn open_at(&self, cut: usize) -> Vec<Open> {
         (0..self.lbas.len() as u32)
-            .map(|block| Open {
-                block,
-                floor: self.floor_at(block, cut),
-                newest: self.newest_at(block, cut),
-            })
+            .map(|block| Open { block, floor: self.floor_at(block, cut), newest: self.newest_at(block, cut) })
             .filter(|open| open.floor < open.newest)
             .collect()
     }
 
     /// The state in which every touched block holds a version of `open`'s cut: `choice[i]` for `open[i]`.
     pub fn state(&self, cut: usize, open: &[Open], choice: &[u32]) -> State {
-        let lost = open.iter().zip(choice).filter(|(o, v)| **v < o.newest).map(|(o, v)| (o.block, *v)).collect();
+        let lost =
+            open.iter().zip(choice).filter(|(o, v)| **v < o.newest).map(|(o, v)| (o.block, *v)).collect();
         State { cut, lost }
     }
 

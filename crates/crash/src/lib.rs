@@ -8,10 +8,28 @@
 //! | [`states`] | which of these states are checked: all, or a sample by seed |
 //! | [`workload`] | the operations, and carrying them out with marks |
 //! | [`oracle`] | what must be found afterwards |
+//! | `record` | running a workload on an emulated SSD that notes every request |
+//! | `bring_up` | image, loop device, mount, checker: one state after the other |
+//! | `explore` | many states in parallel |
+//! | [`shrink`](mod@shrink) | making a failing state smaller |
+//! | `describe` | what the lost blocks are: journal, inodes, data |
+//! | [`run`](mod@run), [`verdict`] | a check from the stack's name to the verdict |
 
+mod bring_up;
+mod describe;
+mod error;
+mod explore;
 pub mod history;
 pub mod oracle;
+mod record;
 pub mod recording;
 mod rng;
+pub mod run;
+pub mod shrink;
 pub mod states;
+pub mod verdict;
 pub mod workload;
+
+pub use error::CrashError;
+pub use run::{CrashOptions, Load, Progress, run};
+pub use verdict::{Outcome, Smallest, Verdict};

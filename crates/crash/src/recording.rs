@@ -148,7 +148,14 @@ impl Recording {
     }
 
     /// A write is submitted; its index. Blocks beyond the end of the device are cut off.
-    pub fn write(&mut self, id: u64, lba: u64, mut contents: Vec<ContentId>, fua: bool, epochs: Epochs) -> u32 {
+    pub fn write(
+        &mut self,
+        id: u64,
+        lba: u64,
+        mut contents: Vec<ContentId>,
+        fua: bool,
+        epochs: Epochs,
+    ) -> u32 {
         let index = self.writes.len() as u32;
         contents.truncate(usize::try_from(self.blocks.saturating_sub(lba)).unwrap_or(usize::MAX));
         let submitted = self.events.len();
@@ -233,7 +240,10 @@ mod tests {
             let p = r.progress_at(events);
             (p.begun, p.returned)
         };
-        assert_eq!([at(0), at(1), at(3), at(4), at(5), at(99)], [(0, 0), (1, 0), (1, 0), (1, 1), (2, 1), (2, 2)]);
+        assert_eq!(
+            [at(0), at(1), at(3), at(4), at(5), at(99)],
+            [(0, 0), (1, 0), (1, 0), (1, 1), (2, 1), (2, 2)]
+        );
         assert_eq!((r.writes[1].submitted, r.writes[1].completed), (5, Some(6)));
     }
 

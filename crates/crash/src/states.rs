@@ -41,7 +41,8 @@ impl Window {
         let open = history.open_at(cut);
         let mut atoms: Vec<(usize, u32, u32)> = Vec::new();
         for (i, o) in open.iter().enumerate() {
-            let versions = (o.floor + 1..=o.newest).filter_map(|v| Some((i, v, history.write_of(o.block, v)?)));
+            let versions =
+                (o.floor + 1..=o.newest).filter_map(|v| Some((i, v, history.write_of(o.block, v)?)));
             atoms.extend(versions);
         }
         atoms.sort_by_key(|(i, _, write)| (*write, *i));

@@ -57,7 +57,9 @@ impl Both {
         let barrier = rng.percent(50);
         let minor = rng.percent(30).then_some(9);
         let tags = match self.regime {
-            Regime::Streams if rng.percent(70) => self.counters.write(1 + rng.below(2) as u32, minor, barrier),
+            Regime::Streams if rng.percent(70) => {
+                self.counters.write(1 + rng.below(2) as u32, minor, barrier)
+            }
             Regime::Barrier => Tags { barrier, ..Tags::default() },
             _ => Tags::default(),
         };

@@ -8,9 +8,10 @@ use super::tree::{Node, Tree};
 use crate::workload::data::{SECTOR, Sector};
 
 /// Kinds of breaches, worst first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// The file system does not mount.
+    #[default]
     Unmountable,
     /// The checker finds damage that the journal's replay has not repaired.
     Damaged,
@@ -100,7 +101,12 @@ pub fn check(timeline: &Timeline, window: Window, tree: &Tree) -> Vec<Breach> {
 }
 
 /// Judges one name; the files that it may be.
-fn name(timeline: &Timeline, window: Window, path: &str, node: Option<&Node>) -> Result<BTreeSet<u32>, Breach> {
+fn name(
+    timeline: &Timeline,
+    window: Window,
+    path: &str,
+    node: Option<&Node>,
+) -> Result<BTreeSet<u32>, Breach> {
     let Some(name) = timeline.names.get(path) else {
         return match node {
             Some(Node::Unreadable(why)) => Err(Breach::new(Kind::Unreadable, format!("{path}: {why}"))),
@@ -113,7 +119,8 @@ fn name(timeline: &Timeline, window: Window, path: &str, node: Option<&Node>) ->
     let later: Vec<Binding> = name.bindings.iter().filter(|(op, _)| is_later(*op)).map(|(_, b)| *b).collect();
     let allowed: BTreeSet<Binding> = later.iter().copied().chain([then]).collect();
     let wrong = |what: &str| {
-        let replaced = later.iter().any(|b| matches!(b, Binding::File(_))) && !allowed.contains(&Binding::Absent);
+        let replaced =
+            later.iter().any(|b| matches!(b, Binding::File(_))) && !allowed.contains(&Binding::Absent);
         let kind = if replaced { Kind::NotAtomic } else { Kind::Lost };
         let since = synced.map_or(String::new(), |op| format!(" since operation {op}"));
         Err(Breach::new(kind, format!("{path} {what}{since}")))
@@ -166,12 +173,14 @@ fn contents(
     let (least, most) = later().fold((then, then), |(a, b), s| (a.min(s), b.max(s)));
     let kib = |sectors: u32| f64::from(sectors) / 2.0;
     if bytes < u64::from(least) * SECTOR as u64 || bytes > u64::from(most) * SECTOR as u64 {
-        let range = if least == most { format!("{}", kib(most)) } else { format!("{} to {}", kib(least), kib(most)) };
+        let range =
+            if least == most { format!("{}", kib(most)) } else { format!("{} to {}", kib(least), kib(most)) };
         let detail = format!("{path} has {} KiB, due are {range} KiB", bytes as f64 / 1024.0);
         return Err(Breach::new(Kind::Lost, detail));
     }
     let durable = durable_versions(line, synced, then);
-    let shortest = line.cuts.iter().filter(|(op, _)| is_later(*op)).map(|(_, s)| *s).min().unwrap_or(then).min(then);
+    let shortest =
+        line.cuts.iter().filter(|(op, _)| is_later(*op)).map(|(_, s)| *s).min().unwrap_or(then).min(then);
     for (place, sector) in (0..).zip(found) {
         let due = durable.get(place as usize).copied().unwrap_or(0);
         let (kind, what) = match *sector {

@@ -178,7 +178,11 @@ impl Timeline {
             let Binding::File(file) = side else { continue };
             let line = &mut self.files[file as usize];
             let mut names = line.names.last().map(|(_, names)| names.clone()).unwrap_or_default();
-            if gains { names.insert(path.to_owned()) } else { names.remove(path) };
+            if gains {
+                names.insert(path.to_owned())
+            } else {
+                names.remove(path)
+            };
             match line.names.last_mut() {
                 // a rename is one step: its two halves are never seen apart
                 Some((t, same)) if *t == at => *same = names,

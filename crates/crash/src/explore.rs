@@ -1,0 +1,130 @@
+//! Checking many states in parallel: each worker brings up one after the other and judges what it finds.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use crate::bring_up::{Found, Rig};
+use crate::error::CrashError;
+use crate::history::{History, State};
+use crate::oracle::{Breach, Timeline, Window, check};
+use crate::recording::{ContentId, Progress};
+
+/// How often the caller hears of the progress.
+const REPORT_EVERY: Duration = Duration::from_millis(200);
+
+/// What came of a state.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Judged {
+    /// What is wrong, worst first.
+    pub(crate) breaches: Vec<Breach>,
+    /// Whether synced data is missing on a device that promised nothing.
+    pub(crate) lost_as_expected: bool,
+    /// The checker's output, if it found something.
+    pub(crate) output: String,
+}
+
+/// Judges states of one recording.
+#[derive(Debug)]
+pub(crate) struct Judge<'a> {
+    pub(crate) history: &'a History<'a>,
+    /// None for a workload of which only the requests are known.
+    pub(crate) timeline: Option<&'a Timeline>,
+}
+
+impl<'a> Judge<'a> {
+    /// The blocks of a state, as bytes.
+    pub(crate) fn blocks(&self, state: &State) -> Vec<(u64, &'a [u8])> {
+        let contents = &self.history.recording().contents;
+        let bytes = |(lba, content): (u64, ContentId)| (lba, contents.get(content));
+        self.history.image(state).into_iter().map(bytes).collect()
+    }
+
+    /// Brings a state up and judges it.
+    pub(crate) fn judge(&self, rig: &mut Rig, state: &State) -> Result<Judged, CrashError> {
+        let found = rig.bring_up(self.blocks(state).into_iter())?;
+        Ok(self.judge_found(found, self.history.recording().progress_at(state.cut)))
+    }
+
+    fn judge_found(&self, found: Found, progress: Progress) -> Judged {
+        let Found { tree, mut breaches, output } = found;
+        let mut lost_as_expected = false;
+        if let (Some(timeline), Some(tree)) = (self.timeline, &tree) {
+            let contract = self.history.contract();
+            let base = self.history.recording().base_progress;
+            let strict = Window { must: progress.returned, may: progress.begun };
+            if contract.regime.honours_flush() || contract.plp {
+                breaches.extend(check(timeline, strict, tree));
+            } else {
+                // the device ignores flushes: only what was there at first can be demanded
+                breaches.extend(check(timeline, Window { must: base.returned, ..strict }, tree));
+                lost_as_expected = breaches.is_empty() && !check(timeline, strict, tree).is_empty();
+            }
+        }
+        breaches.sort_by_key(|breach| breach.kind);
+        Judged { breaches, lost_as_expected, output }
+    }
+}
+
+/// When to end.
+#[derive(Debug)]
+pub(crate) struct Limits<'a> {
+    pub(crate) until: Option<Instant>,
+    pub(crate) stop: &'a AtomicBool,
+}
+
+impl Limits<'_> {
+    pub(crate) fn is_over(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.until.is_some_and(|until| Instant::now() >= until)
+    }
+}
+
+/// Judges all states, or as many as the limits allow: number of the state -> what came of it.
+pub(crate) fn explore(
+    judge: &Judge<'_>,
+    states: &[State],
+    rigs: &mut [Rig],
+    limits: &Limits<'_>,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<HashMap<usize, Judged>, CrashError> {
+    let next = AtomicUsize::new(0);
+    let failed = AtomicBool::new(false);
+    let mut judged = HashMap::new();
+    let mut error = None;
+    std::thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        for rig in rigs {
+            let (tell, next, failed) = (tell.clone(), &next, &failed);
+            scope.spawn(move || {
+                while !limits.is_over() && !failed.load(Ordering::Relaxed) {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(state) = states.get(number) else { return };
+                    let result = judge.judge(rig, state);
+                    failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                    if tell.send((number, result)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(tell);
+        let (mut breaching, mut reported) = (0, Instant::now());
+        for (number, result) in told {
+            match result {
+                Ok(result) => {
+                    breaching += usize::from(!result.breaches.is_empty());
+                    judged.insert(number, result);
+                }
+                Err(first) => {
+                    error.get_or_insert(first);
+                }
+            }
+            if reported.elapsed() >= REPORT_EVERY {
+                reported = Instant::now();
+                progress(judged.len(), breaching);
+            }
+        }
+    });
+    error.map_or(Ok(judged), Err)
+}

@@ -1,0 +1,347 @@
+//! A crash check from the stack's name to the verdict.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use blockdev::Launcher;
+use camino::{Utf8Path, Utf8PathBuf};
+use stack::{Host, Journal, Resource, StackSpec};
+
+use crate::bring_up::{Pristine, Rig, System};
+use crate::describe::Describer;
+use crate::error::CrashError;
+use crate::explore::{Judge, Judged, Limits, explore};
+use crate::history::{History, State};
+use crate::oracle::{Kind, Timeline};
+use crate::record::{Recorded, record};
+use crate::recording::Recording;
+use crate::shrink::shrink;
+use crate::states::{Plan, plan};
+use crate::verdict::{Smallest, Verdict};
+use crate::workload::Script;
+
+/// Longest that a failing state is shrunk.
+const SHRINK_MAX: Duration = Duration::from_secs(60);
+/// Free memory that a directory in memory must have.
+const MEMORY_MIN: u64 = 1 << 30;
+
+/// What a crash check is asked.
+#[derive(Clone, Debug)]
+pub struct CrashOptions {
+    /// The stack: ext4, xfs or btrfs on an emulated SSD.
+    pub spec: StackSpec,
+    /// loadline's home directory: journal, devices.
+    pub home: Utf8PathBuf,
+    /// The program that becomes the emulated SSD's daemon.
+    pub launcher: Launcher,
+    /// Directory for images and the recording; without one /dev/shm, or the home if that is no tmpfs.
+    pub work_dir: Option<Utf8PathBuf>,
+    /// Distinct states to check, at most.
+    pub states: usize,
+    /// Seed of the sample.
+    pub seed: u64,
+    /// Workers; 0 = as many as there are processors.
+    pub jobs: usize,
+    /// Time for checking; without one as long as it takes.
+    pub budget: Option<Duration>,
+    /// Where the smallest failing case is kept: a directory, made if missing.
+    pub keep: Option<Utf8PathBuf>,
+}
+
+impl CrashOptions {
+    /// A thousand states of `spec`, kept nowhere.
+    pub fn new(spec: StackSpec, home: impl Into<Utf8PathBuf>, launcher: Launcher) -> CrashOptions {
+        CrashOptions {
+            spec,
+            home: home.into(),
+            launcher,
+            work_dir: None,
+            states: 1000,
+            seed: 1,
+            jobs: 0,
+            budget: None,
+            keep: None,
+        }
+    }
+}
+
+/// Carries out a workload in a directory; the error is for people.
+pub type Custom = Box<dyn FnMut(&Utf8Path) -> Result<(), String>>;
+
+/// What is done while the device is recorded.
+pub enum Load {
+    /// A script: every oracle applies.
+    Script(Script),
+    /// Anything: what was synced is not known, so only the file system's own consistency is checked.
+    Custom {
+        /// What it is called.
+        name: String,
+        /// Carries it out.
+        run: Custom,
+    },
+}
+
+impl Load {
+    fn name(&self) -> &str {
+        match self {
+            Load::Script(script) => &script.name,
+            Load::Custom { name, .. } => name,
+        }
+    }
+}
+
+impl fmt::Debug for Load {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Load").field(&self.name()).finish()
+    }
+}
+
+/// How far a check is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The workload runs and is recorded.
+    Recording,
+    /// States are brought up.
+    Checking {
+        /// So many were judged.
+        checked: usize,
+        /// Of so many.
+        of: usize,
+        /// So many have failed.
+        failed: usize,
+    },
+    /// A failing state is made smaller.
+    Shrinking {
+        /// States tried.
+        tried: usize,
+    },
+}
+
+/// Checks a stack: records the workload, brings up the states that a power cut may leave, judges them, and
+/// shrinks a failing one. `stop` ends it early, with a verdict on what was checked.
+///
+/// # Errors
+/// [`CrashError`]; what a check finds is in the verdict.
+pub fn run(
+    options: &CrashOptions,
+    load: &mut Load,
+    journal: &Arc<Journal>,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Verdict, CrashError> {
+    let host = Host::system();
+    if let stack::Availability::Unavailable(why) = stack::probe_availability(&options.spec) {
+        return Err(why.into());
+    }
+    let system = System::of(&options.spec, &host)?;
+    std::fs::create_dir_all(&options.home).map_err(CrashError::io(format!("make {}", options.home)))?;
+    let place = Place::new(journal, options)?;
+    progress(Progress::Recording);
+    let recorded = record(options, load, journal, &place.dir)?;
+    let history = History::new(&recorded.recording, recorded.contract);
+    let script = match &*load {
+        Load::Script(script) => Some(script),
+        Load::Custom { .. } => None,
+    };
+    let timeline = script.map(Timeline::new);
+    let judge = Judge { history: &history, timeline: timeline.as_ref() };
+    let check = Check { options, journal, place: &place, system: &system, judge: &judge, stop };
+    let mut verdict = check.verdict(&recorded, load.name(), script, progress)?;
+    verdict.stack = options.spec.to_string();
+    Ok(verdict)
+}
+
+/// The private directory of a check.
+#[derive(Debug)]
+struct Place {
+    journal: Arc<Journal>,
+    dir: Utf8PathBuf,
+    entries: Vec<stack::journal::EntryId>,
+}
+
+impl Place {
+    fn new(journal: &Arc<Journal>, options: &CrashOptions) -> Result<Place, CrashError> {
+        let parent = match &options.work_dir {
+            Some(dir) => dir.clone(),
+            None => in_memory().unwrap_or_else(|| options.home.clone()),
+        };
+        let parent = parent.canonicalize_utf8().map_err(CrashError::io(format!("resolve {parent}")))?;
+        let dir = parent.join(format!("loadline-crash-{}", std::process::id()));
+        let file = dir.join("requests");
+        let mut place = Place { journal: journal.clone(), dir: dir.clone(), entries: Vec::new() };
+        place.entries.push(journal.record(Resource::Directory { path: dir.clone() })?);
+        place.entries.push(journal.record(Resource::ImageFile { path: file })?);
+        std::fs::create_dir(&dir).map_err(CrashError::io(format!("make {dir}")))?;
+        Ok(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let report = self.journal.undo_entries(&self.entries);
+        if !report.is_clean() {
+            tracing::warn!("not taken down cleanly:\n{report}");
+        }
+    }
+}
+
+/// The system's directory in memory, if there is one with room.
+fn in_memory() -> Option<Utf8PathBuf> {
+    let shm = Utf8PathBuf::from("/dev/shm");
+    let mounts = Host::system().mounts().ok()?;
+    let is_tmpfs = mounts.iter().any(|mount| mount.target == shm && mount.fs_type == "tmpfs");
+    let room = rustix::fs::statvfs(shm.as_str()).ok()?;
+    (is_tmpfs && room.f_bavail * room.f_frsize >= MEMORY_MIN).then_some(shm)
+}
+
+struct Check<'a> {
+    options: &'a CrashOptions,
+    journal: &'a Arc<Journal>,
+    place: &'a Place,
+    system: &'a System,
+    judge: &'a Judge<'a>,
+    stop: &'a AtomicBool,
+}
+
+impl Check<'_> {
+    fn verdict(
+        &self,
+        recorded: &Recorded,
+        workload: &str,
+        script: Option<&Script>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Verdict, CrashError> {
+        let history = self.judge.history;
+        let plan = plan(history, self.options.states, self.options.seed);
+        let mut rigs = self.rigs(history.recording(), plan.states.len())?;
+        let start = Instant::now();
+        let until = self.options.budget.map(|budget| start + budget);
+        let limits = Limits { until, stop: self.stop };
+        let of = plan.states.len();
+        let judged = explore(self.judge, &plan.states, &mut rigs, &limits, &mut |checked, failed| {
+            progress(Progress::Checking { checked, of, failed });
+        })?;
+        let seconds = start.elapsed().as_secs_f64();
+        let mut verdict = figures(recorded, history, &plan, &judged);
+        verdict.workload = workload.to_owned();
+        verdict.seed = self.options.seed;
+        verdict.jobs = rigs.len();
+        verdict.seconds = seconds;
+        verdict.only_consistency = script.is_none();
+        if let Some(worst) = worst(&plan.states, &judged) {
+            let describer = Describer::new(history, script, self.system.fs);
+            verdict.smallest = Some(self.smallest(worst, &mut rigs[0], &describer, progress)?);
+        }
+        Ok(verdict)
+    }
+
+    fn rigs(&self, recording: &Recording, states: usize) -> Result<Vec<Rig>, CrashError> {
+        let bytes = |id| recording.contents.get(id).to_vec();
+        let filled: BTreeMap<u64, Vec<u8>> =
+            recording.base.iter().map(|(lba, id)| (*lba, bytes(*id))).collect();
+        let pristine = Arc::new(Pristine::new(recording.blocks, &filled));
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let jobs = if self.options.jobs == 0 { cores } else { self.options.jobs };
+        let jobs = jobs.clamp(1, states.max(1));
+        (0..jobs).map(|i| Rig::new(self.journal, &self.place.dir, i, self.system, &pristine)).collect()
+    }
+
+    fn smallest(
+        &self,
+        (state, kind): (&State, Kind),
+        rig: &mut Rig,
+        describer: &Describer<'_>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Smallest, CrashError> {
+        let (until, mut tried, mut failure) = (Instant::now() + SHRINK_MAX, 0, None);
+        let limits = Limits { until: Some(until), stop: self.stop };
+        let small = shrink(self.judge.history, state.clone(), &mut |state| {
+            if limits.is_over() || failure.is_some() {
+                return false;
+            }
+            tried += 1;
+            if tried % 50 == 0 {
+                progress(Progress::Shrinking { tried });
+            }
+            match self.judge.judge(rig, state) {
+                Ok(judged) => judged.breaches.iter().any(|breach| breach.kind == kind),
+                Err(error) => {
+                    failure = Some(error);
+                    false
+                }
+            }
+        });
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let judged = self.judge.judge(rig, &small)?;
+        let mut smallest = describer.smallest(&small, kind, judged);
+        smallest.tried = tried;
+        smallest.lost_at_first = state.lost.len();
+        if let Some(dir) = &self.options.keep {
+            smallest.kept = Some(self.keep(dir, &small, &smallest, rig)?);
+        }
+        Ok(smallest)
+    }
+
+    /// Writes the image, and the text beside it.
+    fn keep(
+        &self,
+        dir: &Utf8Path,
+        state: &State,
+        smallest: &Smallest,
+        rig: &mut Rig,
+    ) -> Result<Utf8PathBuf, CrashError> {
+        std::fs::create_dir_all(dir).map_err(CrashError::io(format!("make {dir}")))?;
+        let image = dir.join("state.img");
+        let _ = std::fs::remove_file(&image);
+        rig.save(self.judge.blocks(state).into_iter(), &image)?;
+        let text = dir.join("state.txt");
+        std::fs::write(&text, format!("{smallest}\n{}", smallest.output))
+            .map_err(CrashError::io(format!("write {text}")))?;
+        Ok(image)
+    }
+}
+
+fn figures(
+    recorded: &Recorded,
+    history: &History<'_>,
+    plan: &Plan,
+    judged: &std::collections::HashMap<usize, Judged>,
+) -> Verdict {
+    let recording = history.recording();
+    let mut kinds: BTreeMap<Kind, usize> = BTreeMap::new();
+    for breach in judged.values().filter_map(|judged| judged.breaches.first()) {
+        *kinds.entry(breach.kind).or_default() += 1;
+    }
+    Verdict {
+        device: recorded.device.clone(),
+        contract: recorded.contract,
+        requests: recording.writes.len(),
+        blocks: recording.writes.iter().map(|write| write.contents.len()).sum(),
+        flushes: recording.flushes.len(),
+        windows: history.windows().len(),
+        poisoned: recorded.poisoned,
+        choices_log2: plan.choices_log2,
+        exhaustive: plan.exhaustive && judged.len() == plan.states.len(),
+        tried: plan.tried,
+        distinct: plan.states.len(),
+        checked: judged.len(),
+        failed: judged.values().filter(|judged| !judged.breaches.is_empty()).count(),
+        lost_as_expected: judged.values().filter(|judged| judged.lost_as_expected).count(),
+        kinds,
+        ..Verdict::default()
+    }
+}
+
+/// The state with the worst breach, of these the one that has lost least.
+fn worst<'s>(
+    states: &'s [State],
+    judged: &std::collections::HashMap<usize, Judged>,
+) -> Option<(&'s State, Kind)> {
+    let failing = judged.iter().filter_map(|(i, judged)| Some((*i, judged.breaches.first()?.kind)));
+    failing.min_by_key(|(i, kind)| (*kind, states[*i].lost.len(), *i)).map(|(i, kind)| (&states[i], kind))
+}

@@ -1,0 +1,238 @@
+//! What a check found, for people.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use camino::Utf8PathBuf;
+
+use crate::history::Contract;
+use crate::oracle::Kind;
+
+/// What came of a crash check.
+#[derive(Clone, Debug, Default)]
+pub struct Verdict {
+    /// The stack as written.
+    pub stack: String,
+    /// The device that was recorded.
+    pub device: String,
+    /// What it promises.
+    pub contract: Contract,
+    /// Name of the workload.
+    pub workload: String,
+    /// Seed of the sample.
+    pub seed: u64,
+    /// Writes, discards and writes of zeroes recorded.
+    pub requests: usize,
+    /// Blocks of these.
+    pub blocks: usize,
+    /// Flushes recorded.
+    pub flushes: usize,
+    /// Cuts that matter: just before something became durable, and the end.
+    pub windows: usize,
+    /// Free blocks filled with a pattern that must never be seen.
+    pub poisoned: u64,
+    /// Logarithm to base 2 of the number of lawful choices.
+    pub choices_log2: f64,
+    /// Whether every lawful image was checked.
+    pub exhaustive: bool,
+    /// States generated, duplicates included.
+    pub tried: u64,
+    /// States with different images.
+    pub distinct: usize,
+    /// Of these, brought up and judged.
+    pub checked: usize,
+    /// Of these, with something wrong.
+    pub failed: usize,
+    /// States in which synced data is missing, as must be expected of a device that promises nothing.
+    pub lost_as_expected: usize,
+    /// Failed states by their worst breach.
+    pub kinds: BTreeMap<Kind, usize>,
+    /// Workers.
+    pub jobs: usize,
+    /// Seconds of checking.
+    pub seconds: f64,
+    /// Whether nothing was known of what had been synced.
+    pub only_consistency: bool,
+    /// The smallest failing case.
+    pub smallest: Option<Smallest>,
+}
+
+/// What a verdict amounts to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing wrong in any state that was checked.
+    Clean,
+    /// Some state is not what it must be.
+    Violated,
+    /// No state was checked.
+    Nothing,
+}
+
+impl Verdict {
+    /// What it amounts to.
+    pub fn outcome(&self) -> Outcome {
+        match (self.checked, self.failed) {
+            (0, _) => Outcome::Nothing,
+            (_, 0) => Outcome::Clean,
+            _ => Outcome::Violated,
+        }
+    }
+
+    /// States brought up and judged in a minute.
+    pub fn states_per_minute(&self) -> f64 {
+        if self.seconds > 0.0 { self.checked as f64 * 60.0 / self.seconds } else { 0.0 }
+    }
+}
+
+/// The smallest failing case.
+#[derive(Clone, Debug, Default)]
+pub struct Smallest {
+    /// The worst that is wrong.
+    pub kind: Kind,
+    /// All that is wrong.
+    pub breaches: Vec<String>,
+    /// The operation during or after which the power failed.
+    pub when: String,
+    /// Writes the device had been sent.
+    pub requests: usize,
+    /// Of so many.
+    pub of: usize,
+    /// The blocks whose newest version is lost.
+    pub lost: Vec<LostBlock>,
+    /// How many there were before it was shrunk.
+    pub lost_at_first: usize,
+    /// States tried while shrinking.
+    pub tried: usize,
+    /// The last requests before the cut.
+    pub last: Vec<Request>,
+    /// What the checker printed.
+    pub output: String,
+    /// Where the image was kept.
+    pub kept: Option<Utf8PathBuf>,
+}
+
+/// A block whose newest version is lost.
+#[derive(Clone, Debug)]
+pub struct LostBlock {
+    /// Address in blocks of 4096 bytes.
+    pub lba: u64,
+    /// What was lost.
+    pub what: String,
+    /// The request that had written it.
+    pub request: u64,
+    /// The operation in which it was sent.
+    pub when: String,
+    /// What is there instead.
+    pub holds: String,
+    /// So many versions older.
+    pub versions: u32,
+}
+
+/// A request before the cut.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The device's number.
+    pub id: u64,
+    /// First block.
+    pub lba: u64,
+    /// Blocks.
+    pub blocks: usize,
+    /// Of these, lost.
+    pub lost: usize,
+    /// What the first block is.
+    pub what: String,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} under {}", self.stack, self.workload)?;
+        writeln!(
+            f,
+            "  device    {}{}",
+            self.device,
+            if self.contract.plp { ", power-loss protection" } else { "" }
+        )?;
+        writeln!(
+            f,
+            "  recorded  {} writes of {} blocks, {} flushes; {} cuts matter; {} free blocks poisoned",
+            self.requests, self.blocks, self.flushes, self.windows, self.poisoned
+        )?;
+        let (how, seed) = match self.exhaustive {
+            true => ("all lawful states".to_owned(), String::new()),
+            false => (
+                format!("a sample of 2^{:.0} lawful choices", self.choices_log2),
+                format!(", seed {}", self.seed),
+            ),
+        };
+        writeln!(
+            f,
+            "  states    {} tried, {} distinct, {} checked: {how}{seed}",
+            self.tried, self.distinct, self.checked
+        )?;
+        writeln!(
+            f,
+            "  rate      {:.0} states a minute ({:.1} s, {} workers)",
+            self.states_per_minute(),
+            self.seconds,
+            self.jobs
+        )?;
+        if self.only_consistency {
+            writeln!(f, "  oracles   consistency only: what this workload had synced is not known")?;
+        }
+        if self.lost_as_expected > 0 {
+            writeln!(
+                f,
+                "  expected  {} states lost synced data: this device promises nothing",
+                self.lost_as_expected
+            )?;
+        }
+        match self.outcome() {
+            Outcome::Nothing => write!(f, "  verdict   none: no state was checked"),
+            Outcome::Clean => write!(f, "  verdict   no violation"),
+            Outcome::Violated => {
+                let share = 100.0 * self.failed as f64 / self.checked as f64;
+                write!(f, "  verdict   VIOLATED in {} states ({share:.1} %)", self.failed)?;
+                for (kind, count) in &self.kinds {
+                    write!(f, "\n            {count} x {}", kind.what())?;
+                }
+                self.smallest.iter().try_for_each(|smallest| write!(f, "\n\n{smallest}"))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Smallest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "smallest case: the file system {}", self.kind.what())?;
+        self.breaches.iter().try_for_each(|breach| writeln!(f, "  found     {breach}"))?;
+        writeln!(f, "  cut       {}; {} of {} writes had been sent", self.when, self.requests, self.of)?;
+        writeln!(
+            f,
+            "  lost      {} blocks ({} before shrinking, {} states tried)",
+            self.lost.len(),
+            self.lost_at_first,
+            self.tried
+        )?;
+        for lost in &self.lost {
+            writeln!(f, "    block {} of request {}: {}", lost.lba, lost.request, lost.what)?;
+            writeln!(f, "      sent {}; holds {} ({} older)", lost.when, lost.holds, lost.versions)?;
+        }
+        write!(f, "  last requests before the cut")?;
+        for request in &self.last {
+            let there = match request.lost {
+                0 => "there".to_owned(),
+                lost if lost == request.blocks => "LOST".to_owned(),
+                lost => format!("{lost} LOST"),
+            };
+            write!(
+                f,
+                "\n    {:>6}  block {:>6} + {:<4} {there:<8} {}",
+                request.id, request.lba, request.blocks, request.what
+            )?;
+        }
+        match &self.kept {
+            Some(path) => write!(f, "\n  kept      {path}"),
+            None => Ok(()),
+        }
+    }
+}
