@@ -91,7 +91,10 @@ impl Daemon {
         let daemon = ProcessId::current(&host).ok_or(SsdError::NotRoot)?;
         let run_id = format!("ssd-{}-{}", options.name, daemon.pid);
         let journal = Journal::open(&places.journal, &run_id)?;
+        notes.extend(memory::urgent(true).err());
         let made = bring_up(&host, &journal, &driver, &options, &places);
+        // questions are answered like anything else
+        notes.extend(memory::urgent(false).err());
         let (device, connection, listener) = match made {
             Ok(made) => made,
             Err(error) => {
