@@ -72,7 +72,7 @@ pub(crate) fn check(host: &Host, spec: &StackSpec) -> Result<(), Unavailable> {
         Device::Directory(path) => return directory(path),
         Device::Memory => return tmpfs(host),
         Device::Image(_) | Device::Block(_) => regime(spec.regime())?,
-        Device::Emulated { .. } => emulated(host)?,
+        Device::Emulated { .. } => fuse(host, "an emulated SSD")?,
     }
     format_and_mount(host, spec.fs())?;
     match spec.device() {
@@ -106,13 +106,14 @@ fn directory(path: &Utf8Path) -> Result<(), Unavailable> {
     })
 }
 
-/// An emulated SSD is a FUSE file behind a loop device. Whether its name is a profile's, its provider knows.
-fn emulated(host: &Host) -> Result<(), Unavailable> {
+/// An emulated SSD is a FUSE file behind a loop device; whether its name is a profile's, its provider knows. betrfs is
+/// served by a process.
+fn fuse(host: &Host, what: &str) -> Result<(), Unavailable> {
     let fuse = host.path("/dev/fuse");
     rustix::fs::access(fuse.as_str(), Access::READ_OK | Access::WRITE_OK).map_err(|error| {
         Unavailable::new(
-            format!("an emulated SSD needs /dev/fuse, which may not be opened ({error})"),
-            "load the module (modprobe fuse) and run as root, or write @image for a plain image file",
+            format!("{what} needs /dev/fuse, which may not be opened ({error})"),
+            "load the module (modprobe fuse) and run as root",
         )
     })
 }
@@ -162,12 +163,7 @@ fn kernel_supports(host: &Host, fs: FsKind) -> Result<(), Unavailable> {
                 "make one yourself (zpool create) and measure it as dir:/pool/dataset",
             ));
         }
-        FsKind::Betrfs => {
-            return Err(Unavailable::new(
-                "betrfs is mounted by its own daemon, not by this kernel",
-                "mount it (loadline mount betrfs) and measure it as dir:PATH",
-            ));
-        }
+        FsKind::Betrfs => return fuse(host, "betrfs"),
         _ => format!(
             "use a kernel with {name} (CONFIG_{}_FS), or measure another file system",
             name.to_uppercase()

@@ -27,6 +27,8 @@ pub struct Builder {
     pub erase: Option<Utf8PathBuf>,
     /// Allow images larger than the free space. When it runs out, the stack sees I/O errors.
     pub overcommit: bool,
+    /// The `loadline` executable, which formats and mounts betrfs; without it that file system is unavailable.
+    pub program: Option<Utf8PathBuf>,
     /// Runs mkfs, mount and blkid.
     pub runner: Arc<dyn Runner>,
     /// The machine.
@@ -47,6 +49,7 @@ impl Builder {
             work_dir: work_dir.into(),
             erase: None,
             overcommit: false,
+            program: None,
             runner: Arc::new(SystemRunner::default()),
             host: Host::system(),
         }
@@ -202,7 +205,7 @@ impl Builder {
         tree: &Utf8Path,
         device: &Utf8Path,
     ) -> Result<(Utf8PathBuf, Option<MountPlan>), StackError> {
-        if let Some(command) = mkfs::command(draft.spec.fs(), draft.spec.mkfs_words(), device) {
+        if let Some(command) = self.mkfs_command(draft.spec, device)? {
             // an undo in another thread waits for mkfs: it must not free the loop device before mkfs opens
             // it, since that number may then belong to somebody else's file
             let making = draft.scope.journal().begin()?;
@@ -230,14 +233,33 @@ impl Builder {
     ) -> Result<(Utf8PathBuf, Option<MountPlan>), StackError> {
         let target = tree.join("mnt");
         std::fs::create_dir(&target).map_err(io_error(&target))?;
-        let fs_type = draft.spec.fs().name().to_string();
         let options = draft.spec.mount_options().to_vec();
-        let command = mount::command(&fs_type, &options, &source, &target);
+        let (fs_type, command) = match draft.spec.fs() {
+            FsKind::Betrfs => {
+                let command = mount::betrfs_command(self.program()?, &options, &source, &target);
+                ("fuse.betrfs".to_string(), command)
+            }
+            fs => (fs.name().to_string(), mount::command(fs.name(), &options, &source, &target)),
+        };
         let plan = MountPlan { command, target: target.clone(), source, fs_type, options };
         let output = draft.scope.create(plan.resource(), || plan.mount(&self.host, &*self.runner))?;
         draft.record.ran(&plan.command, &output);
         draft.record.mount_options_in_effect = plan.options_in_effect(&self.host);
         Ok((target, Some(plan)))
+    }
+
+    fn mkfs_command(&self, spec: &StackSpec, device: &Utf8Path) -> Result<Option<CommandLine>, StackError> {
+        Ok(match spec.fs() {
+            FsKind::Betrfs => Some(mkfs::betrfs_command(self.program()?, spec.mkfs_words(), device)),
+            fs => mkfs::command(fs, spec.mkfs_words(), device),
+        })
+    }
+
+    fn program(&self) -> Result<&Utf8Path, StackError> {
+        self.program.as_deref().ok_or_else(|| {
+            let remedy = "run it from the command `loadline`";
+            Unavailable::new("betrfs is formatted and mounted by the program `loadline`", remedy).into()
+        })
     }
 
     /// The private directory of this stack within the work directory.

@@ -21,6 +21,13 @@ pub(crate) fn command(fs: FsKind, words: &[String], device: &Utf8Path) -> Option
     Some(CommandLine::new(program, args))
 }
 
+/// The line by which `program` (loadline) formats `device` with betrfs.
+pub(crate) fn betrfs_command(program: &Utf8Path, words: &[String], device: &Utf8Path) -> CommandLine {
+    let mut args = plain(&["mkfs", "betrfs", "--force"], words);
+    args.push(device.to_string());
+    CommandLine::new(program.as_str(), args)
+}
+
 fn plain(first: &[&str], words: &[String]) -> Vec<String> {
     first.iter().map(|word| word.to_string()).chain(words.iter().cloned()).collect()
 }

@@ -1,7 +1,9 @@
 //! Mounting with mount(8), unmounting with the system call, and saying why either did not work.
 
 use std::fmt;
+use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
@@ -41,6 +43,20 @@ const GENERIC: [&str; 26] = [
     "users",
     "nouser",
 ];
+
+/// The line by which `program` (loadline) mounts betrfs: its daemon stays in the background.
+pub(crate) fn betrfs_command(
+    program: &Utf8Path,
+    options: &[String],
+    source: &str,
+    target: &Utf8Path,
+) -> CommandLine {
+    let mut args: Vec<String> = ["mount", "betrfs", source, target.as_str()].map(str::to_string).into();
+    if !options.is_empty() {
+        args.extend(["-o".to_string(), options.join(",")]);
+    }
+    CommandLine::new(program.as_str(), args)
+}
 
 /// The mount(8) line for `source` at `target`.
 pub(crate) fn command(fs_type: &str, options: &[String], source: &str, target: &Utf8Path) -> CommandLine {
@@ -104,6 +120,19 @@ pub(crate) fn unmount(target: &Utf8Path, patience: Duration) -> io::Result<()> {
         result != Err(rustix::io::Errno::BUSY)
     });
     Ok(result?)
+}
+
+/// How long the daemon of an unmounted file system may write before it lets go of its device.
+const RELEASE_PATIENCE: Duration = Duration::from_secs(120);
+
+/// Waits until the daemon behind an unmounted file system in user space has let go of its block device: it writes
+/// its last data after the mount is gone. False when it has not in two minutes. Others are released at once.
+pub(crate) fn wait_released(fs_type: &str, source: &str) -> bool {
+    if !fs_type.starts_with("fuse.") || !source.starts_with("/dev/") {
+        return true;
+    }
+    let claim = || OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(source);
+    wait_until(RELEASE_PATIENCE, || !claim().is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY)))
 }
 
 /// Takes the mount out of sight now; it ends when its last user lets go.

@@ -155,6 +155,7 @@ impl MountedStack {
             }
             result => result.map_err(io_error(&plan.target))?,
         }
+        mount::wait_released(&plan.fs_type, &plan.source);
         let dropped = self.host.drop_caches().map_err(io_error("/proc/sys/vm/drop_caches".into()));
         plan.mount(&self.host, &*self.runner)?;
         dropped.map(|()| Coldness::Remounted)

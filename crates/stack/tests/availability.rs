@@ -57,7 +57,7 @@ fn each_lack_has_its_reason_and_remedy() {
         ("nilfs2", "this kernel has no nilfs2", "CONFIG_NILFS2_FS"),
         ("bcachefs", "this kernel has no bcachefs", "CONFIG_BCACHEFS_FS"),
         ("zfs", "does not make zfs pools", "dir:/pool/dataset"),
-        ("betrfs", "its own daemon", "loadline mount betrfs"),
+        ("betrfs", "needs /dev/fuse", "modprobe fuse"),
         ("ext4@980pro", "needs /dev/fuse", "modprobe fuse"),
         ("ext4@image:streams", "regime `streams`", "an emulated SSD"),
         ("ext4@/dev/file", "not a block device", "lsblk"),

@@ -69,7 +69,8 @@ fn undo_mount(host: &Host, target: &Utf8Path, source: &str, fs_type: &str) -> Ou
         };
     }
     match mount::unmount(target, UNMOUNT_PATIENCE) {
-        Ok(()) => Outcome::Undone,
+        Ok(()) if mount::wait_released(fs_type, source) => Outcome::Undone,
+        Ok(()) => Outcome::Deferred(format!("unmounted, but its daemon still writes to {source}")),
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
             let users = mount::users_text(&mount::users(host, target));
             match mount::detach(target) {

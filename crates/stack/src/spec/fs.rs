@@ -23,7 +23,7 @@ pub enum FsKind {
     Bcachefs,
     /// OpenZFS; recognised only.
     Zfs,
-    /// loadline's own betrfs; mounted by its own daemon, not by this crate.
+    /// loadline's own betrfs: a process behind FUSE.
     Betrfs,
     /// Memory only, no device.
     Tmpfs,
