@@ -340,7 +340,7 @@ fn bring_up(
         .map_err(SsdError::io("start the timer thread"))?;
     let connection = fusectl::connection(host, &target)
         .ok_or_else(|| SsdError::BadOption { what: format!("{target} is not in /proc/self/mountinfo") })?;
-    let (device, _) = loopdev::attach(journal, &target.join(fuse::FILE))?;
+    let device = loopdev::attach(host, journal, &target.join(fuse::FILE))?;
     let socket = places.socket();
     let listener = UnixListener::bind(&socket).map_err(SsdError::io(format!("listen on {socket}")))?;
     Ok((device, connection, listener))

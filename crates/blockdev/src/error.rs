@@ -70,7 +70,7 @@ pub enum SsdError {
     Record(#[from] crate::record::RecordError),
     /// The journal of what was made.
     #[error(transparent)]
-    Journal(JournalError),
+    Journal(#[from] JournalError),
     /// The system refused something.
     #[error("{what}: {source}")]
     Io {
