@@ -137,6 +137,11 @@ impl WriteBatch {
         self.changes.iter().any(|c| matches!(c, Change::Clone { .. } | Change::Rename { .. }))
     }
 
+    /// True if the batch deletes a range.
+    pub(crate) fn deletes_range(&self) -> bool {
+        self.changes.iter().any(|c| matches!(c, Change::DeleteRange(_)))
+    }
+
     /// Bytes of new data; 0 if the batch only removes.
     pub(crate) fn growth(&self) -> usize {
         // A patch may extend its value up to its own end.

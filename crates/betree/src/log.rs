@@ -54,6 +54,7 @@ struct State {
     writing: bool,
     failed: Option<String>,
     syncs: u64,
+    bytes: u64,
 }
 
 /// The log of an open store.
@@ -178,6 +179,7 @@ impl Log {
             writing: false,
             failed: None,
             syncs: 0,
+            bytes: 0,
         };
         Log { storage, ring, state: Mutex::new(state), turn: Condvar::new() }
     }
@@ -218,6 +220,7 @@ impl Log {
         put_u32(&mut s.buf, record.len() as u32);
         s.buf.extend_from_slice(record);
         s.binds |= binds;
+        s.bytes += record.len() as u64;
         s.appended = msn;
         Ok(true)
     }
@@ -236,6 +239,11 @@ impl Log {
     /// Flushes made for syncs.
     pub fn syncs(&self) -> u64 {
         self.lock().syncs
+    }
+
+    /// Bytes of records appended.
+    pub fn bytes(&self) -> u64 {
+        self.lock().bytes
     }
 
     /// Writes every record appended so far; with `sync`, returns only when they are durable.

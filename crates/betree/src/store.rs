@@ -7,7 +7,8 @@ use crate::error::{Doing, Error, Result};
 use crate::header::{self, Placed};
 use crate::message::{Base, ExtentSlice, Op, Value};
 use crate::node::{Home, Inner, LeafPart, Meter, Node, NodeRef, Part, Slot};
-use crate::storage::{AlignedBuf, Storage, UNIT, round_up};
+use crate::steps::Steps;
+use crate::storage::{BufPool, PooledBuf, Storage, UNIT, round_up};
 use crate::table::Table;
 use crate::wire::{Decoded, Malformed};
 use std::collections::{BTreeSet, VecDeque};
@@ -16,6 +17,9 @@ use std::sync::{Arc, Mutex, Weak};
 
 /// Bytes of encoded nodes that are written together.
 const WRITE_BATCH_BYTES: usize = 8 << 20;
+
+/// Bytes of transfer buffers of each size that are kept for use again.
+const POOL_BYTES: usize = 8 << 20;
 
 /// Sizes at which nodes change shape, in bytes of [`Op::weight`] unless said otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +44,15 @@ pub struct Counters {
     pub(crate) reads: AtomicU64,
     pub(crate) flushes_down: AtomicU64,
     pub(crate) subtrees_dropped: AtomicU64,
+    /// Flushes that also committed the metadata of a file system below.
+    pub(crate) stacked_flushes: Arc<AtomicU64>,
+    /// Range deletes that were written as deletes of single keys, and these.
+    pub(crate) ranges_expanded: AtomicU64,
+    pub(crate) keys_expanded: AtomicU64,
+    /// Values handed to the log although they are in an extent, in bytes.
+    pub(crate) logged_twice_bytes: AtomicU64,
+    /// Entries brought up to date by point queries beyond those they asked for.
+    pub(crate) entries_applied: AtomicU64,
 }
 
 /// Adds to a counter that nobody synchronises with.
@@ -58,6 +71,8 @@ pub struct Store {
     /// Number of the last message applied to the newest tree; stamped on new nodes.
     pub(crate) msn: AtomicU64,
     pub(crate) counters: Counters,
+    pub(crate) steps: Steps,
+    pub(crate) pool: BufPool,
     /// Space is short: inner nodes keep fewer messages, so that they hardly grow.
     pub(crate) short: AtomicBool,
     /// New nodes in the order made, so children before parents.
@@ -77,7 +92,7 @@ struct Staged {
     slot: NodeRef,
     node: Arc<Node>,
     info: BlockInfo,
-    buf: AlignedBuf,
+    buf: PooledBuf,
     placed: Vec<Placed>,
 }
 
@@ -89,6 +104,7 @@ impl Store {
         shape: Shape,
         compression: Compression,
         cache_bytes: usize,
+        steps: Steps,
     ) -> Self {
         let meter = Arc::new(Meter::default());
         Store {
@@ -100,6 +116,8 @@ impl Store {
             compression,
             msn: AtomicU64::new(0),
             counters: Counters::default(),
+            steps,
+            pool: BufPool::new(if steps.malloc { POOL_BYTES } else { 0 }),
             short: AtomicBool::new(false),
             dirty: Mutex::default(),
             writing: Mutex::default(),
@@ -136,9 +154,9 @@ impl Store {
     }
 
     /// Reads bytes `[off, off + len)` of a block; returns a buffer and where in it they start.
-    pub(crate) fn read_block(&self, info: &BlockInfo, off: usize, len: usize) -> Result<(AlignedBuf, usize)> {
+    pub(crate) fn read_block(&self, info: &BlockInfo, off: usize, len: usize) -> Result<(PooledBuf, usize)> {
         let start = off / UNIT * UNIT;
-        let mut buf = AlignedBuf::zeroed(off + len - start);
+        let mut buf = self.pool.take(off + len - start);
         let mut at = 0;
         for (from, n) in info.locate(start as u64, buf.len() as u64) {
             self.storage.read_at(&mut buf[at..at + n as usize], from).doing("reading a block")?;
@@ -319,7 +337,7 @@ impl Store {
 
     fn encode_node(&self, slot: &NodeRef, node: Arc<Node>) -> Result<Staged> {
         let mut placed = Vec::new();
-        let mut body = Vec::new();
+        let mut body = if self.steps.malloc { Vec::with_capacity(slot.weight()) } else { Vec::new() };
         let mut out: BTreeSet<BlockId> = BTreeSet::new();
         match &*node {
             Node::Leaf(leaf) => {
@@ -339,9 +357,7 @@ impl Store {
         out.extend(placed.iter().flat_map(|p| p.extents.iter().copied()));
         let head = header::encode(&node, slot.msn(), &placed);
         let len = head.len() + body.len();
-        let mut buf = AlignedBuf::zeroed(len);
-        buf[..head.len()].copy_from_slice(&head);
-        buf[head.len()..len].copy_from_slice(&body);
+        let buf = self.pool.filled(&[&head, &body]);
         let segments = self.table.allocate((buf.len() / UNIT) as u64).ok_or(Error::NoSpace)?;
         let info = BlockInfo {
             kind: if matches!(*node, Node::Leaf(_)) { BlockKind::Leaf } else { BlockKind::Inner },
@@ -367,7 +383,7 @@ impl Store {
         let off = out.len() as u32;
         let p = match (body, home) {
             (Some(body), home) => {
-                let mut raw = Vec::with_capacity(part.weight());
+                let mut raw = if self.steps.malloc { Vec::with_capacity(part.weight()) } else { Vec::new() };
                 body.encode(&mut raw);
                 let raw_len = raw.len() as u32;
                 let (codec, stored) = compress(self.compression, raw);
@@ -439,7 +455,7 @@ impl Store {
 
     /// Writes an extent. It becomes durable with the next flush.
     pub(crate) fn write_extent(&self, bytes: &[u8]) -> Result<BlockRef> {
-        let buf = AlignedBuf::from_slice(bytes);
+        let buf = self.pool.filled(&[bytes]);
         let segments = self.table.allocate((buf.len() / UNIT) as u64).ok_or(Error::NoSpace)?;
         let info = BlockInfo {
             kind: BlockKind::Extent,
@@ -491,8 +507,8 @@ impl Store {
 }
 
 /// Pairs the segments of a block with the bytes that go there.
-fn scatter<'a>(info: &BlockInfo, buf: &'a AlignedBuf) -> Vec<(u64, &'a [u8])> {
-    let mut rest: &[u8] = buf;
+fn scatter<'a>(info: &BlockInfo, buf: &'a [u8]) -> Vec<(u64, &'a [u8])> {
+    let mut rest = buf;
     let places = info.locate(0, buf.len() as u64);
     places
         .into_iter()

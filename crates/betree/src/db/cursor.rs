@@ -145,6 +145,35 @@ impl Cursor {
     }
 }
 
+impl Inner {
+    /// The keys in `range`, or `None` if they have more than `bytes_max` bytes. The caller keeps writers away.
+    pub(super) fn keys(&self, range: &KeyRange, bytes_max: usize) -> Result<Option<Vec<Key>>> {
+        let (view, active) = {
+            let front = self.read_front();
+            (front.view.clone(), front.active.slice(range, usize::MAX).unwrap_or_default())
+        };
+        let mut window = range.clone();
+        let (mut keys, mut bytes) = (Vec::new(), 0);
+        while !window.is_empty() {
+            let chunk = self.store.chunk(&view.root, &window, true)?;
+            let covered = KeyRange { lo: window.lo.clone(), hi: chunk.upto.clone() };
+            let frozen = view.frozen.iter().map(|f| &*f.buffer);
+            let layers = frozen.chain([&active]).map(|layer| layer.slice(&covered));
+            let entries = layers.fold(chunk.entries, |entries, layer| layer.apply_to(&entries));
+            bytes += entries.iter().map(|(k, _)| k.len() + 8).sum::<usize>();
+            if bytes > bytes_max {
+                return Ok(None);
+            }
+            keys.extend(entries.into_iter().map(|(k, _)| k));
+            match chunk.upto {
+                End::At(next) => window.lo = next,
+                End::Open => break,
+            }
+        }
+        Ok(Some(keys))
+    }
+}
+
 impl Iterator for Cursor {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
 

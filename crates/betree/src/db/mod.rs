@@ -163,6 +163,23 @@ pub struct Stats {
     pub flushes_down: u64,
     /// See [`Stats::checkpoints`].
     pub subtrees_dropped: u64,
+    /// Bytes of records handed to the log since opening.
+    pub log_bytes: u64,
+    /// Transfer buffers allocated since opening.
+    pub buffers_made: u64,
+    /// Transfer buffers used again since opening; 0 without the step `malloc`.
+    pub buffers_reused: u64,
+    /// Flushes since opening that also committed the metadata of a file system below: without the step `sfl`.
+    pub stacked_flushes: u64,
+    /// Range deletes since opening that became deletes of single keys: without the step `range`.
+    pub ranges_expanded: u64,
+    /// The deletes of single keys that they became.
+    pub keys_expanded: u64,
+    /// Bytes of values since opening that were logged although they are in an extent: without the step `cond-log`.
+    pub logged_twice_bytes: u64,
+    /// Entries that point queries brought up to date since opening besides those asked for: without the step
+    /// `query-path`.
+    pub entries_applied: u64,
 }
 
 impl Db {
@@ -343,6 +360,7 @@ impl Inner {
         let n = |a: &AtomicU64| a.load(Ordering::Relaxed);
         let (nodes, extents) = self.store.table.counts();
         let unit = crate::storage::UNIT as u64;
+        let (buffers_made, buffers_reused) = self.store.pool.counts();
         Stats {
             capacity_bytes: self.units * unit,
             free_bytes: self.store.table.free_units() * unit,
@@ -366,6 +384,14 @@ impl Inner {
             bytes_read: n(&c.bytes_read),
             flushes_down: n(&c.flushes_down),
             subtrees_dropped: n(&c.subtrees_dropped),
+            log_bytes: self.log.bytes(),
+            buffers_made,
+            buffers_reused,
+            stacked_flushes: n(&c.stacked_flushes),
+            ranges_expanded: n(&c.ranges_expanded),
+            keys_expanded: n(&c.keys_expanded),
+            logged_twice_bytes: n(&c.logged_twice_bytes),
+            entries_applied: n(&c.entries_applied),
         }
     }
 }

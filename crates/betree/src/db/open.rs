@@ -7,7 +7,7 @@ use crate::buffer::Memtable;
 use crate::error::{Doing, Error, Result};
 use crate::log::{self, Log, Replayed, Ring};
 use crate::node::Slot;
-use crate::storage::{AlignedBuf, Storage, UNIT};
+use crate::storage::{AlignedBuf, Stacked, Storage, UNIT};
 use crate::store::{Shape, Store};
 use crate::superblock::{LOG_START, Superblock};
 use crate::table::Table;
@@ -36,7 +36,9 @@ impl Db {
         let units = storage.len().doing("asking for the capacity")? / UNIT as u64;
         options.check(units)?;
         Superblock::erase(&*storage)?;
-        prepare_log(&*storage, options.log_units(units))?;
+        if options.steps.sfl {
+            prepare_log(&*storage, options.log_units(units))?;
+        }
         let found = Found {
             uuid: RandomState::new().hash_one(units),
             life: 1,
@@ -124,7 +126,15 @@ pub(crate) fn ring(uuid: &u64, life: u64, log_units: u64) -> Ring {
 
 pub(super) fn assemble(storage: Arc<dyn Storage>, options: Options, found: &Found) -> Inner {
     let table = Table::new(LOG_START + found.log_units, found.units, options.discard);
-    let store = Store::new(storage.clone(), table, found.shape, options.compression, options.cache_bytes);
+    let (shape, steps) = (found.shape, options.steps);
+    let flushes = Arc::new(AtomicU64::new(0));
+    let storage: Arc<dyn Storage> = match steps.sfl {
+        true => storage,
+        false => Arc::new(Stacked { below: storage, flushes: flushes.clone() }),
+    };
+    let (compression, cache) = (options.compression, options.cache_bytes);
+    let mut store = Store::new(storage.clone(), table, shape, compression, cache, steps);
+    store.counters.stacked_flushes = flushes;
     let ring = ring(&found.uuid, found.life, found.log_units);
     let root = store.empty_tree();
     Inner {

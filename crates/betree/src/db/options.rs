@@ -2,6 +2,7 @@
 
 use crate::codec::Compression;
 use crate::error::{Error, Result};
+use crate::steps::Steps;
 use crate::storage::UNIT;
 use crate::store::Shape;
 use std::time::Duration;
@@ -38,6 +39,8 @@ pub struct Options {
     pub background: bool,
     /// Tell the storage about freed space after each checkpoint. Default false.
     pub discard: bool,
+    /// Which of BetrFS's optimisations are in force, for measuring what each is worth. Default all.
+    pub steps: Steps,
 }
 
 impl Default for Options {
@@ -56,6 +59,7 @@ impl Default for Options {
             sync_interval: Some(Duration::from_secs(1)),
             background: true,
             discard: false,
+            steps: Steps::ALL,
         }
     }
 }

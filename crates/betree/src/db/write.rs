@@ -2,12 +2,15 @@
 
 use super::{Frozen, Inner, View};
 use crate::batch::{self, Change, WriteBatch};
+use crate::block::BlockRef;
 use crate::buffer::{Buffer, Memtable};
 use crate::error::{Error, Result};
 use crate::key::{Key, KeyRange};
 use crate::message::{Base, ExtentSlice, Op, Value};
 use crate::node::NodeRef;
 use crate::storage::UNIT;
+use crate::store::count;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,6 +22,14 @@ const PACKED_VALUE_MIN: usize = 2048;
 /// An extent takes values until it has this many bytes.
 const EXTENT_TARGET: usize = 1 << 20;
 
+/// A batch ready to be logged.
+struct Staged {
+    changes: Vec<Change>,
+    record: Vec<u8>,
+    /// Extents that the record refers to.
+    binds: Vec<BlockRef>,
+}
+
 impl Inner {
     pub(super) fn write(&self, batch: WriteBatch) -> Result<u64> {
         batch.check().map_err(Error::Invalid)?;
@@ -26,11 +37,20 @@ impl Inner {
         if batch.is_structural() {
             return self.write_structural(batch);
         }
+        if !self.options.steps.range && batch.deletes_range() {
+            // Nobody else may write between looking for the keys and deleting them.
+            let _gate = self.gate.write().unwrap_or_else(|e| e.into_inner());
+            let expanded = self.expand_ranges(batch)?;
+            return self.write_messages(expanded);
+        }
         let _gate = self.gate.read().unwrap_or_else(|e| e.into_inner());
+        self.write_messages(batch)
+    }
+
+    /// Writes a batch that only needs the memtable; the caller holds the gate.
+    fn write_messages(&self, batch: WriteBatch) -> Result<u64> {
         self.admit(batch.growth())?;
-        let changes = self.stage(batch.changes)?;
-        let record = self.record(&changes)?;
-        let binds = batch::extents(&changes);
+        let Staged { changes, record, binds } = self.stage_and_record(batch)?;
         let msn = loop {
             self.throttle()?;
             let memtable_bytes = self.memtable_bytes();
@@ -63,6 +83,65 @@ impl Inner {
         Ok(msn)
     }
 
+    /// Moves large values to extents and encodes the record for the log.
+    fn stage_and_record(&self, batch: WriteBatch) -> Result<Staged> {
+        let steps = &self.options.steps;
+        let copied = match steps.page_sharing && steps.cond_log {
+            true => None,
+            false => Some(batch::encode(&batch.changes)).filter(|r| r.len() <= self.log.record_bytes_max()),
+        };
+        match copied {
+            Some(record) if !steps.page_sharing => {
+                Ok(Staged { changes: batch.changes, record, binds: Vec::new() })
+            }
+            Some(record) => {
+                let changes = self.stage(batch.changes)?;
+                let bytes: usize = batch::extents(&changes).iter().map(|e| e.info().len as usize).sum();
+                count(&self.store.counters.logged_twice_bytes, bytes as u64);
+                Ok(Staged { changes, record, binds: Vec::new() })
+            }
+            None => {
+                let changes = self.stage(batch.changes)?;
+                let record = self.record(&changes)?;
+                let binds = batch::extents(&changes);
+                Ok(Staged { changes, record, binds })
+            }
+        }
+    }
+
+    /// Replaces each range delete by deletes of the keys in it, unless the log has no room for so many.
+    fn expand_ranges(&self, batch: WriteBatch) -> Result<WriteBatch> {
+        let mut out = WriteBatch::new();
+        let (mut keys, mut bytes) = (0, 0);
+        let ranges = batch.changes.iter().filter(|c| matches!(c, Change::DeleteRange(_))).count();
+        let room = self.log.record_bytes_max() / 2;
+        for change in &batch.changes {
+            let Change::DeleteRange(range) = change else {
+                out.changes.push(change.clone());
+                continue;
+            };
+            let mut found: BTreeSet<Key> = BTreeSet::new();
+            for earlier in &out.changes {
+                if let Change::Key(key, _) = earlier
+                    && range.contains(key)
+                {
+                    found.insert(key.clone());
+                }
+            }
+            let Some(there) = self.keys(range, room - bytes)? else { return Ok(batch) };
+            found.extend(there);
+            bytes += found.iter().map(|k| k.len() + 8).sum::<usize>();
+            if bytes > room {
+                return Ok(batch);
+            }
+            keys += found.len();
+            out.changes.extend(found.into_iter().map(|key| Change::Key(key, Op::delete())));
+        }
+        count(&self.store.counters.ranges_expanded, ranges as u64);
+        count(&self.store.counters.keys_expanded, keys as u64);
+        Ok(out)
+    }
+
     fn record(&self, changes: &[Change]) -> Result<Vec<u8>> {
         let record = batch::encode(changes);
         let max = self.log.record_bytes_max();
@@ -76,7 +155,7 @@ impl Inner {
     }
 
     /// Keeps extents in place as long as a recovery could meet their record.
-    pub(super) fn pin(&self, msn: u64, extents: Vec<crate::block::BlockRef>) {
+    pub(super) fn pin(&self, msn: u64, extents: Vec<BlockRef>) {
         if !extents.is_empty() {
             self.pins.lock().unwrap_or_else(|e| e.into_inner()).push_back((msn, extents));
         }
@@ -305,9 +384,7 @@ impl Inner {
     fn write_structural(&self, batch: WriteBatch) -> Result<u64> {
         self.admit(batch.growth())?;
         let _gate = self.gate.write().unwrap_or_else(|e| e.into_inner());
-        let changes = self.stage(batch.changes)?;
-        let record = self.record(&changes)?;
-        let binds = batch::extents(&changes);
+        let Staged { changes, record, binds } = self.stage_and_record(batch)?;
         loop {
             self.freeze();
             while self.apply_oldest()? {}

@@ -8,6 +8,7 @@ use crate::db::{Numbered, batches, ring};
 use crate::error::{Error, Result};
 use crate::key::KeyRange;
 use crate::log::{self, Replayed, Ring, Tail};
+use crate::steps::Steps;
 use crate::storage::{AlignedBuf, Storage, UNIT};
 use crate::store::Store;
 use crate::superblock::{LOG_START, Superblock};
@@ -76,7 +77,7 @@ impl Tree {
     ) -> Result<Tree> {
         let bytes = sb.read_table(&**storage)?;
         let table = crate::table::Table::new(LOG_START + sb.log_units, sb.units, false);
-        let store = Store::new(storage.clone(), table, sb.shape, Compression::None, CACHE_BYTES);
+        let store = Store::new(storage.clone(), table, sb.shape, Compression::None, CACHE_BYTES, Steps::ALL);
         let first = sb.table.first().map_or(0, |s| s.start) * UNIT as u64;
         let corrupt = |why: &str| Error::corrupt("translation table", first, why);
         let root = store.table.adopt(&bytes, sb.root.0, wrong).map_err(|m| corrupt(m.0))?;

@@ -23,6 +23,17 @@ impl AlignedBuf {
         AlignedBuf { bytes, start, len }
     }
 
+    /// Bytes that it has room for.
+    pub(super) fn capacity(&self) -> usize {
+        self.bytes.len() - UNIT
+    }
+
+    /// Makes it `len` bytes long, rounded up to whole units, with any content. Panics beyond the capacity.
+    pub(super) fn set_len(&mut self, len: usize) {
+        assert!(round_up(len) <= self.capacity(), "longer than the buffer");
+        self.len = round_up(len);
+    }
+
     /// A buffer that begins with `data` and is zero-filled to whole units.
     pub fn from_slice(data: &[u8]) -> Self {
         let mut buf = AlignedBuf::zeroed(data.len());

@@ -80,6 +80,10 @@ impl Storage for FileStorage {
         self.file.sync_data()
     }
 
+    fn flush_stacked(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
     fn discard(&self, off: u64, len: u64) -> io::Result<()> {
         self.check_bounds(off, len as usize)?;
         let done = if self.block_device {

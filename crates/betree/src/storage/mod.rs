@@ -2,15 +2,20 @@
 
 mod aligned;
 mod file;
+mod pool;
 mod sim;
+mod stacked;
 mod uring;
 
 pub use aligned::AlignedBuf;
 pub use file::FileStorage;
+pub(crate) use pool::{BufPool, PooledBuf};
 pub use sim::{FaultPlan, SimStorage};
+pub(crate) use stacked::Stacked;
 pub use uring::UringStorage;
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 /// Size in bytes of the allocation unit; every transfer is a multiple of it, at a multiple of it.
@@ -44,8 +49,30 @@ pub trait Storage: Send + Sync {
     /// Makes every completed write durable.
     fn flush(&self) -> io::Result<()>;
 
+    /// [`Storage::flush`], and also makes durable what a file system below keeps about the file, such as its times: what
+    /// a store pays for that lies in a file of a journaling file system.
+    fn flush_stacked(&self) -> io::Result<()> {
+        self.flush()
+    }
+
     /// Says that the content of a range is no longer needed; it reads as anything afterwards. A hint.
     fn discard(&self, off: u64, len: u64) -> io::Result<()>;
+}
+
+/// Opens an existing file or block device in the way of the step `sfl` (see [`crate::Steps`]): with direct I/O and
+/// io_uring where the kernel and the file system below allow it, else, or without the step, through the page cache.
+pub fn open(path: &Path, sfl: bool) -> io::Result<Box<dyn Storage>> {
+    if !sfl {
+        return Ok(Box::new(FileStorage::open(path, false)?));
+    }
+    let direct = FileStorage::open(path, true).or_else(|_| FileStorage::open(path, false));
+    match UringStorage::new(direct?) {
+        Ok(ring) => Ok(Box::new(ring)),
+        Err(_) => {
+            let direct = FileStorage::open(path, true).or_else(|_| FileStorage::open(path, false));
+            Ok(Box::new(direct?))
+        }
+    }
 }
 
 /// Rounds `n` bytes up to whole units, in bytes.

@@ -155,6 +155,10 @@ impl Storage for UringStorage {
         self.file.flush()
     }
 
+    fn flush_stacked(&self) -> io::Result<()> {
+        self.file.flush_stacked()
+    }
+
     fn discard(&self, off: u64, len: u64) -> io::Result<()> {
         self.file.discard(off, len)
     }

@@ -114,7 +114,7 @@ impl Store {
         match (&op.base, &op.edits) {
             (Base::Value(Value::Slice(slice)), Some(edits))
                 if edits.weight() >= slice.len as usize / 4 || edits.len_after(slice.len) > slice.len => {}
-            (Base::Value(Value::Inline(bytes)), None) if bytes.len() > large => {}
+            (Base::Value(Value::Inline(bytes)), None) if bytes.len() > large && self.steps.page_sharing => {}
             _ => return Ok(()),
         }
         let Some(bytes) = self.value_of(op)? else { return Ok(()) };

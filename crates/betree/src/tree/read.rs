@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::key::{End, Key, KeyRange};
 use crate::message::Op;
 use crate::node::{Inner, Leaf, Node, NodeRef};
-use crate::store::Store;
+use crate::store::{Store, count};
 
 /// Some consecutive entries of a scan.
 #[derive(Debug)]
@@ -22,6 +22,16 @@ pub struct Chunk {
 impl Store {
     /// The message for `key` that remains when `newer` comes on top of the tree: resolved.
     pub(crate) fn find(&self, root: &NodeRef, key: &[u8], mut newer: Option<Op>) -> Result<Op> {
+        if !self.steps.query_path {
+            let (entries, _) = self.whole_leaf(root, &KeyRange::all(), key)?;
+            count(&self.counters.entries_applied, entries.len() as u64);
+            let below = entries.binary_search_by(|(k, _)| k[..].cmp(key)).ok().map(|i| entries[i].1.clone());
+            return Ok(match (below, newer) {
+                (Some(older), Some(newer)) => older.then(&newer),
+                (Some(older), None) => older,
+                (None, newer) => newer.map_or_else(Op::delete, |n| n.on_absent()),
+            });
+        }
         let mut key: Key = key.into();
         let mut slot = root.clone();
         let under =
@@ -62,6 +72,42 @@ impl Store {
             }
             slot = edge.child.clone();
         }
+    }
+
+    /// Everything in the leaf where `key` belongs, up to date, and the leaf's range, which lies in `window`: how a point
+    /// query works without the step `query-path`.
+    fn whole_leaf(
+        &self,
+        slot: &NodeRef,
+        window: &KeyRange,
+        key: &[u8],
+    ) -> Result<(Vec<(Key, Op)>, KeyRange)> {
+        let node = self.load(slot)?;
+        let inner = match &*node {
+            Node::Inner(inner) => inner,
+            Node::Leaf(leaf) => {
+                let mut entries = Vec::new();
+                for part in &leaf.parts {
+                    let body = self.load_part(&part.body)?;
+                    entries.extend(body.entries().iter().filter(|(k, _)| window.contains(k)).cloned());
+                }
+                return Ok((entries, window.clone()));
+            }
+        };
+        let Some(edge) = inner.find(key) else { return Ok((Vec::new(), window.clone())) };
+        let sub = edge.range.intersect(window);
+        let (entries, range) = match &edge.translation {
+            None => self.whole_leaf(&edge.child, &sub, key)?,
+            Some(t) => {
+                let (below, range) = self.whole_leaf(&edge.child, &t.range_in(&sub), &t.key_in(key))?;
+                (below.into_iter().map(|(k, op)| (t.key_out(&k), op)).collect(), t.range_out(&range))
+            }
+        };
+        let entries = match &edge.buffer {
+            Some(buffer) => self.load_part(buffer)?.slice(&range).apply_to(&entries),
+            None => entries,
+        };
+        Ok((entries, range))
     }
 
     /// The first entries of the tree in `window`: at most one basement with what is pending for it. With

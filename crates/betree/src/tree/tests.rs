@@ -21,7 +21,7 @@ const UNITS: u64 = 4096;
 fn store(cache_bytes: usize) -> Store {
     let shape = Shape { leaf_bytes: 2000, basement_bytes: 500, buffer_bytes: 2500, fanout: 6 };
     let storage = Arc::new(SimStorage::new(UNITS * 4096));
-    Store::new(storage, Table::new(0, UNITS, false), shape, Compression::Lz4, cache_bytes)
+    Store::new(storage, Table::new(0, UNITS, false), shape, Compression::Lz4, cache_bytes, crate::Steps::ALL)
 }
 
 fn scan(store: &Store, root: &NodeRef, range: KeyRange, ahead: bool) -> Model {

@@ -16,8 +16,8 @@ struct Trial {
 }
 
 impl Trial {
-    fn new(seed: u64) -> Self {
-        let options = Options { discard: seed.is_multiple_of(3), ..Options::tiny() };
+    fn new(seed: u64, options: Options) -> Self {
+        let options = Options { discard: seed.is_multiple_of(3), ..options };
         let storage = sim(3072);
         Db::create(storage.clone(), options.clone()).expect("create").close().expect("close");
         let states = VecDeque::from([(0, Model::new())]);
@@ -90,8 +90,19 @@ impl Trial {
 fn a_cut_anywhere_leaves_a_prefix_not_older_than_the_last_sync() {
     for seed in seeds(24) {
         println!("seed {seed}");
-        let mut trial = Trial::new(seed);
+        let mut trial = Trial::new(seed, Options::tiny());
         (0..12).for_each(|round| trial.round(round));
+    }
+}
+
+#[test]
+fn cuts_are_survived_without_each_of_the_steps() {
+    for (i, name) in crate::Steps::NAMES.iter().enumerate() {
+        println!("without {name}");
+        let mut steps = crate::Steps::ALL;
+        assert!(steps.set(name, false));
+        let mut trial = Trial::new(1000 + i as u64, Options { steps, ..Options::tiny() });
+        (0..8).for_each(|round| trial.round(round));
     }
 }
 

@@ -4,6 +4,7 @@ mod crash;
 mod faults;
 pub(crate) mod model;
 mod space;
+mod steps;
 mod threads;
 
 use super::*;
@@ -30,10 +31,14 @@ fn assert_sound(db: &Db) {
 
 #[test]
 fn random_batches_agree_with_a_map_across_reopening() {
-    for seed in seeds(6) {
+    agree_with_a_map(seeds(6), &Options::tiny());
+}
+
+fn agree_with_a_map(seeds: std::ops::Range<u64>, options: &Options) {
+    for seed in seeds {
         println!("seed {seed}");
         let compression = [Compression::None, Compression::Lz4, Compression::Zstd(1)][seed as usize % 3];
-        let options = Options { compression, discard: seed.is_multiple_of(2), ..Options::tiny() };
+        let options = Options { compression, discard: seed.is_multiple_of(2), ..options.clone() };
         let storage = sim(4096);
         let mut db = Db::create(storage.clone(), options.clone()).expect("create");
         let mut world = World::new(seed);
