@@ -246,8 +246,8 @@ impl Run<'_> {
     }
 
     /// The filesets as they are at the start of the load.
-    fn filesets(&self, layouts: Vec<Layout>) -> Result<Vec<LiveFileset>, Error> {
-        let changes = changing(self.workload);
+    fn filesets(&self, layouts: Vec<Layout>, programs: &Programs) -> Result<Vec<LiveFileset>, Error> {
+        let changes = changing(self.workload, programs);
         let free = rustix::fs::fstatvfs(&self.root_fd).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
         let share = (free as f64 * GROWTH_SHARE / layouts.len().max(1) as f64) as u64;
         let mut live = Vec::with_capacity(layouts.len());
@@ -301,7 +301,7 @@ impl Run<'_> {
         }
         let totals = if programs.needs_totals { threads::processes(self.workload) } else { 0 };
         let shared = Shared {
-            filesets: self.filesets(layouts)?,
+            filesets: self.filesets(layouts, &programs)?,
             end_mode: self.workload.end,
             strict: self.options.strict,
             control: self.control,
@@ -435,10 +435,9 @@ struct Changes {
     deleted: Vec<bool>,
 }
 
-fn changing(workload: &Workload) -> Changes {
+fn changing(workload: &Workload, programs: &Programs) -> Changes {
     let none = vec![false; workload.filesets.len()];
     let mut changes = Changes { files: none.clone(), deleted: none };
-    let programs = Programs::compile(workload);
     for op in programs.programs.iter().flatten().flat_map(|program| &program.ops) {
         let deletes = op.flow.kind == Kind::DeleteFile;
         if !deletes && op.flow.kind != Kind::CreateFile {
