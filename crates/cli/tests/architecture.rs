@@ -22,13 +22,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("bench", &["engine", "stack", "stats", "wml", "workload"]),
     ("blockdev", &["ssd", "stack"]),
     ("ssd", &[]),
+    ("prefetch", &[]),
     ("betree", &[]),
     ("betrfs", &["betree", "engine", "stack"]),
     ("crash", &["blockdev", "ssd", "stack"]),
 ];
 
 /// Crates without I/O, clock or threads.
-const PURE: [&str; 5] = ["stats", "workload", "wml", "report", "ssd"];
+const PURE: [&str; 6] = ["stats", "workload", "wml", "report", "ssd", "prefetch"];
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates/").to_owned()

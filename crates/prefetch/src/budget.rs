@@ -1,0 +1,165 @@
+//! How much may be prefetched and unread: headroom, pressure, evictions.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What the shell read of the machine's and the cgroup's memory, bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Memory {
+    /// MemAvailable of the machine.
+    pub available: u64,
+    /// Limit of the cgroup; `None` without one.
+    pub limit: Option<u64>,
+    /// What the cgroup uses that reclaim cannot drop cheaply: usage less clean file cache.
+    pub pinned: u64,
+    /// PSI memory `some avg10`, hundredths of a percent.
+    pub pressure_centi: u64,
+}
+
+impl Memory {
+    /// What prefetching may occupy at most: 80 % of the cgroup's headroom and half of what is available.
+    pub fn room(&self) -> u64 {
+        let machine = self.available / 2;
+        match self.limit {
+            Some(limit) => machine.min(limit.saturating_sub(self.pinned) / 5 * 4),
+            None => machine,
+        }
+    }
+}
+
+/// Bytes that may be prefetched and not read yet, shared by all files of a process.
+#[derive(Debug)]
+pub struct Budget {
+    room: AtomicU64,
+    /// Multiplicative decrease after evictions and pressure, in 1/256.
+    factor: AtomicU64,
+    outstanding: AtomicU64,
+    user_max: AtomicU64,
+}
+
+/// What is assumed before the first look at the machine: enough for one stream.
+const ROOM_FIRST: u64 = 64 << 20;
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget::new()
+    }
+}
+
+impl Budget {
+    /// Before the first [`Budget::tell`].
+    pub const fn new() -> Budget {
+        Budget {
+            room: AtomicU64::new(ROOM_FIRST),
+            factor: AtomicU64::new(256),
+            outstanding: AtomicU64::new(0),
+            user_max: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Limits it further, bytes.
+    pub fn set_user_max(&self, bytes: u64) {
+        self.user_max.store(bytes, Relaxed);
+    }
+
+    /// Tells the state of memory; to be called a few times a second. Pressure over 10 % halves, calm restores 1/16.
+    pub fn tell(&self, memory: &Memory) {
+        self.room.store(memory.room(), Relaxed);
+        if memory.pressure_centi > 1_000 {
+            self.halve();
+        } else {
+            let factor = self.factor.load(Relaxed);
+            self.factor.store((factor + 16).min(256), Relaxed);
+        }
+    }
+
+    /// Pages that were prefetched have been evicted before use.
+    pub fn evicted(&self) {
+        self.halve();
+    }
+
+    fn halve(&self) {
+        let factor = self.factor.load(Relaxed);
+        self.factor.store((factor / 2).max(1), Relaxed);
+    }
+
+    /// All that may be outstanding, bytes.
+    pub fn total(&self) -> u64 {
+        let room = self.room.load(Relaxed).min(self.user_max.load(Relaxed));
+        (u128::from(room) * u128::from(self.factor.load(Relaxed)) / 256) as u64
+    }
+
+    /// Bytes outstanding.
+    pub fn outstanding(&self) -> u64 {
+        self.outstanding.load(Relaxed)
+    }
+
+    /// Takes bytes, or says that there is no room.
+    pub fn take(&self, bytes: u64) -> bool {
+        let total = self.total();
+        let taken = self
+            .outstanding
+            .fetch_update(Relaxed, Relaxed, |now| now.checked_add(bytes).filter(|next| *next <= total));
+        taken.is_ok()
+    }
+
+    /// Gives bytes back: they were read, or given up.
+    pub fn give(&self, bytes: u64) {
+        let _ = self.outstanding.fetch_update(Relaxed, Relaxed, |now| Some(now.saturating_sub(bytes)));
+    }
+
+    /// Whether a whole file of this size fits beside what is outstanding.
+    pub fn fits(&self, bytes: u64) -> bool {
+        bytes <= self.total().saturating_sub(self.outstanding())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cgroup_bounds_the_room() {
+        let machine = Memory { available: 8 << 30, ..Memory::default() };
+        assert_eq!(machine.room(), 4 << 30);
+        let limited = Memory { limit: Some(512 << 20), pinned: 112 << 20, ..machine };
+        assert_eq!(limited.room(), (400 << 20) / 5 * 4);
+        assert_eq!(Memory { pinned: 600 << 20, ..limited }.room(), 0);
+    }
+
+    #[test]
+    fn outstanding_never_exceeds_the_total() {
+        let budget = Budget::new();
+        budget.tell(&Memory { available: 20 << 20, ..Memory::default() });
+        assert!(budget.take(10 << 20));
+        assert!(!budget.take(1));
+        budget.give(4 << 20);
+        assert!(budget.take(4 << 20));
+        budget.give(u64::MAX);
+        assert_eq!(budget.outstanding(), 0);
+    }
+
+    #[test]
+    fn evictions_halve_and_calm_restores_slowly() {
+        let budget = Budget::new();
+        let calm = Memory { available: 2 << 30, ..Memory::default() };
+        budget.tell(&calm);
+        let full = budget.total();
+        budget.evicted();
+        budget.evicted();
+        assert_eq!(budget.total(), full / 4);
+        budget.tell(&calm);
+        assert!(budget.total() < full / 2);
+        (0..20).for_each(|_| budget.tell(&calm));
+        assert_eq!(budget.total(), full);
+        budget.tell(&Memory { pressure_centi: 2_000, ..calm });
+        assert_eq!(budget.total(), full / 2);
+    }
+
+    #[test]
+    fn the_user_may_ask_for_less() {
+        let budget = Budget::new();
+        budget.set_user_max(1 << 20);
+        assert!(!budget.fits(2 << 20));
+        assert!(budget.fits(1 << 20));
+    }
+}

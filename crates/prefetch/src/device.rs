@@ -1,0 +1,291 @@
+//! What was measured of a device: latency, bandwidth, caps.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Bandwidth assumed until one was measured, bytes/s.
+pub const BANDWIDTH_ASSUMED: u64 = 1_000_000_000;
+/// What a read may wait behind queued prefetches, ns, beyond the device's latency.
+const QUEUE_NS: u64 = 10_000_000;
+
+/// One device, as learned from reads. All methods may race: a lost update costs a sample.
+#[derive(Debug, Default)]
+pub struct Device {
+    latency_ns: AtomicU64,
+    bandwidth: AtomicU64,
+    saturated: AtomicU64,
+    fetch_rate: AtomicU64,
+    readahead: AtomicU64,
+    call: AtomicU64,
+    window_bytes: AtomicU64,
+    window_start_ns: AtomicU64,
+    streams: AtomicU64,
+    barren: AtomicU64,
+    fetches: AtomicU64,
+}
+
+impl Device {
+    /// Nothing measured yet.
+    pub const fn new() -> Device {
+        Device {
+            latency_ns: AtomicU64::new(0),
+            bandwidth: AtomicU64::new(0),
+            saturated: AtomicU64::new(0),
+            fetch_rate: AtomicU64::new(0),
+            readahead: AtomicU64::new(0),
+            call: AtomicU64::new(0),
+            window_bytes: AtomicU64::new(0),
+            window_start_ns: AtomicU64::new(0),
+            streams: AtomicU64::new(0),
+            barren: AtomicU64::new(0),
+            fetches: AtomicU64::new(0),
+        }
+    }
+
+    /// Tells the kernel's limits: read-ahead window of the device and the most one call prefetches, bytes.
+    pub fn set_limits(&self, readahead_bytes: u64, call_bytes: u64) {
+        self.readahead.store(readahead_bytes, Relaxed);
+        self.call.store(call_bytes, Relaxed);
+    }
+
+    /// The kernel's read-ahead window, bytes; 128 KiB until told.
+    pub fn readahead_bytes(&self) -> u64 {
+        match self.readahead.load(Relaxed) {
+            0 => 128 << 10,
+            known => known,
+        }
+    }
+
+    /// The most one call prefetches, bytes; 128 KiB until told.
+    pub fn call_bytes(&self) -> u64 {
+        match self.call.load(Relaxed) {
+            0 => 128 << 10,
+            known => known.clamp(crate::PAGE, 8 << 20),
+        }
+    }
+
+    /// Whether the limits were told.
+    pub fn has_limits(&self) -> bool {
+        self.call.load(Relaxed) != 0
+    }
+
+    /// Learns from a miss that no prefetch had covered. Follows the fast ones: queueing only adds to a latency.
+    pub fn learn_miss(&self, elapsed_ns: u64, bytes: u64) {
+        let transfer = bytes.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
+        let sample = elapsed_ns.saturating_sub(transfer).max(1_000);
+        let known = self.latency_ns.load(Relaxed);
+        let next = match known {
+            0 => sample,
+            _ if sample < known => known - (known - sample) / 4,
+            // A sample ten times as slow is a queue, not a latency.
+            _ => known + (sample.min(known.saturating_mul(2)) - known) / 16,
+        };
+        self.latency_ns.store(next, Relaxed);
+    }
+
+    /// Learns from bytes that came from the device: the fastest window of 20 ms counts, slowly forgotten.
+    pub fn learn_delivery(&self, now_ns: u64, bytes: u64) {
+        let total = self.window_bytes.fetch_add(bytes, Relaxed) + bytes;
+        let start = self.window_start_ns.load(Relaxed);
+        let elapsed = now_ns.saturating_sub(start);
+        let length = 20_000_000u64.max(self.latency_ns().saturating_mul(2)).min(200_000_000);
+        if start == 0 || elapsed > 20 * length {
+            self.restart_window(now_ns);
+        } else if elapsed >= length {
+            self.learn_rate((u128::from(total) * 1_000_000_000 / u128::from(elapsed)) as u64);
+            self.restart_window(now_ns);
+        }
+    }
+
+    /// Learns a rate at which the device surely delivered, bytes/s.
+    pub fn learn_rate(&self, rate: u64) {
+        let known = self.bandwidth.load(Relaxed);
+        self.bandwidth.store(rate.max(known - known / 50), Relaxed);
+    }
+
+    /// Learns a rate that deeper queues did not raise, bytes/s: the device's bandwidth.
+    pub fn learn_saturated(&self, rate: u64) {
+        let known = self.saturated.load(Relaxed);
+        let next = if known == 0 { rate } else { known - known / 4 + rate / 4 };
+        self.saturated.store(next, Relaxed);
+        self.bandwidth.store(rate.max(1), Relaxed);
+    }
+
+    fn restart_window(&self, now_ns: u64) {
+        self.window_bytes.store(0, Relaxed);
+        self.window_start_ns.store(now_ns, Relaxed);
+    }
+
+    /// Latency of a small read on an idle device, ns; 0 when unknown.
+    pub fn latency_ns(&self) -> u64 {
+        self.latency_ns.load(Relaxed)
+    }
+
+    /// The highest rate seen, bytes/s; 0 when unknown. A lower bound.
+    pub fn bandwidth(&self) -> u64 {
+        self.bandwidth.load(Relaxed)
+    }
+
+    /// The rate that more depth did not raise, bytes/s; 0 when never reached.
+    pub fn saturated(&self) -> u64 {
+        self.saturated.load(Relaxed)
+    }
+
+    fn bandwidth_or_assumed(&self) -> u64 {
+        match self.saturated.load(Relaxed) {
+            0 => BANDWIDTH_ASSUMED.max(self.bandwidth.load(Relaxed)),
+            rate => rate.max(self.bandwidth.load(Relaxed)).max(1),
+        }
+    }
+
+    /// Latency x bandwidth: what must be in flight to keep the device busy, bytes.
+    pub fn bdp(&self) -> u64 {
+        (u128::from(self.latency_ns()) * u128::from(self.bandwidth_or_assumed()) / 1_000_000_000) as u64
+    }
+
+    /// Learns the rate at which a step of fetching a file went, beside whatever else the device did, bytes/s.
+    pub fn learn_fetch(&self, rate: u64) {
+        let known = self.fetch_rate.load(Relaxed);
+        let next = if known == 0 { rate } else { known - known / 4 + rate / 4 };
+        self.fetch_rate.store(next.max(1), Relaxed);
+        self.learn_rate(rate);
+    }
+
+    /// How long fetching so many bytes in one go takes, ns.
+    pub fn transfer_ns(&self, bytes: u64) -> u64 {
+        let rate = match self.fetch_rate.load(Relaxed) {
+            0 => self.bandwidth_or_assumed(),
+            rate => rate,
+        };
+        (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64
+    }
+
+    /// Whether the kernel's read-ahead keeps the device busy for a forward reader.
+    pub fn kernel_has_it(&self) -> bool {
+        self.bdp() <= self.readahead_bytes()
+    }
+
+    /// What all streams together may be ahead, bytes: one and a half latencies and 10 ms of queue.
+    pub fn ahead_bytes_max(&self) -> u64 {
+        let rate = match self.saturated.load(Relaxed) {
+            0 => self.bandwidth_or_assumed(),
+            rate => rate.max(self.bandwidth.load(Relaxed)),
+        };
+        let time = self.latency_ns() * 3 / 2 + QUEUE_NS;
+        let bytes = (u128::from(rate) * u128::from(time) / 1_000_000_000) as u64;
+        bytes.clamp(1 << 20, 64 << 20)
+    }
+
+    /// The share of one stream in [`Device::ahead_bytes_max`].
+    pub fn ahead_bytes_share(&self) -> u64 {
+        (self.ahead_bytes_max() / self.streams.load(Relaxed).max(1)).max(128 << 10)
+    }
+
+    /// A stream begins to prefetch.
+    pub fn stream_begins(&self) {
+        self.streams.fetch_add(1, Relaxed);
+    }
+
+    /// A stream no longer prefetches.
+    pub fn stream_ends(&self) {
+        let _ = self.streams.fetch_update(Relaxed, Relaxed, |streams| streams.checked_sub(1));
+    }
+
+    /// A file is to be fetched whole: one at a time, or they would only slow each other and the program.
+    pub fn fetch_begins(&self) -> bool {
+        self.fetches.compare_exchange(0, 1, Relaxed, Relaxed).is_ok()
+    }
+
+    /// It is fetched, or was given up.
+    pub fn fetch_ends(&self) {
+        self.fetches.store(0, Relaxed);
+    }
+
+    /// Learns whether prefetching a forward stream brought anything beside the kernel's own read-ahead.
+    pub fn learn_forward(&self, barren: bool) {
+        let known = self.barren.load(Relaxed);
+        self.barren.store(if barren { known + 32 } else { 0 }, Relaxed);
+    }
+
+    /// Whether forward streams are barren at present.
+    pub fn has_barren_forward(&self) -> bool {
+        self.barren.load(Relaxed) > 0
+    }
+
+    /// Whether forward streams are left to the kernel: prefetching them brought nothing. Tried again after a while.
+    pub fn forward_is_barren(&self) -> bool {
+        self.barren.fetch_update(Relaxed, Relaxed, |known| known.checked_sub(1)).is_ok()
+    }
+
+    /// Streams that prefetch.
+    pub fn streams(&self) -> u64 {
+        self.streams.load(Relaxed)
+    }
+
+    /// The most one step of fetching a file takes: what the device delivers in a latency and 2 ms, bytes.
+    pub fn fetch_step_bytes(&self) -> u64 {
+        let rate = match self.fetch_rate.load(Relaxed) {
+            0 => self.bandwidth_or_assumed(),
+            rate => rate,
+        };
+        let time = self.latency_ns() + 2_000_000;
+        let bytes = (u128::from(rate) * u128::from(time) / 1_000_000_000) as u64;
+        bytes.clamp(256 << 10, 32 << 20).next_multiple_of(crate::PAGE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latency_follows_the_fast_misses() {
+        let device = Device::new();
+        device.learn_miss(1_000_000, 4096);
+        (0..100).for_each(|_| device.learn_miss(50_000_000, 4096));
+        (0..30).for_each(|_| device.learn_miss(1_000_000, 4096));
+        assert!((900_000..1_100_000).contains(&device.latency_ns()), "{}", device.latency_ns());
+    }
+
+    #[test]
+    fn bandwidth_is_the_best_window() {
+        let device = Device::new();
+        for step in 0..1000u64 {
+            device.learn_delivery(1 + step * 1_000_000, 250_000);
+        }
+        let rate = device.bandwidth();
+        assert!((240_000_000..280_000_000).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_slow_device_gets_a_small_queue_and_a_far_one_a_deep_queue() {
+        let slow = Device::new();
+        slow.learn_miss(1_000_000, 0);
+        slow.learn_saturated(250_000_000);
+        assert!(slow.ahead_bytes_max() <= 3 << 20, "{}", slow.ahead_bytes_max());
+        let far = Device::new();
+        far.learn_miss(20_000_000, 0);
+        assert!(far.ahead_bytes_max() >= 30 << 20);
+        far.stream_begins();
+        far.stream_begins();
+        assert_eq!(far.ahead_bytes_share(), far.ahead_bytes_max() / 2);
+    }
+
+    #[test]
+    fn the_kernel_has_a_fast_disk_but_not_a_far_one() {
+        let disk = Device::new();
+        disk.set_limits(8 << 20, 8 << 20);
+        disk.learn_miss(18_000, 0);
+        assert!(disk.kernel_has_it());
+        let far = Device::new();
+        far.set_limits(128 << 10, 128 << 10);
+        far.learn_miss(1_000_000, 0);
+        assert!(!far.kernel_has_it());
+    }
+
+    #[test]
+    fn streams_never_go_below_none() {
+        let device = Device::new();
+        device.stream_ends();
+        assert_eq!(device.streams(), 0);
+    }
+}

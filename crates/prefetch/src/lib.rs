@@ -1,0 +1,44 @@
+//! Decides what to prefetch, how deep, and when not to: the pure core of cross-layer prefetching.
+//!
+//! No system calls, clock, threads or allocation on the policy's path: a shell (the LD_PRELOAD library, the
+//! daemon, the simulator) tells it of reads with their times, and takes requests from it. Every figure it acts
+//! on was measured by the shell, so a recorded trace replays to the same decisions.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`tuning`] | modes and limits |
+//! | [`vote`] | the deltas of a stream and their majority |
+//! | [`stream`] | one stream: forward, backward, stride; confirm, ramp, depth |
+//! | [`file`](mod@file) | the streams of a file, its misses, fetching all of it, feedback |
+//! | [`rent`] | fetching files whose misses have no pattern, once that pays |
+//! | [`device`] | what was measured of a device: latency, bandwidth, caps |
+//! | [`budget`] | how much may be prefetched and unread: headroom, pressure, evictions |
+//! | [`names`] | which file comes next: numbered shards |
+//! | [`walk`] | directory order: how far a walker may run ahead |
+//! | [`reason`] | why a file is prefetched, or why not |
+//! | [`area`] | the statistics page that other processes read |
+//! | [`os`] | what the shell asks of the kernel, as a trait, and a fake of it |
+//! | [`sim`] | a simulated device, page cache and kernel read-ahead, to try policies on |
+
+pub mod area;
+pub mod budget;
+pub mod device;
+pub mod file;
+pub mod names;
+pub mod os;
+pub mod reason;
+pub mod rent;
+pub mod sim;
+pub mod stream;
+pub mod tuning;
+pub mod vote;
+pub mod walk;
+
+pub use budget::Budget;
+pub use device::Device;
+pub use file::{Effect, FileState, Read, Request};
+pub use reason::Reason;
+pub use tuning::{Mode, Tuning};
+
+/// Bytes of a page: all ranges are multiples of it.
+pub const PAGE: u64 = 4096;

@@ -1,0 +1,230 @@
+//! Ski rental: when misses without a pattern have cost what fetching their part of the file costs, fetch it.
+//!
+//! A file is divided into 64 regions. A region is worth fetching once it was missed in; the price of all such
+//! regions is weighed against the time lost in misses so far, so the total is bounded by a small multiple of
+//! the better of both choices (Karlin et al., "Competitive snoopy caching", 1988), and a program that stays in
+//! a small part of a big file pays for that part only.
+
+use crate::PAGE;
+use crate::device::Device;
+
+/// Times the price that must have been lost before fetching begins.
+const LOST_FACTOR: u64 = 2;
+
+/// What is fetched of a file, and what the misses have cost. Zeroes are a file without misses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rent {
+    /// Regions that were missed in.
+    touched: u64,
+    /// Regions that were fetched.
+    fetched: u64,
+    /// Whether a region is being fetched.
+    running: bool,
+    /// The region being fetched.
+    region: u8,
+    /// Up to where in the file, bytes.
+    next: u64,
+    lost_ns: u64,
+    lost_until_ns: u64,
+    lost_misses: u32,
+    /// Bytes of the next step: small at first, so that a program that ends soon has hardly waited for it.
+    step: u64,
+    hits: u32,
+    steps_without_miss: u32,
+}
+
+impl Rent {
+    fn region_bytes(size: u64) -> u64 {
+        size.div_ceil(64).next_multiple_of(PAGE).max(PAGE)
+    }
+
+    fn region_of(offset: u64, size: u64) -> u64 {
+        (offset / Rent::region_bytes(size)).min(63)
+    }
+
+    /// Whether an offset has been fetched.
+    pub fn covers(&self, offset: u64, size: u64) -> bool {
+        let region = Rent::region_of(offset, size);
+        self.fetched >> region & 1 == 1
+            || (self.running && region == u64::from(self.region) && offset < self.next)
+    }
+
+    /// Notes a miss that no stream explains. Misses of several threads at a time are lost time only once.
+    pub fn on_miss(&mut self, offset: u64, size: u64, elapsed_ns: u64, now_ns: u64) {
+        self.touched |= 1 << Rent::region_of(offset, size);
+        if self.touched.count_ones() >= 48 {
+            self.touched = u64::MAX;
+        }
+        self.lost_ns = self.lost_ns.saturating_add(elapsed_ns.min(now_ns.saturating_sub(self.lost_until_ns)));
+        self.lost_until_ns = self.lost_until_ns.max(now_ns);
+        self.lost_misses = self.lost_misses.saturating_add(1);
+        self.steps_without_miss = 0;
+    }
+
+    /// Notes a read that found what had been fetched.
+    pub fn on_hit(&mut self) {
+        self.hits = self.hits.saturating_add(1);
+        self.steps_without_miss = 0;
+    }
+
+    /// Misses since the last fetch was paid for.
+    pub fn misses(&self) -> u32 {
+        self.lost_misses
+    }
+
+    /// Bytes of the regions that were missed in and not fetched.
+    pub fn wanted_bytes(&self, size: u64) -> u64 {
+        let regions = u64::from((self.touched & !self.fetched).count_ones());
+        (regions * Rent::region_bytes(size)).min(size)
+    }
+
+    /// Whether the misses have cost enough.
+    pub fn is_worth(&self, size: u64, device: &Device, misses_min: u32) -> bool {
+        let wanted = self.wanted_bytes(size);
+        wanted > 0
+            && self.lost_misses >= misses_min
+            && self.lost_ns >= device.transfer_ns(wanted).saturating_mul(LOST_FACTOR)
+    }
+
+    /// Wants the whole file, whatever was missed.
+    pub fn want_all(&mut self) {
+        self.touched = u64::MAX;
+        self.step = 4 << 20;
+    }
+
+    /// Takes the next range to fetch: offset and length. `None` when nothing is wanted.
+    pub fn claim(&mut self, size: u64, device: &Device) -> Option<(u64, u64)> {
+        let region_bytes = Rent::region_bytes(size);
+        for _ in 0..65 {
+            let end = (u64::from(self.region) + 1).saturating_mul(region_bytes).min(size);
+            if self.running && self.next < end {
+                let smallest = (device.bdp() / 8).clamp(128 << 10, 4 << 20);
+                self.step = self.step.max(smallest).min(device.fetch_step_bytes().max(smallest));
+                let range = (self.next, self.step.min(end - self.next));
+                self.next += range.1;
+                return Some(range);
+            }
+            if self.running {
+                self.fetched |= 1 << self.region;
+            }
+            let wanted = self.touched & !self.fetched;
+            self.running = wanted != 0;
+            if wanted == 0 {
+                self.lost_ns = 0;
+                self.lost_misses = 0;
+                return None;
+            }
+            // Upwards from where it was, then from the beginning.
+            let above = wanted & (u64::MAX << self.region);
+            self.region = if above != 0 { above } else { wanted }.trailing_zeros() as u8;
+            self.next = u64::from(self.region) * region_bytes;
+        }
+        None
+    }
+
+    /// A step is done. Grows the steps while the program reads what was fetched; `false`: going on would not pay.
+    pub fn on_step(&mut self, size: u64, device: &Device) -> bool {
+        self.steps_without_miss += 1;
+        if self.hits >= 2 {
+            self.hits = 0;
+            self.step = self.step.saturating_mul(2);
+        }
+        let left = device.transfer_ns(self.wanted_bytes(size));
+        let pays = left <= self.lost_ns && self.steps_without_miss < 64;
+        if !pays {
+            self.stop();
+        }
+        pays
+    }
+
+    /// Stops; the next attempt must be paid for anew.
+    pub fn stop(&mut self) {
+        self.running = false;
+        self.lost_ns /= 2;
+        self.lost_misses = 0;
+        self.step = 0;
+    }
+
+    /// Whether everything was fetched.
+    pub fn is_complete(&self) -> bool {
+        self.fetched == u64::MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: u64 = 64 << 20;
+
+    #[test]
+    fn misses_everywhere_buy_the_whole_file() {
+        let device = Device::new();
+        let mut rent = Rent::default();
+        let mut misses = 0u64;
+        while !rent.is_worth(SIZE, &device, 32) {
+            rent.on_miss(misses * 7919 * 4096 % SIZE, SIZE, 1_000_000, (misses + 1) * 1_000_000);
+            misses += 1;
+        }
+        assert!((60..200).contains(&misses), "{misses}");
+        let mut bytes = 0;
+        while let Some((offset, len)) = rent.claim(SIZE, &device) {
+            assert!(offset + len <= SIZE);
+            assert!(rent.covers(offset, SIZE));
+            bytes += len;
+            rent.on_hit();
+            rent.on_step(SIZE, &device);
+        }
+        assert_eq!(bytes, SIZE);
+        assert!(rent.is_complete());
+    }
+
+    #[test]
+    fn a_hot_corner_buys_the_corner() {
+        let device = Device::new();
+        let mut rent = Rent::default();
+        for miss in 0..64 {
+            rent.on_miss(miss % 3 * (1 << 20) + 5000, SIZE, 1_000_000, (miss + 1) * 1_000_000);
+        }
+        assert!(rent.is_worth(SIZE, &device, 32));
+        assert_eq!(rent.wanted_bytes(SIZE), 3 << 20);
+        let mut bytes = 0;
+        while let Some((_, len)) = rent.claim(SIZE, &device) {
+            bytes += len;
+        }
+        assert_eq!(bytes, 3 << 20);
+        assert!(!rent.covers(40 << 20, SIZE) && rent.covers(2 << 20, SIZE));
+    }
+
+    #[test]
+    fn a_dear_device_stops_it() {
+        let device = Device::new();
+        let mut rent = Rent::default();
+        (0..200).for_each(|miss| rent.on_miss(miss * 327_680, SIZE, 1_000_000, (miss + 1) * 1_000_000));
+        assert!(rent.claim(SIZE, &device).is_some());
+        device.learn_fetch(10_000_000);
+        assert!(!rent.on_step(SIZE, &device));
+    }
+
+    #[test]
+    fn threads_that_wait_at_once_lose_time_once() {
+        let mut rent = Rent::default();
+        (0..100).for_each(|miss| rent.on_miss(0, SIZE, 1_000_000, 1_000_000 + miss));
+        assert_eq!(rent.lost_ns, 1_000_099);
+    }
+
+    #[test]
+    fn odd_sizes_are_covered() {
+        let device = Device::new();
+        for size in [1u64, 4095, 4096, 262_145, 1_000_003, 64 * 4096 + 1] {
+            let mut rent = Rent::default();
+            rent.want_all();
+            let mut end = 0;
+            while let Some((offset, len)) = rent.claim(size, &device) {
+                assert_eq!(offset, end, "size {size}");
+                end = offset + len;
+            }
+            assert_eq!(end, size);
+        }
+    }
+}

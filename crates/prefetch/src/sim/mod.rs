@@ -1,0 +1,112 @@
+//! A simulated device, page cache and kernel read-ahead, to try policies on without a kernel.
+//!
+//! Virtual time only. The device serves requests in order over one bus (bandwidth) and answers each after its
+//! latency; the page cache evicts the oldest pages; the kernel reads ahead on demand as Linux does: a window
+//! that doubles up to its limit, the next one asked for when its first page is touched.
+
+mod machine;
+mod patterns;
+
+pub use machine::{Machine, MachineOptions};
+pub use patterns::{Pattern, Trace};
+
+use crate::file::FetchState;
+use crate::{Budget, Device, FileState, Mode, Read, Tuning, budget::Memory};
+
+/// What a replay gave.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outcome {
+    /// Until the last thread had read everything, ns.
+    pub elapsed_ns: u64,
+    /// Bytes that the device delivered.
+    pub device_bytes: u64,
+    /// The 99th percentile of a read, ns.
+    pub p99_ns: u64,
+    /// Bytes prefetched by the policy that were read.
+    pub useful: u64,
+    /// Bytes it issued.
+    pub issued: u64,
+    /// Time it claims to have saved, ns.
+    pub saved_ns: u64,
+}
+
+/// What the hook costs a read, ns.
+const HOOK_NS: u64 = 100;
+
+/// Replays a trace with a policy; [`Mode::AppOnly`] is the kernel alone.
+pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
+    let tuning = Tuning { mode, ..Tuning::default() };
+    let device = Device::new();
+    device.set_limits(options.readahead_bytes, options.readahead_bytes.max(128 << 10));
+    let budget = Budget::new();
+    let limit = options.memory_bytes;
+    budget.tell(&Memory { available: 16 << 30, limit: Some(limit), ..Memory::default() });
+    let mut machine = Machine::new(options, trace.size, trace.threads.len());
+    let mut shells: Vec<Shell> = (0..if trace.shared { 1 } else { trace.threads.len() })
+        .map(|_| Shell { file: FileState::new(trace.size), fetch_free_ns: 0 })
+        .collect();
+    let mut clocks = vec![1_000_000u64; trace.threads.len()];
+    let mut next = vec![0usize; trace.threads.len()];
+    let mut times = Vec::new();
+    loop {
+        let ready = (0..clocks.len()).filter(|thread| next[*thread] < trace.threads[*thread].len());
+        let Some(thread) = ready.min_by_key(|thread| clocks[*thread]) else { break };
+        let (offset, len) = trace.threads[thread][next[thread]];
+        next[thread] += 1;
+        let begin = clocks[thread];
+        for shell in &mut shells {
+            shell.fetch(&mut machine, &device, &budget, mode, begin);
+        }
+        let mut end = machine.read(thread, offset, len, begin);
+        times.push(end - begin);
+        if mode.watches() {
+            let shell = &mut shells[if trace.shared { 0 } else { thread }];
+            let read = Read { offset, len, elapsed_ns: Some(end - begin), now_ns: end };
+            let effect = shell.file.on_read(&read, &device, &budget, &tuning);
+            end += HOOK_NS;
+            if effect.wake {
+                shell.work(&mut machine, &device, &budget, end);
+            }
+        }
+        clocks[thread] = end + trace.think_ns;
+    }
+    times.sort_unstable();
+    let sum = |of: fn(&FileState) -> u64| shells.iter().map(|shell| of(&shell.file)).sum();
+    Outcome {
+        elapsed_ns: clocks.iter().max().copied().unwrap_or(0),
+        device_bytes: machine.device_bytes(),
+        p99_ns: times.get(times.len() * 99 / 100).copied().unwrap_or(0),
+        useful: sum(|file| file.counters.useful),
+        issued: sum(|file| file.counters.issued),
+        saved_ns: sum(|file| file.counters.saved_ns),
+    }
+}
+
+/// A file and what its worker is busy with.
+struct Shell {
+    file: FileState,
+    fetch_free_ns: u64,
+}
+
+impl Shell {
+    fn work(&mut self, machine: &mut Machine, device: &Device, budget: &Budget, now_ns: u64) {
+        while let Some(request) = self.file.claim(device, budget) {
+            machine.prefetch(request.offset, request.len, now_ns);
+        }
+    }
+
+    /// The steps of fetching that began by now: each after the one before.
+    fn fetch(&mut self, machine: &mut Machine, device: &Device, budget: &Budget, mode: Mode, now_ns: u64) {
+        if self.file.fetch != FetchState::Running {
+            self.fetch_free_ns = now_ns;
+        }
+        while self.fetch_free_ns <= now_ns {
+            let Some(request) = self.file.claim_fetch(device, budget) else { break };
+            let cached = machine.cached_bytes(request.offset, request.len);
+            let done = machine.prefetch(request.offset, request.len, self.fetch_free_ns);
+            let elapsed = done.saturating_sub(self.fetch_free_ns);
+            self.file.fetched(request.len, cached, elapsed, device, mode);
+            self.fetch_free_ns = done.max(self.fetch_free_ns + 1_000);
+        }
+    }
+}

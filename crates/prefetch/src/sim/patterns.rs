@@ -1,0 +1,107 @@
+//! Patterns of reads.
+
+/// What the threads read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trace {
+    /// Size of the file, bytes.
+    pub size: u64,
+    /// Whether all threads use one descriptor.
+    pub shared: bool,
+    /// Time between two reads of a thread, ns.
+    pub think_ns: u64,
+    /// The reads of each thread: offset and length.
+    pub threads: Vec<Vec<(u64, u64)>>,
+}
+
+/// The patterns of the do-no-harm matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pattern {
+    /// Upwards.
+    Sequential,
+    /// Downwards.
+    Reverse,
+    /// 64 KiB out of each 320 KiB.
+    Stride,
+    /// 16 KiB out of each 64 KiB.
+    SmallStride,
+    /// Each thread every n-th block.
+    Interleaved,
+    /// Every block once, in random order.
+    Permutation,
+    /// A few random blocks of a big file.
+    Sparse,
+    /// Random runs of 16 blocks.
+    Runs,
+    /// A small hot range again and again.
+    Hot,
+    /// Random 4 KiB.
+    Random4k,
+}
+
+impl Pattern {
+    /// All.
+    pub const ALL: [Pattern; 10] = [
+        Pattern::Sequential,
+        Pattern::Reverse,
+        Pattern::Stride,
+        Pattern::SmallStride,
+        Pattern::Interleaved,
+        Pattern::Permutation,
+        Pattern::Sparse,
+        Pattern::Runs,
+        Pattern::Hot,
+        Pattern::Random4k,
+    ];
+
+    /// The reads of `threads` threads on a file of `size` bytes, from a seed.
+    pub fn trace(self, size: u64, threads: usize, shared: bool, seed: u64) -> Trace {
+        let part = size / threads as u64;
+        let mut random = Random(seed);
+        let all =
+            (0..threads as u64).map(|thread| self.reads(size, part, thread, threads as u64, &mut random));
+        Trace { size, shared, think_ns: 0, threads: all.collect() }
+    }
+
+    fn reads(self, size: u64, part: u64, thread: u64, threads: u64, random: &mut Random) -> Vec<(u64, u64)> {
+        const BLOCK: u64 = 64 << 10;
+        let base = part * thread;
+        let blocks = part / BLOCK;
+        let upwards =
+            |step: u64, len: u64| (0..part / step).map(|i| (base + i * step, len)).collect::<Vec<_>>();
+        match self {
+            Pattern::Sequential => upwards(BLOCK, BLOCK),
+            Pattern::Reverse => upwards(BLOCK, BLOCK).into_iter().rev().collect(),
+            Pattern::Stride => upwards(5 * BLOCK, BLOCK),
+            Pattern::SmallStride => upwards(BLOCK, BLOCK / 4),
+            Pattern::Interleaved => (0..blocks).map(|i| ((i * threads + thread) * BLOCK, BLOCK)).collect(),
+            Pattern::Permutation => {
+                let mut reads = upwards(BLOCK, BLOCK);
+                for at in (1..reads.len()).rev() {
+                    reads.swap(at, random.below(at as u64 + 1) as usize);
+                }
+                reads
+            }
+            Pattern::Sparse => (0..200).map(|_| (random.below(size / BLOCK) * BLOCK, BLOCK)).collect(),
+            Pattern::Runs => (0..blocks / 16)
+                .flat_map(|_| {
+                    let start = random.below(blocks - 16);
+                    (0..16).map(move |i| (base + (start + i) * BLOCK, BLOCK))
+                })
+                .collect(),
+            Pattern::Hot => {
+                (0..4000).map(|_| (base + random.below((8 << 20) / 4096) * 4096 % part, 4096)).collect()
+            }
+            Pattern::Random4k => (0..1000).map(|_| (base + random.below(part / 4096) * 4096, 4096)).collect(),
+        }
+    }
+}
+
+/// A small generator: the traces of a seed never change.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit.max(1)
+    }
+}

@@ -1,0 +1,523 @@
+//! One stream: forward, backward, stride; confirm, ramp, depth.
+
+use crate::PAGE;
+use crate::vote::Deltas;
+
+/// Reads remembered to recognise a direction through jitter.
+const RECENT: usize = 8;
+
+/// The order of a stream's reads, once it is confirmed by three reads that agree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Shape {
+    /// Not confirmed.
+    #[default]
+    Unknown,
+    /// Upwards, gaps smaller than the reads.
+    Forward,
+    /// Downwards, likewise.
+    Backward,
+    /// Pieces at a constant distance, bytes, of either sign.
+    Stride(i64),
+}
+
+/// One stream of reads in a file. Plain data: it lives in zeroed shared memory, and zeroes are a free stream.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Stream {
+    /// The file's tick of the latest read; 0 is a free stream.
+    pub used: u32,
+    /// What was recognised.
+    pub shape: Shape,
+    /// Start of the current piece, bytes.
+    pub start: u64,
+    /// End of the current piece, bytes.
+    pub end: u64,
+    /// Length of a piece: contiguous reads are one piece.
+    pub piece: u64,
+    /// Bytes read since the stream began.
+    pub run_bytes: u64,
+    /// Reads since the stream began.
+    pub run_reads: u32,
+    /// Whether it is prefetched.
+    pub active: bool,
+    /// Where prefetching began, bytes.
+    pub from: u64,
+    /// Prefetching it brought nothing.
+    pub barren: bool,
+    /// When the stream began, ns.
+    pub begun_ns: u64,
+    /// Its rate before it was prefetched, bytes/s; 0 once the comparison is done.
+    pub base_rate: u64,
+    /// Bytes of the run when it was first prefetched.
+    pub base_bytes: u64,
+    /// When it was first prefetched, ns.
+    pub base_ns: u64,
+    /// Up to where it was issued, bytes: an end (forward), a start (backward), the next piece (stride).
+    pub issued: u64,
+    /// How far ahead it may be, bytes.
+    pub depth: u64,
+    /// Bytes read out of what was prefetched.
+    pub useful: u64,
+    /// Bytes claimed and not read yet: they are taken from the memory budget.
+    pub owed: u64,
+    /// The last eight timed reads: a bit is set when it was slow.
+    pub slow: u8,
+    /// Timed reads, at most 255.
+    pub timed: u8,
+    /// Covered reads since the last slow one.
+    pub fast_row: u32,
+    /// Bytes of the run when the depth last grew.
+    pub grown_bytes: u64,
+    /// Time when the depth last grew, ns.
+    pub grown_ns: u64,
+    /// Rate before the depth last grew, bytes/s.
+    pub rate: u64,
+    /// No growth before the run has this many bytes.
+    pub hold_bytes: u64,
+    deltas: Deltas,
+    recent: [u64; RECENT],
+    contiguous: i8,
+    gaps: u8,
+    /// A backward stride has reached the file's start.
+    ended: bool,
+}
+
+impl Stream {
+    /// A stream that begins with a read.
+    pub fn begin(offset: u64, len: u64, tick: u32) -> Stream {
+        let mut stream = Stream {
+            used: tick,
+            start: offset,
+            end: offset.saturating_add(len),
+            piece: len,
+            run_bytes: len,
+            run_reads: 1,
+            ..Stream::default()
+        };
+        stream.remember(offset);
+        stream
+    }
+
+    /// Whether the stream exists.
+    pub fn is_used(&self) -> bool {
+        self.used != 0
+    }
+
+    /// Whether its order is known.
+    pub fn is_confirmed(&self) -> bool {
+        self.shape != Shape::Unknown
+    }
+
+    /// Whether the latest read adjoined the one before.
+    pub fn is_contiguous(&self) -> bool {
+        self.contiguous != 0
+    }
+
+    fn slack(&self, len: u64) -> u64 {
+        len.saturating_mul(4).max(128 << 10)
+    }
+
+    /// How well a read continues the stream: a smaller number is better, `None` not at all.
+    pub fn fit(&self, offset: u64, len: u64) -> Option<u64> {
+        let end = offset.saturating_add(len);
+        match self.shape {
+            Shape::Forward => {
+                let distance = offset.abs_diff(self.end);
+                (distance <= self.slack(len)).then_some(distance)
+            }
+            Shape::Backward => {
+                let distance = end.abs_diff(self.start);
+                (distance <= self.slack(len)).then_some(distance)
+            }
+            Shape::Stride(stride) => {
+                if offset >= self.start && offset <= self.end {
+                    return Some(0);
+                }
+                self.steps(offset, stride).map(|steps| steps - 1)
+            }
+            // A confirmed stream is always preferred to a guess.
+            Shape::Unknown if offset == self.end || end == self.start => Some(1 << 40),
+            Shape::Unknown => {
+                let distance = offset.abs_diff(self.start);
+                let window = len.saturating_mul(64).clamp(1 << 20, 64 << 20);
+                (distance <= window).then(|| distance.saturating_add(1 << 41))
+            }
+        }
+    }
+
+    /// How many strides lead from the current piece to `offset`, 1 to 4.
+    fn steps(&self, offset: u64, stride: i64) -> Option<u64> {
+        let tolerance = (self.piece / 2).max(PAGE);
+        (1..=4u64).find(|steps| {
+            let to = i128::from(self.start) + i128::from(stride) * i128::from(*steps);
+            (i128::from(offset) - to).unsigned_abs() <= u128::from(tolerance)
+        })
+    }
+
+    /// Takes a read that fits.
+    pub fn advance(&mut self, offset: u64, len: u64, tick: u32) {
+        let end = offset.saturating_add(len);
+        self.used = tick;
+        self.run_reads = self.run_reads.saturating_add(1);
+        self.run_bytes = self.run_bytes.saturating_add(len);
+        match self.shape {
+            Shape::Forward => {
+                self.count_gap(offset > self.end.saturating_add(len));
+                self.start = offset;
+                self.end = self.end.max(end);
+            }
+            Shape::Backward => {
+                self.count_gap(end.saturating_add(len) < self.start);
+                self.start = self.start.min(offset);
+                self.end = self.start.saturating_add(len);
+            }
+            Shape::Stride(_) if offset >= self.start && offset <= self.end => self.end = self.end.max(end),
+            Shape::Stride(_) => self.next_piece(offset, end),
+            Shape::Unknown => self.learn(offset, end),
+        }
+        self.remember(offset);
+    }
+
+    /// Gaps wider than the reads, four in a row, are no dense stream: learn again.
+    fn count_gap(&mut self, gap: bool) {
+        self.gaps = if gap { self.gaps + 1 } else { 0 };
+        if self.gaps >= 4 {
+            self.shape = Shape::Unknown;
+            self.gaps = 0;
+            self.contiguous = 0;
+            self.deltas.clear();
+        }
+    }
+
+    fn next_piece(&mut self, offset: u64, end: u64) {
+        self.piece = (self.end - self.start).max(self.piece - self.piece / 8);
+        self.start = offset;
+        self.end = end;
+    }
+
+    fn learn(&mut self, offset: u64, end: u64) {
+        if offset >= self.start && end <= self.end {
+            return;
+        }
+        if offset >= self.end && offset - self.end < PAGE {
+            self.contiguous = self.contiguous.max(0) + 1;
+            self.end = end;
+        } else if end <= self.start && self.start - end < PAGE {
+            self.contiguous = self.contiguous.min(0) - 1;
+            self.start = offset;
+        } else {
+            self.deltas.push(offset.wrapping_sub(self.start) as i64);
+            let len = end - offset;
+            self.piece = (self.end - self.start).max(len);
+            self.start = offset;
+            self.end = end;
+            self.contiguous = 0;
+        }
+        self.shape = self.recognise();
+        if self.shape == Shape::Unknown && self.run_reads >= RECENT as u32 {
+            self.shape = self.drift();
+        }
+        if self.shape == Shape::Unknown {
+            // A piece that never ends would never end a vote either.
+            self.contiguous = self.contiguous.clamp(-3, 3);
+        }
+    }
+
+    fn recognise(&self) -> Shape {
+        if self.contiguous >= 3 {
+            return Shape::Forward;
+        }
+        if self.contiguous <= -3 {
+            return Shape::Backward;
+        }
+        let Some(stride) = self.deltas.majority((self.piece / 8).max(PAGE)) else { return Shape::Unknown };
+        let dense = stride.unsigned_abs() <= self.piece.saturating_add(self.piece / 2);
+        match (dense, stride > 0) {
+            (true, true) => Shape::Forward,
+            (true, false) => Shape::Backward,
+            _ => Shape::Stride(stride),
+        }
+    }
+
+    /// Several readers of one range, or blocks of many sizes: dense, and the later reads lie beyond the earlier.
+    fn drift(&self) -> Shape {
+        let at = self.run_reads as usize;
+        let start_of = |back: usize| self.recent.get((at + RECENT - back) % RECENT).copied().unwrap_or(0);
+        let (mut low, mut high) = (u64::MAX, 0);
+        let (mut older, mut newer) = (0u128, 0u128);
+        for back in 0..RECENT {
+            let start = start_of(back);
+            low = low.min(start);
+            high = high.max(start);
+            let half = if back < RECENT / 2 { &mut newer } else { &mut older };
+            *half += u128::from(start);
+        }
+        let mean_len = self.run_bytes / u64::from(self.run_reads.max(1));
+        if high - low > mean_len.saturating_mul(2 * RECENT as u64) || high - low < mean_len.saturating_mul(2)
+        {
+            return Shape::Unknown;
+        }
+        let moved = u128::from(mean_len).saturating_mul(RECENT as u128 / 2);
+        if newer > older + moved {
+            Shape::Forward
+        } else if older > newer + moved {
+            Shape::Backward
+        } else {
+            Shape::Unknown
+        }
+    }
+
+    fn remember(&mut self, offset: u64) {
+        if let Some(slot) = self.recent.get_mut(self.run_reads as usize % RECENT) {
+            *slot = offset;
+        }
+    }
+
+    /// Notes how long a read took.
+    pub fn note_time(&mut self, slow: bool) {
+        self.slow = self.slow << 1 | u8::from(slow);
+        self.timed = self.timed.saturating_add(1);
+    }
+
+    /// Slow reads among the last eight timed ones.
+    pub fn slow_count(&self) -> u32 {
+        self.slow.count_ones()
+    }
+
+    /// Whether a range lies within what was prefetched.
+    pub fn covers(&self, offset: u64) -> bool {
+        if !self.active {
+            return false;
+        }
+        match self.shape {
+            Shape::Forward => offset >= self.from && offset < self.issued,
+            Shape::Backward => offset < self.from && offset >= self.issued,
+            Shape::Stride(stride) if stride > 0 => offset >= self.from && offset < self.issued,
+            Shape::Stride(_) => offset <= self.from && offset > self.issued,
+            Shape::Unknown => false,
+        }
+    }
+
+    /// Starts prefetching after the current piece.
+    pub fn activate(&mut self, depth: u64, now_ns: u64) {
+        self.active = true;
+        self.ended = false;
+        self.depth = depth;
+        self.from = self.next();
+        self.issued = self.from;
+        self.useful = 0;
+        self.grown_bytes = self.run_bytes;
+        self.grown_ns = now_ns;
+        self.rate = 0;
+        self.hold_bytes = 0;
+        self.fast_row = 0;
+        self.base_bytes = self.run_bytes;
+        self.base_ns = now_ns;
+        let alone_ns = now_ns.saturating_sub(self.begun_ns).max(1);
+        self.base_rate = (u128::from(self.run_bytes) * 1_000_000_000 / u128::from(alone_ns)) as u64;
+    }
+
+    /// Whether prefetching has brought nothing: the rate since it began, past a ramp, against the rate before.
+    /// `None` while it is too early to tell, and after it was told.
+    pub fn is_barren(&mut self, now_ns: u64) -> Option<bool> {
+        let trial = self.base_bytes.saturating_mul(4).clamp(2 << 20, 16 << 20);
+        let bytes = self.run_bytes - self.base_bytes;
+        if !self.active || self.base_rate == 0 || bytes < trial {
+            return None;
+        }
+        let elapsed = now_ns.saturating_sub(self.base_ns).max(1);
+        let rate = (u128::from(bytes) * 1_000_000_000 / u128::from(elapsed)) as u64;
+        let base = core::mem::take(&mut self.base_rate);
+        Some(rate < base + base / 32)
+    }
+
+    /// Where the next read is expected: an end (forward), a start (backward), the next piece (stride).
+    fn next(&self) -> u64 {
+        match self.shape {
+            Shape::Forward | Shape::Unknown => self.end,
+            Shape::Backward => self.start,
+            Shape::Stride(stride) => self.start.saturating_add_signed(stride),
+        }
+    }
+
+    /// Bytes that were prefetched and not read yet.
+    pub fn ahead(&self) -> u64 {
+        if !self.active {
+            return 0;
+        }
+        let next = self.next();
+        match self.shape {
+            Shape::Forward => self.issued.saturating_sub(next),
+            Shape::Backward => next.saturating_sub(self.issued),
+            Shape::Stride(stride) => {
+                let beyond =
+                    if stride > 0 { self.issued.checked_sub(next) } else { next.checked_sub(self.issued) };
+                (beyond.unwrap_or(0) / stride.unsigned_abs().max(1)).saturating_mul(self.piece)
+            }
+            Shape::Unknown => 0,
+        }
+    }
+
+    /// Whether nothing is left to claim in its direction.
+    pub fn is_exhausted(&self, size: u64) -> bool {
+        match self.shape {
+            Shape::Forward => self.issued >= size,
+            Shape::Stride(stride) if stride > 0 => self.issued >= size,
+            Shape::Backward => self.issued == 0,
+            Shape::Stride(_) => self.ended,
+            Shape::Unknown => true,
+        }
+    }
+
+    /// Takes the next range to prefetch, at most `chunk` bytes, while less than `ahead_max` bytes are ahead.
+    pub fn claim(&mut self, ahead_max: u64, chunk: u64, size: u64) -> Option<(u64, u64)> {
+        if !self.active || self.ended {
+            return None;
+        }
+        let next = self.next();
+        match self.shape {
+            Shape::Forward => {
+                self.issued = self.issued.max(next);
+                let stop = next.saturating_add(ahead_max).min(size);
+                let end = self.issued.saturating_add(chunk).min(stop);
+                let range = (self.issued, end.checked_sub(self.issued).filter(|len| *len > 0)?);
+                self.issued = end;
+                Some(range)
+            }
+            Shape::Backward => {
+                self.issued = self.issued.min(next);
+                let stop = next.saturating_sub(ahead_max);
+                let start = self.issued.saturating_sub(chunk).max(stop);
+                let range = (start, self.issued.checked_sub(start).filter(|len| *len > 0)?);
+                self.issued = start;
+                Some(range)
+            }
+            Shape::Stride(stride) => {
+                let overtaken = if stride > 0 { self.issued < next } else { self.issued > next };
+                if overtaken {
+                    self.issued = next;
+                }
+                if self.ahead().saturating_add(self.piece) > ahead_max.max(2 * self.piece)
+                    || self.issued >= size
+                {
+                    return None;
+                }
+                let len = self.piece.min(size - self.issued);
+                let range = (self.issued, len);
+                match self.issued.checked_add_signed(stride) {
+                    Some(issued) => self.issued = issued,
+                    None => self.ended = true,
+                }
+                Some(range)
+            }
+            Shape::Unknown => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed(offsets: impl IntoIterator<Item = u64>, len: u64) -> Stream {
+        let mut stream = Stream::default();
+        for (tick, offset) in offsets.into_iter().enumerate() {
+            if stream.is_used() {
+                assert!(stream.fit(offset, len).is_some(), "{offset} does not fit {stream:?}");
+                stream.advance(offset, len, tick as u32 + 1);
+            } else {
+                stream = Stream::begin(offset, len, tick as u32 + 1);
+            }
+        }
+        stream
+    }
+
+    const K: u64 = 1024;
+
+    #[test]
+    fn contiguous_reads_are_forward_or_backward() {
+        assert_eq!(feed((0..4).map(|i| i * 4 * K), 4 * K).shape, Shape::Forward);
+        assert_eq!(feed((0..3).map(|i| i * 4 * K), 4 * K).shape, Shape::Unknown);
+        assert_eq!(feed((0..4).rev().map(|i| i * 4 * K), 4 * K).shape, Shape::Backward);
+    }
+
+    #[test]
+    fn equal_gaps_are_a_stride_of_either_sign() {
+        assert_eq!(feed((0..4).map(|i| i * 320 * K), 64 * K).shape, Shape::Stride(320 * 1024));
+        assert_eq!(feed((0..4).rev().map(|i| i * 320 * K), 64 * K).shape, Shape::Stride(-320 * 1024));
+    }
+
+    #[test]
+    fn pieces_of_several_reads_have_a_stride_too() {
+        let reads = (0..5).flat_map(|piece| (0..3).map(move |part| piece * 1024 * K + part * 16 * K));
+        let stream = feed(reads, 16 * K);
+        assert_eq!(stream.shape, Shape::Stride(1024 * 1024));
+        assert_eq!(stream.piece, 48 * K);
+    }
+
+    #[test]
+    fn jittered_readers_of_one_range_are_forward() {
+        let order = [0u64, 2, 1, 3, 6, 4, 5, 7, 9, 8, 10, 12, 11];
+        assert_eq!(feed(order.map(|i| i * 64 * K), 64 * K).shape, Shape::Forward);
+    }
+
+    #[test]
+    fn variable_blocks_read_backwards_are_backward() {
+        let mut at = 10_000 * K;
+        let mut stream = Stream::begin(at, 4000, 1);
+        for (tick, len) in [3900u64, 4100, 4050, 3980, 4096].into_iter().enumerate() {
+            at -= len;
+            stream.advance(at, len, tick as u32 + 2);
+        }
+        assert_eq!(stream.shape, Shape::Backward);
+    }
+
+    #[test]
+    fn random_reads_are_nothing() {
+        let mut random = 12345u64;
+        let mut confirmed = 0;
+        for _ in 0..200 {
+            let mut stream = Stream::begin(32 << 20, 64 * K, 1);
+            for tick in 2..20 {
+                random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                let offset = (random >> 33) % 1024 * 64 * K;
+                if stream.fit(offset, 64 * K).is_some() {
+                    stream.advance(offset, 64 * K, tick);
+                }
+            }
+            confirmed += u32::from(stream.is_confirmed());
+        }
+        assert!(confirmed <= 10, "{confirmed} of 200 random streams were confirmed");
+    }
+
+    #[test]
+    fn claims_stay_ahead_and_inside_the_file() {
+        let mut stream = feed((0..4).map(|i| i * 64 * K), 64 * K);
+        stream.activate(1 << 20, 0);
+        let size = 600 * K;
+        let mut claimed = Vec::new();
+        while let Some(range) = stream.claim(1 << 20, 128 * K, size) {
+            claimed.push(range);
+        }
+        assert_eq!(claimed, [(256 * K, 128 * K), (384 * K, 128 * K), (512 * K, 88 * K)]);
+        assert_eq!(stream.ahead(), 344 * K);
+        assert!(stream.covers(300 * K) && !stream.covers(600 * K));
+    }
+
+    #[test]
+    fn backward_claims_go_down_to_zero() {
+        let mut stream = feed((4..8).rev().map(|i| i * 64 * K), 64 * K);
+        stream.activate(1 << 20, 0);
+        assert_eq!(stream.claim(1 << 20, 192 * K, 512 * K), Some((64 * K, 192 * K)));
+        assert_eq!(stream.claim(1 << 20, 192 * K, 512 * K), Some((0, 64 * K)));
+        assert_eq!(stream.claim(1 << 20, 192 * K, 512 * K), None);
+    }
+
+    #[test]
+    fn stride_claims_are_pieces_and_a_backward_one_ends_at_zero() {
+        let mut stream = feed((2..6).rev().map(|i| i * 320 * K), 64 * K);
+        stream.activate(1 << 20, 0);
+        assert_eq!(stream.claim(1 << 20, 1 << 20, 1 << 30), Some((320 * K, 64 * K)));
+        assert_eq!(stream.claim(1 << 20, 1 << 20, 1 << 30), Some((0, 64 * K)));
+        assert_eq!(stream.claim(1 << 20, 1 << 20, 1 << 30), None);
+    }
+}

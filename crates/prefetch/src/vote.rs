@@ -1,0 +1,117 @@
+//! The deltas of a stream and their majority.
+
+/// Deltas that are remembered.
+pub const WINDOW: usize = 8;
+
+/// The last deltas between the starts of a stream's pieces, bytes.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Deltas {
+    ring: [i64; WINDOW],
+    len: u8,
+    at: u8,
+}
+
+impl Deltas {
+    /// Adds one, forgetting the oldest.
+    pub fn push(&mut self, delta: i64) {
+        if let Some(slot) = self.ring.get_mut(usize::from(self.at)) {
+            *slot = delta;
+        }
+        self.at = (self.at + 1) % WINDOW as u8;
+        self.len = (self.len + 1).min(WINDOW as u8);
+    }
+
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        *self = Deltas::default();
+    }
+
+    /// How many there are, at most [`WINDOW`].
+    pub fn len(&self) -> usize {
+        usize::from(self.len)
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The latest ones first.
+    fn latest(&self) -> impl Iterator<Item = i64> + '_ {
+        let at = usize::from(self.at) + WINDOW;
+        (1..=self.len()).map(move |back| self.ring.get((at - back) % WINDOW).copied().unwrap_or(0))
+    }
+
+    /// The delta that more than half of the latest 4, or else of the latest 8, have within `tolerance` bytes,
+    /// and at least 3. A Boyer-Moore vote over a small window first, as Leap does (USENIX ATC'20, section 4.1).
+    pub fn majority(&self, tolerance: u64) -> Option<i64> {
+        [4, WINDOW].into_iter().find_map(|window| {
+            let mut candidate = 0i64;
+            let mut votes = 0u32;
+            for delta in self.latest().take(window) {
+                if votes == 0 {
+                    candidate = delta;
+                    votes = 1;
+                } else if delta.abs_diff(candidate) <= tolerance {
+                    votes += 1;
+                } else {
+                    votes -= 1;
+                }
+            }
+            let seen = self.len().min(window);
+            let agree =
+                self.latest().take(window).filter(|delta| delta.abs_diff(candidate) <= tolerance).count();
+            (candidate != 0 && agree >= 3 && agree * 2 > seen).then_some(candidate)
+        })
+    }
+
+    /// The common sign of the latest four deltas and their mean size, if they have one: variable blocks.
+    pub fn direction(&self) -> Option<(bool, u64)> {
+        if self.len() < 4 {
+            return None;
+        }
+        let forward = self.latest().take(4).all(|delta| delta > 0);
+        let backward = self.latest().take(4).all(|delta| delta < 0);
+        let mean =
+            self.latest().take(4).fold(0u64, |sum, delta| sum.saturating_add(delta.unsigned_abs())) / 4;
+        (forward || backward).then_some((forward, mean))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(deltas: &[i64]) -> Deltas {
+        let mut all = Deltas::default();
+        deltas.iter().for_each(|delta| all.push(*delta));
+        all
+    }
+
+    #[test]
+    fn three_alike_are_a_majority_and_two_are_not() {
+        assert_eq!(of(&[64, 64]).majority(0), None);
+        assert_eq!(of(&[64, 64, 64]).majority(0), Some(64));
+        assert_eq!(of(&[64, 9, 64, 64]).majority(0), Some(64));
+        assert_eq!(of(&[1, 2, 3, 4, 5, 6, 7, 8]).majority(0), None);
+    }
+
+    #[test]
+    fn old_deltas_are_outvoted_by_the_latest() {
+        assert_eq!(of(&[7, 7, 7, 7, -3, -3, -3]).majority(0), Some(-3));
+        assert_eq!(of(&[7, 7, 7, 7, 7, 1, 2, 7]).majority(0), Some(7));
+    }
+
+    #[test]
+    fn variable_blocks_agree_within_the_tolerance_or_by_direction() {
+        assert!(of(&[100, 110, 105, 95]).majority(16).is_some());
+        assert_eq!(of(&[10, 400, 30, 90]).direction(), Some((true, 132)));
+        assert_eq!(of(&[-10, -400, -30, -90]).direction(), Some((false, 132)));
+        assert_eq!(of(&[-10, 400, -30, -90]).direction(), None);
+    }
+
+    #[test]
+    fn a_repeated_read_has_no_stride() {
+        assert_eq!(of(&[0, 0, 0, 0]).majority(0), None);
+    }
+}
