@@ -59,8 +59,8 @@ pub(crate) fn put_ino(key: &mut Vec<u8>, ino: u64) {
     key.extend_from_slice(&bytes[zeros..]);
 }
 
-/// Splits an inode number from the front of `bytes`.
-pub(crate) fn take_ino(bytes: &[u8]) -> Option<(u64, &[u8])> {
+/// Splits an inode number from the front of `bytes`; None if there is none.
+pub fn take_ino(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let (&len, rest) = bytes.split_first()?;
     if len > 8 || rest.len() < len as usize {
         return None;

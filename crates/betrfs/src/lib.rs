@@ -6,14 +6,25 @@
 //! | `node` | inodes in memory |
 //! | [`fs`] | POSIX semantics: [`Fs`], one file for each group of operations |
 //! | [`error`] | errors and their numbers |
+//! | `fuse` | the kernel's requests |
+//! | [`mod@mount`], [`daemon`], `memory` | mounting in this process, or in one of its own |
+//! | [`mod@format`] | making file systems, and what may be overwritten |
 //!
 //! `docs/betrfs.md` has the guarantees, the layout byte by byte, and the limits.
 
+pub mod daemon;
 pub mod error;
+pub mod format;
 pub mod fs;
+mod fuse;
 pub mod key;
+mod memory;
+pub mod mount;
 mod node;
 pub mod record;
 
+pub use daemon::{Launcher, mount_daemon};
 pub use error::{Error, Result};
+pub use format::{FormatOptions, format};
 pub use fs::{Attr, DirItem, DirStream, Fs, NewFile, Options, RenameMode, SetAttr, SetTime, Space, Whence};
+pub use mount::{MountError, MountOptions, Mounted, mount};

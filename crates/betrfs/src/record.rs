@@ -124,9 +124,7 @@ pub fn encode(ino: u64, inode: &Inode, home: Option<&[u8]>, target: &[u8]) -> Ve
     let home = home.filter(|_| inode.flags & MOVED != 0).unwrap_or_default();
     let mut out = Vec::with_capacity(FIXED + 2 + home.len() + target.len());
     out.extend_from_slice(&[INODE, inode.flags, 0, 0]);
-    for n in [inode.mode] {
-        out.extend_from_slice(&n.to_le_bytes());
-    }
+    out.extend_from_slice(&inode.mode.to_le_bytes());
     out.extend_from_slice(&ino.to_le_bytes());
     for n in [inode.uid, inode.gid, inode.nlink, inode.rdev] {
         out.extend_from_slice(&n.to_le_bytes());

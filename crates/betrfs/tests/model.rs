@@ -7,7 +7,7 @@ use betree::SimStorage;
 use betrfs::Fs;
 use common::{World, dump, options};
 
-pub fn seeds(normal: std::ops::Range<u64>) -> std::ops::Range<u64> {
+fn seeds(normal: std::ops::Range<u64>) -> std::ops::Range<u64> {
     let text = std::env::var("BETRFS_SEEDS").unwrap_or_default();
     let bounds = text.split_once("..").and_then(|(a, b)| Some(a.parse().ok()?..b.parse().ok()?));
     bounds.unwrap_or(normal)

@@ -204,7 +204,7 @@ impl Fs {
         if first_gone < inode.size.div_ceil(SIZE) {
             batch.delete_range(&key::blocks(&home, first_gone, None));
         }
-        if size % SIZE != 0 {
+        if !size.is_multiple_of(SIZE) {
             batch.truncate(&key::block(&home, size / SIZE), (size % SIZE) as u32);
         }
         inode.size = size;

@@ -60,6 +60,7 @@ pub struct Model {
 }
 
 type Done = Result<(), i32>;
+type Path = Vec<Vec<u8>>;
 
 impl Model {
     pub fn new() -> Model {
@@ -90,11 +91,11 @@ impl Model {
     }
 
     /// Paths of all directories, and of all files.
-    fn paths(&self) -> (Vec<Vec<Vec<u8>>>, Vec<Vec<Vec<u8>>>) {
+    fn paths(&self) -> (Vec<Path>, Vec<Path>) {
         let (mut dirs, mut files, mut left) = (Vec::new(), Vec::new(), vec![(Vec::new(), 0)]);
         while let Some((path, at)) = left.pop() {
             for (name, child) in self.dir(at) {
-                let mut path: Vec<Vec<u8>> = path.clone();
+                let mut path: Path = path.clone();
                 path.push(name.clone());
                 if self.is_dir(*child) { left.push((path, *child)) } else { files.push(path) }
             }
@@ -267,7 +268,7 @@ impl World {
         World { random: Random::new(seed), model: Model::new(), held: Vec::new() }
     }
 
-    fn pick(&mut self, paths: &[Vec<Vec<u8>>]) -> Vec<Vec<u8>> {
+    fn pick(&mut self, paths: &[Path]) -> Path {
         paths[self.random.below(paths.len() as u64) as usize].clone()
     }
 
@@ -315,7 +316,7 @@ impl World {
         }
     }
 
-    fn make(&mut self, fs: &Fs, dirs: &[Vec<Vec<u8>>]) -> (Done, String, Done) {
+    fn make(&mut self, fs: &Fs, dirs: &[Path]) -> (Done, String, Done) {
         let (path, name, kind) = (self.pick(dirs), self.name(), self.random.below(8));
         let parent = self.model.resolve(&path);
         let target = b"some/where".as_slice();
@@ -344,7 +345,7 @@ impl World {
         (expected, format!("make {path:?} {name:?}"), errno(result))
     }
 
-    fn remove(&mut self, fs: &Fs, dirs: &[Vec<Vec<u8>>], files: &[Vec<Vec<u8>>]) -> (Done, String, Done) {
+    fn remove(&mut self, fs: &Fs, dirs: &[Path], files: &[Path]) -> (Done, String, Done) {
         let rmdir = self.random.below(2) == 0;
         let mut path =
             if self.random.below(3) == 0 || files.is_empty() { self.pick(dirs) } else { self.pick(files) };
@@ -373,7 +374,7 @@ impl World {
         (expected, format!("remove {path:?} {name:?} rmdir {rmdir}"), errno(result))
     }
 
-    fn rename(&mut self, fs: &Fs, dirs: &[Vec<Vec<u8>>], files: &[Vec<Vec<u8>>]) -> (Done, String, Done) {
+    fn rename(&mut self, fs: &Fs, dirs: &[Path], files: &[Path]) -> (Done, String, Done) {
         let mode = match self.random.below(6) {
             0 => RenameMode::NoReplace,
             1 | 2 => RenameMode::Exchange,
@@ -399,7 +400,7 @@ impl World {
         (expected, format!("rename {from:?} {name:?} {to:?} {new:?} {mode:?}"), errno(result))
     }
 
-    fn link(&mut self, fs: &Fs, dirs: &[Vec<Vec<u8>>], files: &[Vec<Vec<u8>>]) -> (Done, String, Done) {
+    fn link(&mut self, fs: &Fs, dirs: &[Path], files: &[Path]) -> (Done, String, Done) {
         if files.is_empty() {
             return (Ok(()), String::new(), Ok(()));
         }
@@ -423,7 +424,7 @@ impl World {
     }
 
     /// Unlinks a file that is held, looks at one that was, or lets one go.
-    fn held(&mut self, fs: &Fs, files: &[Vec<Vec<u8>>]) -> (Done, String, Done) {
+    fn held(&mut self, fs: &Fs, files: &[Path]) -> (Done, String, Done) {
         if !self.held.is_empty() && self.random.below(2) == 0 {
             let at = self.random.below(self.held.len() as u64) as usize;
             let (ino, content) = self.held.swap_remove(at);
@@ -463,7 +464,7 @@ impl World {
         (Ok(()), format!("unlink held {path:?}"), errno(result))
     }
 
-    fn change(&mut self, fs: &Fs, files: &[Vec<Vec<u8>>]) -> (Done, String, Done) {
+    fn change(&mut self, fs: &Fs, files: &[Path]) -> (Done, String, Done) {
         let path = self.pick(files);
         let node = self.model.resolve(&path);
         let What::File(mut data) = self.model.things[node].what.clone() else {
@@ -530,7 +531,7 @@ impl World {
         (expected, format!("change {path:?} {kind} {off} {len}"), errno(result))
     }
 
-    fn attributes(&mut self, fs: &Fs, files: &[Vec<Vec<u8>>]) -> (Done, String, Done) {
+    fn attributes(&mut self, fs: &Fs, files: &[Path]) -> (Done, String, Done) {
         let path = self.pick(files);
         let node = self.model.resolve(&path);
         let name = format!("user.{}", self.random.below(3)).into_bytes();

@@ -1,0 +1,125 @@
+//! A mount in a process of its own, which ends when the file system is unmounted.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use stack::Host;
+
+use crate::memory;
+use crate::mount::{MountError, MountOptions, Mounted, Result, mount};
+
+/// What the daemon says when it serves.
+const READY: &str = "ready";
+
+/// How the daemon is started: a program whose `main` calls [`main`] with the arguments behind `args`.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    /// The program.
+    pub program: PathBuf,
+    /// What comes before the source.
+    pub args: Vec<OsString>,
+}
+
+/// Mounts `source` at `dir` in a new process and returns its number when the mount is there. `options` is the text
+/// that [`MountOptions::parse`] reads.
+///
+/// # Errors
+/// [`MountError::BadOption`]; [`MountError::Daemon`] with the new process's words.
+pub fn mount_daemon(launcher: &Launcher, source: &Path, dir: &Path, options: &str) -> Result<u32> {
+    MountOptions::parse(options)?;
+    let absolute = |path: &Path| path.canonicalize().map_err(MountError::io(path.display().to_string()));
+    let (source, dir) = (absolute(source)?, absolute(dir)?);
+    let mut child = Command::new(&launcher.program)
+        .args(&launcher.args)
+        .args([source.as_os_str(), dir.as_os_str()])
+        .arg(options)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .spawn()
+        .map_err(MountError::io(format!("start {}", launcher.program.display())))?;
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        // An error is an early end: the same as no answer.
+        let _ = BufReader::new(stdout).read_line(&mut line);
+    }
+    match line.trim_end() {
+        READY => Ok(child.id()),
+        "" => {
+            let status = child.wait().map_or_else(|e| e.to_string(), |s| s.to_string());
+            Err(MountError::Daemon(format!("the daemon ended early: {status}")))
+        }
+        words => {
+            let _ = child.wait();
+            Err(MountError::Daemon(words.to_owned()))
+        }
+    }
+}
+
+/// The daemon's `main`: mounts, says so on its standard output, serves, and closes the file system when it is
+/// unmounted. SIGTERM and SIGINT unmount.
+pub fn main(source: &Path, dir: &Path, options: &str) -> ExitCode {
+    // A session of its own: a closed terminal must not take the file system away.
+    let _ = rustix::process::setsid();
+    let mounted = match start(source, dir, options) {
+        Ok(mounted) => mounted,
+        Err(error) => {
+            println!("{error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    println!("{READY}");
+    let _ = io::stdout().flush();
+    leave_terminal();
+    serve(mounted)
+}
+
+fn start(source: &Path, dir: &Path, options: &str) -> Result<Mounted> {
+    let options = MountOptions::parse(options)?;
+    memory::flush_io();
+    let mut notes: Vec<String> = memory::leave_cgroup(&Host::system()).err().into_iter().collect();
+    if options.lock_memory {
+        notes.extend(memory::lock().err());
+    }
+    notes.iter().for_each(|note| eprintln!("betrfs: {note}"));
+    mount(source, dir, &options)
+}
+
+/// Serves in the foreground of this process until unmounted; SIGTERM and SIGINT unmount.
+pub fn serve(mounted: Mounted) -> ExitCode {
+    let dir = mounted.dir().to_owned();
+    if let Ok(mut signals) = Signals::new([SIGTERM, SIGINT, SIGHUP]) {
+        let fs = mounted.fs().clone();
+        std::thread::spawn(move || {
+            for signal in signals.forever() {
+                let _ = fs.sync();
+                if signal != SIGHUP
+                    && let Err(error) = Mounted::request_unmount(&dir)
+                {
+                    eprintln!("betrfs: {error}");
+                }
+            }
+        });
+    }
+    match mounted.wait() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("betrfs: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Gives back what was inherited of a terminal or pipe, so that nobody waits for its end.
+fn leave_terminal() {
+    if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(null.as_fd());
+        let _ = rustix::stdio::dup2_stderr(null.as_fd());
+    }
+}

@@ -1,0 +1,446 @@
+//! Mounting: open the device, connect it to a directory, serve until it is unmounted, close it cleanly.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use betree::{Compression, FileStorage, Storage, UringStorage};
+use fuser::{BackgroundSession, Config, Session, SessionACL};
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use crate::error::Error;
+use crate::fs::{Fs, Options};
+use crate::fuse::{REQUEST_BYTES_MAX, Server, Settings};
+
+/// How long a mount waits for the daemon of the one before to finish.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Read-ahead of the mount in KiB.
+const READ_AHEAD_KIB: u32 = 2048;
+
+/// Result of mounting.
+pub type Result<T> = std::result::Result<T, MountError>;
+
+/// Why something could not be mounted or made.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// An option that is not known or has no sense.
+    #[error("mount option `{option}`: {why}")]
+    BadOption {
+        /// As it was written.
+        option: String,
+        /// What would be right.
+        why: String,
+    },
+    /// Something else uses the device.
+    #[error("{path} is in use")]
+    Busy {
+        /// The device or image.
+        path: String,
+    },
+    /// The device holds something.
+    #[error("{path} {what}; --erase says that it may be lost")]
+    Occupied {
+        /// The device or image.
+        path: String,
+        /// What lies there.
+        what: String,
+    },
+    /// The system refused something.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// The system's error.
+        #[source]
+        source: io::Error,
+    },
+    /// The file system.
+    #[error("{path}: {source}")]
+    Fs {
+        /// The device or image.
+        path: String,
+        /// What is wrong.
+        #[source]
+        source: Error,
+    },
+    /// The daemon did not come up.
+    #[error("{0}")]
+    Daemon(String),
+}
+
+impl MountError {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> MountError {
+        let what = what.into();
+        move |source| MountError::Io { what, source }
+    }
+
+    pub(crate) fn fs(path: &Path) -> impl FnOnce(Error) -> MountError {
+        let path = path.display().to_string();
+        move |source| MountError::Fs { path, source }
+    }
+}
+
+/// How to mount. [`MountOptions::parse`] reads them from text.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MountOptions {
+    /// The file system's own options: cache and the like.
+    pub fs: Options,
+    /// Nothing may be written.
+    pub read_only: bool,
+    /// Ignore set-user-ID bits.
+    pub no_suid: bool,
+    /// Ignore device nodes.
+    pub no_dev: bool,
+    /// Execute nothing.
+    pub no_exec: bool,
+    /// Threads that take requests.
+    pub threads: usize,
+    /// How long the kernel may keep names and attributes.
+    pub ttl: Duration,
+    /// Let the kernel collect writes: faster for small sequential ones, and small random ones are no longer blind.
+    pub writeback: bool,
+    /// Bypass the page cache of what is below.
+    pub direct: bool,
+    /// Use io_uring for the device, if the kernel has it.
+    pub uring: bool,
+    /// Lock the daemon's memory.
+    pub lock_memory: bool,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions {
+            fs: Options::default(),
+            read_only: false,
+            no_suid: false,
+            no_dev: false,
+            no_exec: false,
+            threads: 6,
+            ttl: Duration::from_secs(86_400),
+            writeback: false,
+            direct: true,
+            uring: true,
+            lock_memory: true,
+        }
+    }
+}
+
+fn size(text: &str) -> Option<u64> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+impl MountOptions {
+    /// Reads options as `mount -o` takes them, separated by commas; see `docs/betrfs.md`.
+    ///
+    /// # Errors
+    /// [`MountError::BadOption`].
+    pub fn parse(text: &str) -> Result<MountOptions> {
+        let mut options = MountOptions::default();
+        for option in text.split(',').filter(|o| !o.is_empty()) {
+            options.set(option).map_err(|why| MountError::BadOption { option: option.into(), why })?;
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, option: &str) -> std::result::Result<(), String> {
+        let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
+        let bytes = || value.and_then(size).ok_or("needs a size, such as 512M".to_owned());
+        let number = || value.and_then(|v| v.parse::<u32>().ok()).ok_or("needs a number".to_owned());
+        let store = &mut self.fs.store;
+        match name {
+            "ro" => self.read_only = true,
+            "nosuid" => self.no_suid = true,
+            "nodev" => self.no_dev = true,
+            "noexec" => self.no_exec = true,
+            // What mount(8) passes on, and what is so anyway.
+            "rw"
+            | "suid"
+            | "dev"
+            | "exec"
+            | "async"
+            | "auto"
+            | "noauto"
+            | "defaults"
+            | "_netdev"
+            | "nofail"
+            | "noatime"
+            | "relatime"
+            | "user"
+            | "nouser"
+            | "default_permissions"
+            | "allow_other" => {}
+            "cache" => store.cache_bytes = bytes()? as usize,
+            "memtable" => store.memtable_bytes = bytes()? as usize,
+            "checkpoint" => store.checkpoint_interval = Duration::from_secs(u64::from(number()?.max(1))),
+            "commit" => {
+                let seconds = u64::from(number()?);
+                store.sync_interval = (seconds > 0).then_some(Duration::from_secs(seconds));
+            }
+            "discard" => store.discard = true,
+            "compress" => store.compression = compression(value)?,
+            "threads" => self.threads = number()?.clamp(1, 256) as usize,
+            "ttl" => self.ttl = Duration::from_secs(u64::from(number()?)),
+            "idle_inodes" => self.fs.idle_nodes_max = number()? as usize,
+            "writeback" => self.writeback = true,
+            "buffered" => self.direct = false,
+            "nouring" => self.uring = false,
+            "nolock" => self.lock_memory = false,
+            _ => return Err("is not known".into()),
+        }
+        Ok(())
+    }
+
+    fn flags(&self) -> MountFlags {
+        let mut flags = MountFlags::NOATIME;
+        flags.set(MountFlags::RDONLY, self.read_only);
+        flags.set(MountFlags::NOSUID, self.no_suid);
+        flags.set(MountFlags::NODEV, self.no_dev);
+        flags.set(MountFlags::NOEXEC, self.no_exec);
+        flags
+    }
+}
+
+fn compression(value: Option<&str>) -> std::result::Result<Compression, String> {
+    let value = value.unwrap_or("lz4");
+    match value.split_once(':').unwrap_or((value, "3")) {
+        ("none", _) => Ok(Compression::None),
+        ("lz4", _) => Ok(Compression::Lz4),
+        ("zstd", level) => level.parse().map(Compression::Zstd).map_err(|_| "zstd:LEVEL".to_owned()),
+        _ => Err("is none, lz4, zstd or zstd:LEVEL".into()),
+    }
+}
+
+/// A device or image that nobody else may use meanwhile.
+#[derive(Debug)]
+pub struct Claim {
+    _file: File,
+}
+
+impl Claim {
+    /// Claims `path`, waiting up to `patience` for one who holds it.
+    ///
+    /// # Errors
+    /// [`MountError::Busy`], [`MountError::Io`].
+    pub fn take(path: &Path, patience: Duration) -> Result<Claim> {
+        let start = Instant::now();
+        loop {
+            match Claim::try_take(path) {
+                Ok(Some(file)) => return Ok(Claim { _file: file }),
+                Ok(None) if start.elapsed() < patience => std::thread::sleep(Duration::from_millis(5)),
+                Ok(None) => return Err(MountError::Busy { path: path.display().to_string() }),
+                Err(error) => return Err(MountError::io(format!("open {}", path.display()))(error)),
+            }
+        }
+    }
+
+    fn try_take(path: &Path) -> io::Result<Option<File>> {
+        let mut open = File::options();
+        open.read(true).write(true);
+        let is_block = std::fs::metadata(path)?.file_type().is_block_device();
+        if is_block {
+            // Without O_CREAT this claims the device: mount, mkfs and other claims then fail.
+            open.custom_flags(libc::O_EXCL);
+        }
+        let file = match open.open(path) {
+            Err(e) if is_block && e.raw_os_error() == Some(libc::EBUSY) => return Ok(None),
+            opened => opened?,
+        };
+        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(e) => Err(e.into()),
+        }
+    }
+}
+
+/// Opens `path` as the options say; what the system cannot do is done without.
+pub(crate) fn storage(path: &Path, options: &MountOptions) -> Result<Box<dyn Storage>> {
+    let what = || format!("open {}", path.display());
+    let file = match FileStorage::open(path, options.direct) {
+        Err(e) if options.direct && e.raw_os_error() == Some(libc::EINVAL) => FileStorage::open(path, false),
+        opened => opened,
+    };
+    let file = file.map_err(MountError::io(what()))?;
+    if !options.uring {
+        return Ok(Box::new(file));
+    }
+    match UringStorage::new(file) {
+        Ok(uring) => Ok(Box::new(uring)),
+        Err(_) => storage(path, &MountOptions { uring: false, ..options.clone() }),
+    }
+}
+
+/// A file system that is being served. Dropping it without [`Mounted::unmount`] or [`Mounted::wait`] detaches it.
+pub struct Mounted {
+    fs: Arc<Fs>,
+    session: Option<BackgroundSession>,
+    dir: PathBuf,
+    claim: Option<Claim>,
+    source: PathBuf,
+}
+
+/// Mounts the file system on `source`, a block device or image, at `dir`, served by threads of this process.
+///
+/// # Errors
+/// [`MountError::Busy`] if somebody uses the device for more than a minute; [`MountError::Fs`] if it holds no file
+/// system; [`MountError::Io`].
+pub fn mount(source: &Path, dir: &Path, options: &MountOptions) -> Result<Mounted> {
+    let claim = Claim::take(source, PATIENCE)?;
+    let fs = Fs::open(storage(source, options)?, &options.fs).map_err(MountError::fs(source))?;
+    mount_fs(Arc::new(fs), Some(claim), source, dir, options)
+}
+
+/// Mounts a file system that is open already at `dir`; `source` is what the table of mounts shows.
+///
+/// # Errors
+/// [`MountError::Io`].
+pub fn mount_fs(
+    fs: Arc<Fs>,
+    claim: Option<Claim>,
+    source: &Path,
+    dir: &Path,
+    options: &MountOptions,
+) -> Result<Mounted> {
+    let dir = dir.canonicalize().map_err(MountError::io(dir.display().to_string()))?;
+    let fuse = connect(source, &dir, options)?;
+    let settings = Settings { ttl: options.ttl, writeback: options.writeback };
+    let mut config = Config::default();
+    config.acl = SessionACL::All;
+    config.n_threads = Some(options.threads);
+    config.clone_fd = true;
+    let session = Session::from_fd(Server::new(fs.clone(), settings), fuse, SessionACL::All, config)
+        .and_then(Session::spawn)
+        .map_err(MountError::io("connect to FUSE"));
+    let session = match session {
+        Ok(session) => session,
+        Err(error) => {
+            let _ = rustix::mount::unmount(&dir, UnmountFlags::DETACH);
+            return Err(error);
+        }
+    };
+    let mounted = Mounted { fs, session: Some(session), dir, claim, source: source.to_owned() };
+    mounted.tune();
+    Ok(mounted)
+}
+
+/// Opens a FUSE connection and mounts it.
+fn connect(source: &Path, dir: &Path, options: &MountOptions) -> Result<OwnedFd> {
+    let fuse = File::options().read(true).write(true).open("/dev/fuse");
+    let fuse = OwnedFd::from(fuse.map_err(MountError::io("open /dev/fuse"))?);
+    let data = format!(
+        "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other,max_read={REQUEST_BYTES_MAX}",
+        fuse.as_raw_fd()
+    );
+    let data = std::ffi::CString::new(data).map_err(|e| MountError::io("mount")(e.into()))?;
+    rustix::mount::mount(source, dir, "fuse.betrfs", options.flags(), Some(data.as_c_str()))
+        .map_err(|e| MountError::io(format!("mount at {}", dir.display()))(e.into()))?;
+    Ok(fuse)
+}
+
+impl Mounted {
+    /// The file system, for figures.
+    pub fn fs(&self) -> &Arc<Fs> {
+        &self.fs
+    }
+
+    /// Where it is mounted.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Raises the kernel's read-ahead, which FUSE alone can only lower. Without the right to, it stays.
+    fn tune(&self) {
+        let Ok(meta) = std::fs::metadata(&self.dir) else { return };
+        let (major, minor) = (libc::major(meta.dev()), libc::minor(meta.dev()));
+        let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+        let _ = std::fs::write(path, READ_AHEAD_KIB.to_string());
+    }
+
+    /// Asks the system to unmount. False if the mount is in use: then it goes, and [`Mounted::wait`] ends, when the
+    /// last user has left; nobody new gets in.
+    ///
+    /// # Errors
+    /// [`MountError::Io`].
+    pub fn request_unmount(dir: &Path) -> Result<bool> {
+        let what = || format!("unmount {}", dir.display());
+        match rustix::mount::unmount(dir, UnmountFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::BUSY) => rustix::mount::unmount(dir, UnmountFlags::DETACH)
+                .map(|()| false)
+                .map_err(|e| MountError::io(what())(e.into())),
+            // Unmounted already.
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => Ok(true),
+            Err(e) => Err(MountError::io(what())(e.into())),
+        }
+    }
+
+    /// Unmounts, waits for the last user, closes the file system.
+    ///
+    /// # Errors
+    /// As [`Mounted::wait`].
+    pub fn unmount(self) -> Result<()> {
+        Mounted::request_unmount(&self.dir)?;
+        self.wait()
+    }
+
+    /// Serves until somebody unmounts, then closes the file system: everything is in its place afterwards.
+    ///
+    /// # Errors
+    /// [`MountError::Io`] if the connection broke; [`MountError::Fs`] if closing failed.
+    pub fn wait(mut self) -> Result<()> {
+        let served = self.session.take().map_or(Ok(()), BackgroundSession::join);
+        let settled = self.fs.settle().map_err(MountError::fs(&self.source));
+        drop(self.claim.take());
+        served.map_err(MountError::io("serve"))?;
+        settled
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            let _ = Mounted::request_unmount(&self.dir);
+            drop(session);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_wrong_ones_named() {
+        let options =
+            MountOptions::parse("rw,noatime,cache=64M,threads=3,compress=zstd:5,ttl=1,ro").expect("parse");
+        assert_eq!(options.fs.store.cache_bytes, 64 << 20);
+        assert_eq!((options.threads, options.ttl, options.read_only), (3, Duration::from_secs(1), true));
+        assert!(matches!(options.fs.store.compression, Compression::Zstd(5)));
+        for bad in ["cache", "cache=x", "threads=-1", "compress=rar", "turbo"] {
+            assert!(MountOptions::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_claim_excludes_others() {
+        let image = tempfile::NamedTempFile::new().expect("a file");
+        let claim = Claim::take(image.path(), Duration::ZERO).expect("first");
+        assert!(matches!(Claim::take(image.path(), Duration::ZERO), Err(MountError::Busy { .. })));
+        drop(claim);
+        Claim::take(image.path(), Duration::ZERO).expect("again");
+    }
+}
