@@ -216,6 +216,8 @@ pub enum Ssd {
     List,
     /// Counters: write amplification, cache hits, erases, queue depths (Prometheus text)
     Stats(SsdName),
+    /// Make what is recorded of a device readable up to now, behind a mark if one is given
+    Record(SsdRecord),
     /// Cut its power: freeze it and write what a reboot would find into an image file
     PowerCut(SsdPowerCut),
 }
@@ -226,6 +228,7 @@ pub enum Ssd {
 Examples:
   loadline ssd attach --profile 980pro --size 8G
   loadline ssd attach --profile 860evo --size 4G --name slow --time-scale 2
+  loadline ssd attach --profile 980pro --size 1G --record writes.log
   dev=$(loadline ssd attach --profile ideal --size 2G) && mkfs.ext4 $dev && mount $dev /mnt
 Profiles: 860evo, 980pro, optane, plp-datacenter, hdd, ideal, or a TOML file (docs/ssd.md).")]
 pub struct SsdAttach {
@@ -247,6 +250,12 @@ pub struct SsdAttach {
     /// Where the contents are: `ram`, or a file
     #[arg(long, value_name = "ram|FILE", default_value = "ram")]
     pub backing: String,
+    /// What a flush costs that stands in for FUA: `modelled` (a FUA write of the device) or `flush`
+    #[arg(long, value_name = "modelled|flush", default_value = "modelled")]
+    pub fua: String,
+    /// Record every write, discard and flush in this new file (docs/blockdev.md)
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub record: Option<PathBuf>,
 }
 
 /// Options of `ssd detach`.
@@ -264,6 +273,16 @@ pub struct SsdDetach {
 pub struct SsdName {
     /// Its name
     pub name: String,
+}
+
+/// Options of `ssd record`.
+#[derive(Debug, Args)]
+pub struct SsdRecord {
+    /// Its name
+    pub name: String,
+    /// Text to stand behind all that was answered before
+    #[arg(long, value_name = "TEXT")]
+    pub mark: Option<String>,
 }
 
 /// Options of `ssd power-cut`.

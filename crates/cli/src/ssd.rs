@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use blockdev::{AttachOptions, Backing, Launcher};
+use blockdev::{AttachOptions, Backing, FuaMode, Launcher};
 use camino::{Utf8Path, Utf8PathBuf};
 use ssd::Regime;
 
@@ -36,6 +36,13 @@ pub fn ssd(options: &Options, what: &Ssd) -> anyhow::Result<Exit> {
             }
         }
         Ssd::Stats(arguments) => screen::print(&blockdev::stats(&home, &arguments.name)?.prometheus())?,
+        Ssd::Record(arguments) => {
+            let status = match &arguments.mark {
+                Some(text) => blockdev::mark(&home, &arguments.name, text)?,
+                None => blockdev::sync_record(&home, &arguments.name)?,
+            };
+            screen::print(&format!("{}: {} records, {} bytes", status.path, status.events, status.bytes))?;
+        }
         Ssd::PowerCut(arguments) => {
             let cut = blockdev::power_cut(&home, &arguments.name, &utf8(arguments.image.clone())?)?;
             screen::print(&format!(
@@ -59,6 +66,9 @@ fn attach(home: &Utf8Path, arguments: &SsdAttach) -> anyhow::Result<()> {
     if arguments.backing != "ram" {
         options.backing = Backing::File(arguments.backing.as_str().into());
     }
+    options.fua = FuaMode::parse(&arguments.fua)
+        .ok_or_else(|| bad_input(format!("--fua {}: choose modelled or flush", arguments.fua)))?;
+    options.record = arguments.record.clone().map(utf8).transpose()?;
     let state = blockdev::attach(home, &options, &Launcher::this_program()?)?.keep();
     state.notes.iter().for_each(|note| eprintln!("note: {note}"));
     screen::print(state.device.as_str())

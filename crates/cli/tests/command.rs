@@ -309,6 +309,30 @@ fn emulated_ssds_are_stacks_of_every_command() {
 }
 
 #[test]
+fn a_recording_can_be_read_while_its_device_is_attached() {
+    if !is_root() {
+        return;
+    }
+    let bench = Bench::new();
+    let attach = ["ssd", "attach", "--profile", "ideal", "--size", "64M", "--name", "a", "--record", "log"];
+    let (_, err) = bench.expect(2, &[&attach[..], &["--fua", "maybe"]].concat());
+    assert!(err.contains("choose modelled or flush"), "{err}");
+    let (device, _) = bench.expect(0, &attach);
+    let made = Command::new("mkfs.ext4").args(["-q", device.trim()]).status().expect("mkfs.ext4");
+    assert!(made.success());
+    let (out, _) = bench.expect(0, &["ssd", "record", "a", "--mark", "made"]);
+    assert!(out.contains("records"), "{out}");
+    let bytes = std::fs::read(bench.path("log")).expect("the recording");
+    assert!(bytes.starts_with(b"LLREQLOG") && bytes.ends_with(b"made"));
+    let (out, _) = bench.expect(0, &["ssd", "stats", "a"]);
+    assert!(out.contains("loadline_ssd_recorded_bytes_total"), "{out}");
+    bench.expect(0, &["ssd", "detach", "a"]);
+    let (_, err) = bench.expect(1, &attach);
+    assert!(err.contains("File exists"), "never overwritten: {err}");
+    assert_eq!((mounts_below(bench.directory.path()), loops_below(bench.directory.path())), (0, 0));
+}
+
+#[test]
 fn an_emulated_ssd_goes_after_its_run_was_killed() {
     if !is_root() {
         return;
