@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::bring_up::{Found, Rig};
 use crate::error::CrashError;
 use crate::history::{History, State};
-use crate::oracle::{Breach, Timeline, Window, check};
+use crate::oracle::{Breach, Timeline, Weakness, Window, check};
 use crate::recording::{ContentId, Progress};
 
 /// How often the caller hears of the progress.
@@ -19,6 +19,8 @@ const REPORT_EVERY: Duration = Duration::from_millis(200);
 pub(crate) struct Judged {
     /// What is wrong, worst first.
     pub(crate) breaches: Vec<Breach>,
+    /// What follows a known weakness of the file system.
+    pub(crate) known: Vec<Breach>,
     /// Whether synced data is missing on a device that promised nothing.
     pub(crate) lost_as_expected: bool,
     /// The checker's output, if it found something.
@@ -31,6 +33,8 @@ pub(crate) struct Judge<'a> {
     pub(crate) history: &'a History<'a>,
     /// None for a workload of which only the requests are known.
     pub(crate) timeline: Option<&'a Timeline>,
+    /// Breaches of these patterns are counted apart.
+    pub(crate) forgiven: &'a [Weakness],
 }
 
 impl<'a> Judge<'a> {
@@ -63,7 +67,9 @@ impl<'a> Judge<'a> {
             }
         }
         breaches.sort_by_key(|breach| breach.kind);
-        Judged { breaches, lost_as_expected, output }
+        let is_known = |breach: &Breach| breach.weakness.is_some_and(|w| self.forgiven.contains(&w));
+        let (known, breaches) = breaches.into_iter().partition(is_known);
+        Judged { breaches, known, lost_as_expected, output }
     }
 }
 

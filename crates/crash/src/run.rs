@@ -15,7 +15,7 @@ use crate::describe::Describer;
 use crate::error::CrashError;
 use crate::explore::{Judge, Judged, Limits, explore};
 use crate::history::{History, State};
-use crate::oracle::{Kind, Timeline};
+use crate::oracle::{Kind, Timeline, Weakness};
 use crate::record::{Recorded, record};
 use crate::recording::Recording;
 use crate::shrink::shrink;
@@ -47,6 +47,8 @@ pub struct CrashOptions {
     pub jobs: usize,
     /// Time for checking; without one as long as it takes.
     pub budget: Option<Duration>,
+    /// Count known weaknesses of the file system ([`crate::oracle::Weakness`]) as violations too.
+    pub strict: bool,
     /// Where the smallest failing case is kept: a directory, made if missing.
     pub keep: Option<Utf8PathBuf>,
 }
@@ -63,6 +65,7 @@ impl CrashOptions {
             seed: 1,
             jobs: 0,
             budget: None,
+            strict: false,
             keep: None,
         }
     }
@@ -147,7 +150,8 @@ pub fn run(
         Load::Custom { .. } => None,
     };
     let timeline = script.map(Timeline::new);
-    let judge = Judge { history: &history, timeline: timeline.as_ref() };
+    let forgiven = if options.strict { &[] } else { Weakness::of(options.spec.fs()) };
+    let judge = Judge { history: &history, timeline: timeline.as_ref(), forgiven };
     let check = Check { options, journal, place: &place, system: &system, judge: &judge, stop };
     let mut verdict = check.verdict(&recorded, load.name(), script, progress)?;
     verdict.stack = options.spec.to_string();
@@ -331,6 +335,8 @@ fn figures(
         distinct: plan.states.len(),
         checked: judged.len(),
         failed: judged.values().filter(|judged| !judged.breaches.is_empty()).count(),
+        known: judged.values().filter(|judged| !judged.known.is_empty()).count(),
+        known_example: judged.values().find_map(|judged| Some(judged.known.first()?.detail.clone())),
         lost_as_expected: judged.values().filter(|judged| judged.lost_as_expected).count(),
         kinds,
         ..Verdict::default()

@@ -43,6 +43,10 @@ pub struct Verdict {
     pub checked: usize,
     /// Of these, with something wrong.
     pub failed: usize,
+    /// States that show a known weakness of the file system ([`crate::oracle::Weakness`]), not among the failed.
+    pub known: usize,
+    /// One of these.
+    pub known_example: Option<String>,
     /// States in which synced data is missing, as must be expected of a device that promises nothing.
     pub lost_as_expected: usize,
     /// Failed states by their worst breach.
@@ -185,6 +189,14 @@ impl fmt::Display for Verdict {
                 "  expected  {} states lost synced data: this device promises nothing",
                 self.lost_as_expected
             )?;
+        }
+        if let Some(example) = &self.known_example {
+            writeln!(
+                f,
+                "  known     {} states show known weaknesses of this file system, such as:",
+                self.known
+            )?;
+            writeln!(f, "            {example}")?;
         }
         match self.outcome() {
             Outcome::Nothing => write!(f, "  verdict   none: no state was checked"),

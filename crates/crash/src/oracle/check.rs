@@ -6,6 +6,7 @@ use std::fmt;
 use super::timeline::{Binding, Line, Timeline, last_before};
 use super::tree::{Node, Tree};
 use crate::workload::data::{SECTOR, Sector};
+use crate::workload::parent;
 
 /// Kinds of breaches, worst first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +43,28 @@ impl Kind {
     }
 }
 
+/// Patterns of breaches that some file systems are known to show. What counts as known of which is decided by
+/// [`Weakness::of`]; docs/crash.md has a shell recipe for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Weakness {
+    /// A file renamed into another directory is at both names after an fsync of the new directory.
+    BothNames,
+    /// A name that was synced and then removed, without a sync, shows the older file that was there before.
+    OlderFile,
+}
+
+impl Weakness {
+    /// The known weaknesses of a file system. btrfs logs an fsync apart from its transaction (the log tree),
+    /// so that a crash between two transactions brings back a mixture of both; ext4 and xfs replay one
+    /// sequence of changes.
+    pub fn of(fs: stack::FsKind) -> &'static [Weakness] {
+        match fs {
+            stack::FsKind::Btrfs => &[Weakness::BothNames, Weakness::OlderFile],
+            _ => &[],
+        }
+    }
+}
+
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Breach {
@@ -49,12 +72,18 @@ pub struct Breach {
     pub kind: Kind,
     /// Where and how.
     pub detail: String,
+    /// The pattern that it follows, if it is one of those.
+    pub weakness: Option<Weakness>,
 }
 
 impl Breach {
     /// A breach.
     pub fn new(kind: Kind, detail: impl Into<String>) -> Breach {
-        Breach { kind, detail: detail.into() }
+        Breach { kind, detail: detail.into(), weakness: None }
+    }
+
+    fn known(self, weakness: Weakness) -> Breach {
+        Breach { weakness: Some(weakness), ..self }
     }
 }
 
@@ -132,16 +161,24 @@ fn name(
         Some(Node::Dir) => wrong("is a directory, and should not be"),
         Some(Node::Unreadable(why)) => Err(Breach::new(Kind::Unreadable, format!("{path}: {why}"))),
         Some(Node::File { bytes, sectors }) => {
-            let candidates = allowed.iter().filter_map(|b| match b {
-                Binding::File(file) => Some(*file),
-                _ => None,
-            });
-            let judged: Vec<(u32, Result<(), Breach>)> = candidates
-                .map(|f| (f, contents(&timeline.files[f as usize], f, window, path, *bytes, sectors)))
-                .collect();
+            let judge = |bindings: &BTreeSet<Binding>| -> Vec<(u32, Result<(), Breach>)> {
+                let files = bindings.iter().filter_map(|b| match b {
+                    Binding::File(file) => Some(*file),
+                    _ => None,
+                });
+                let line = |file: u32| &timeline.files[file as usize];
+                files.map(|f| (f, contents(line(f), f, window, path, *bytes, sectors))).collect()
+            };
+            let judged = judge(&allowed);
             let fits: BTreeSet<u32> = judged.iter().filter(|(_, r)| r.is_ok()).map(|(f, _)| *f).collect();
             if !fits.is_empty() {
                 return Ok(fits);
+            }
+            let older = name.bindings.iter().map(|(op, b)| (*op, *b)).filter(|(op, _)| Some(*op) < synced);
+            let older = judge(&older.map(|(_, b)| b).collect());
+            if !later.is_empty() && older.iter().any(|(_, r)| r.is_ok()) {
+                return wrong("is the file that was there before the synced one")
+                    .map_err(|b| b.known(Weakness::OlderFile));
             }
             // the most telling of the reasons is the one for the file that it seems to be
             let seems = sectors.iter().find_map(|s| match s {
@@ -250,7 +287,9 @@ fn together(line: &Line, window: Window, at: &[&str]) -> Option<Breach> {
             let ever = line.names.iter().any(|(op, set)| *op < window.may && has(set, [a, b]));
             if !ever {
                 let detail = format!("{a} and {b} are the same file: a rename left both names");
-                return Some(Breach::new(Kind::NotAtomic, detail));
+                let breach = Breach::new(Kind::NotAtomic, detail);
+                let across = parent(a) != parent(b);
+                return Some(if across { breach.known(Weakness::BothNames) } else { breach });
             }
         }
     }

@@ -16,7 +16,7 @@ mod check;
 mod timeline;
 mod tree;
 
-pub use check::{Breach, Kind, Window, check};
+pub use check::{Breach, Kind, Weakness, Window, check};
 pub use timeline::Timeline;
 pub use tree::{Node, Tree, observe};
 
