@@ -74,7 +74,7 @@ fn put_key(out: &mut Vec<u8>, before: &mut Vec<u8>, key: &[u8]) {
 }
 
 fn read_key(r: &mut Reader<'_>, before: &mut Vec<u8>) -> Decoded<Key> {
-    let shared = r.count()?;
+    let shared = r.int32()? as usize;
     if shared > before.len() {
         return Err(Malformed("key shares more than there is"));
     }

@@ -159,6 +159,18 @@ fn what_cannot_be_opened_says_why() {
 }
 
 #[test]
+fn keys_that_share_more_than_the_rest_of_a_header_can_be_read_back() {
+    let storage = sim(4096);
+    let db = Db::create(storage.clone(), Options::tiny()).expect("create");
+    let key = |i: u32| [&b"a/long/path/common/to/all/keys/".repeat(20)[..], &i.to_be_bytes()].concat();
+    (0..400).for_each(|i| _ = db.put(&key(i), &[1; 20]).expect("put"));
+    db.close().expect("close");
+    let db = Db::open(storage, Options::tiny()).expect("open");
+    assert!((0..400).all(|i| db.get(&key(i)).expect("get").is_some()));
+    assert_sound(&db);
+}
+
+#[test]
 fn a_refused_batch_leaves_no_trace() {
     let db = Db::create(sim(1000), Options::tiny()).expect("create");
     db.put(b"a/1", b"x").expect("put");
