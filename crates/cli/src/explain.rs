@@ -168,7 +168,7 @@ fn worked<E: Into<anyhow::Error>>(
     })
 }
 
-fn load(file: &Path) -> anyhow::Result<Workload> {
+pub(crate) fn load(file: &Path) -> anyhow::Result<Workload> {
     let text = std::fs::read(file).map_err(|error| bad_input(format!("{}: {error}", file.display())))?;
     let name = file.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
     let settings = wml::Settings { machine: lab::real::machine(None, 2 << 30), set: Vec::new(), name };

@@ -5,13 +5,14 @@
 //! | `options` | every option, once: help, man pages and completions come from it |
 //! | `run` | `run`: from a command line to stored results |
 //! | `progress` | what a run shows while it runs |
-//! | `check`, `compare`, `explain`, `report`, `runs`, `doctor` | the commands of these names |
+//! | `check`, `compare`, `crash`, `explain`, `report`, `runs`, `doctor` | the commands of these names |
 //! | `ssd` | emulated SSDs as block devices |
 //! | `pages` | man pages and completions |
 //! | `screen` | colours, widths, exit codes |
 
 mod check;
 mod compare;
+mod crash;
 mod doctor;
 mod explain;
 mod options;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
     let ended = match &options.command {
         Command::Run(run) => run::run(&options, run),
         Command::Check(check) => check::check(&options, check),
+        Command::Crash(crash) => crash::crash(&options, crash),
         Command::Compare(compare) => compare::compare(&options, compare),
         Command::Explain(explain) => explain::explain(&options, explain),
         Command::Report(report) => report::report(&options, report),

@@ -49,6 +49,8 @@ pub enum Command {
     /// Say where the time of each fsync goes
     #[command(subcommand)]
     Explain(Explain),
+    /// Check the states that a power cut may leave: record a workload, bring each one up, judge it
+    Crash(Crash),
     /// Show a stored run: terminal, HTML, CSV, JSON, Filebench's text
     Report(Report),
     /// List or delete stored runs
@@ -366,6 +368,58 @@ pub struct ExplainFsync {
     /// Print every breakdown as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `crash`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Stacks: ext4, xfs or btrfs on an emulated SSD, with the ordering it promises:
+  ext4@980pro:flush          flushes count, nothing else does (today's drives)
+  ext4@plp-datacenter        completed writes survive
+  ext4,nobarrier@980pro:none flushes are ignored: shows how this file system breaks
+Workloads: create-fsync, append-fsync, overwrite-fdatasync, rename-replace, names, random, or a file in WML (then
+only the file system's consistency is checked, since what it had synced is not known).
+
+Examples:
+  loadline crash --on ext4,xfs,btrfs@980pro
+  loadline crash --on ext4@980pro:flush rename-replace --states 5000 --seed 7
+  loadline crash --on ext4,nobarrier@980pro:none --keep broken/
+  loadline crash --on xfs@980pro:1G workloads/varmail.f --for 2s --budget 5m
+Exit code 1: some state is not what it must be (docs/crash.md).")]
+pub struct Crash {
+    /// A built-in workload, or a file in WML
+    #[arg(value_name = "WORKLOAD", default_value = "random")]
+    pub workload: String,
+    /// The stacks
+    #[arg(long, value_name = "STACKS")]
+    pub on: String,
+    /// Distinct states to check, at most
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub states: usize,
+    /// Seed of the workload and of the sample of states
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Workers [default: one for each processor]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub jobs: usize,
+    /// Time for checking each stack, such as 5m
+    #[arg(long, value_name = "TIME")]
+    pub budget: Option<String>,
+    /// How long a workload in WML runs
+    #[arg(long = "for", value_name = "TIME", default_value = "1s")]
+    pub length: String,
+    /// Keep the smallest failing case there: image, list of writes, checker's output
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub keep: Option<PathBuf>,
+    /// Count known weaknesses of a file system as violations, too
+    #[arg(long)]
+    pub strict: bool,
+    /// Directory for images [default: /dev/shm, else the home of results]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub work_dir: Option<PathBuf>,
+    /// No progress, only results
+    #[arg(short, long)]
+    pub quiet: bool,
 }
 
 /// Options of `report`.

@@ -24,6 +24,8 @@ use crate::workload::{data, drive};
 /// The mark at which the base image is taken, and the one at which the recording ends.
 const BASE: &str = "base";
 const END: &str = "end";
+/// Size of a device for a workload of unknown size, when the stack gives none.
+const CUSTOM_BYTES: u64 = 1 << 30;
 
 /// A recording and what it was made on.
 #[derive(Debug)]
@@ -37,9 +39,12 @@ pub(crate) struct Recorded {
 }
 
 /// The device of a stack, and what it promises.
-pub(crate) fn device(options: &CrashOptions) -> Result<(AttachOptions, Contract), CrashError> {
+fn device(options: &CrashOptions, load: &Load) -> Result<(AttachOptions, Contract), CrashError> {
     let name = format!("crash-{}", std::process::id());
-    let bytes = default_bytes(options.spec.fs());
+    let bytes = match load {
+        Load::Script(_) => default_bytes(options.spec.fs()),
+        Load::Custom { .. } => CUSTOM_BYTES,
+    };
     let mut attach = match options.spec.device() {
         Device::Emulated { size, .. } => {
             let mut attach = AttachOptions::of_stack(&options.spec, &name)?.unwrap_or_else(|| {
@@ -90,7 +95,7 @@ pub(crate) fn record(
     journal: &Arc<Journal>,
     dir: &Utf8Path,
 ) -> Result<Recorded, CrashError> {
-    let (mut attach, contract) = device(options)?;
+    let (mut attach, contract) = device(options, load)?;
     let file = dir.join("requests");
     attach.record = Some(file.clone());
     let mut ssd = blockdev::attach(&options.home, &attach, &options.launcher)?;
@@ -146,7 +151,8 @@ fn work(load: &mut Load, stack: &MountedStack, ssd: &Attached) -> Result<(), Cra
                 Mark::Return(op) => note(&format!("r {op}")),
             })?;
         }
-        Load::Custom { run, .. } => {
+        Load::Custom { prepare, run, .. } => {
+            prepare(root).map_err(CrashError::Workload)?;
             begin()?;
             run(root).map_err(CrashError::Workload)?;
         }

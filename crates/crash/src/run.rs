@@ -82,6 +82,8 @@ pub enum Load {
     Custom {
         /// What it is called.
         name: String,
+        /// What comes before the recording: files that are there already.
+        prepare: Custom,
         /// Carries it out.
         run: Custom,
     },

@@ -204,7 +204,19 @@ impl Rig {
 
 /// Whether a line of a checker's output says what is wrong.
 fn is_telling(line: &str) -> bool {
-    let routine = ["Pass ", "Phase ", "e2fsck ", "        - ", "[", "Opening ", "Checking ", "UUID"];
+    let routine = [
+        "Pass ",
+        "Phase ",
+        "e2fsck ",
+        "        - ",
+        "[",
+        "Opening ",
+        "Checking ",
+        "UUID",
+        "Cannot get host ",
+        "Repair may fail ",
+        "the image and the host ",
+    ];
     !line.trim().is_empty() && !routine.iter().any(|start| line.starts_with(start))
 }
 
