@@ -1,0 +1,154 @@
+//! Finds the library and starts a program under it.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use prefetch::Mode;
+
+use crate::areas;
+
+/// The library's file name.
+pub const LIBRARY: &str = "libloadline_prefetch.so";
+/// The environment variable that names the library.
+pub const LIBRARY_VARIABLE: &str = "LOADLINE_PREFETCH_LIB";
+/// The environment variable that holds the mode; `off` is the kill switch.
+pub const MODE_VARIABLE: &str = "LOADLINE_PREFETCH";
+/// The environment variable that limits what may be prefetched and unread, MiB.
+pub const BUDGET_VARIABLE: &str = "LOADLINE_PREFETCH_MIB";
+
+/// A program cannot be started under the prefetcher.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchError {
+    /// The library is in none of the places.
+    #[error(
+        "{LIBRARY} is neither beside {program} nor in ../lib/loadline; install it or set {LIBRARY_VARIABLE}"
+    )]
+    NoLibrary {
+        /// The program that looked.
+        program: PathBuf,
+    },
+    /// `LD_PRELOAD` separates its entries by blanks and colons.
+    #[error("the path of the library holds a blank or a colon, which LD_PRELOAD cannot express: {0}")]
+    BadPath(PathBuf),
+    /// The directory of the statistics cannot be made.
+    #[error("cannot prepare {directory}: {source}")]
+    Directory {
+        /// The directory.
+        directory: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// No program was named.
+    #[error("name a program to run after `--`")]
+    NoProgram,
+}
+
+/// Finds the library: where [`LIBRARY_VARIABLE`] says, beside the program, in its `../lib/loadline/`, or beside
+/// the directory of a test program.
+///
+/// # Errors
+/// [`LaunchError::NoLibrary`].
+pub fn find_library(program: &Path) -> Result<PathBuf, LaunchError> {
+    if let Some(named) = std::env::var_os(LIBRARY_VARIABLE) {
+        return Ok(named.into());
+    }
+    let beside = program.parent().unwrap_or(Path::new("."));
+    let places = [beside.to_owned(), beside.join("../lib/loadline"), beside.join("..")];
+    let found = places.iter().map(|place| place.join(LIBRARY)).find(|path| path.exists());
+    let found = found.ok_or_else(|| LaunchError::NoLibrary { program: program.to_owned() })?;
+    Ok(found.canonicalize().unwrap_or(found))
+}
+
+/// How to start a program.
+#[derive(Debug, Clone, Default)]
+pub struct Launch {
+    /// What the prefetcher does.
+    pub mode: Mode,
+    /// Limits what may be prefetched and unread, MiB.
+    pub budget_mib: Option<u64>,
+    /// Where statistics are kept; [`areas::directory`] when `None`.
+    pub directory: Option<PathBuf>,
+}
+
+impl Launch {
+    /// A command of a program (with its arguments) under the library.
+    ///
+    /// # Errors
+    /// No program, no library, or no directory for the statistics.
+    pub fn command(&self, library: &Path, words: &[OsString]) -> Result<Command, LaunchError> {
+        let (program, arguments) = words.split_first().ok_or(LaunchError::NoProgram)?;
+        let text = library.as_os_str().as_encoded_bytes();
+        if text.iter().any(|byte| byte.is_ascii_whitespace() || *byte == b':') {
+            return Err(LaunchError::BadPath(library.to_owned()));
+        }
+        let directory = self.directory.clone().unwrap_or_else(areas::directory);
+        areas::prepare(&directory)
+            .map_err(|source| LaunchError::Directory { directory: directory.clone(), source })?;
+        areas::sweep(&directory, 64);
+        let mut command = Command::new(program);
+        command.args(arguments);
+        command.env("LD_PRELOAD", preload(library.as_os_str(), std::env::var_os("LD_PRELOAD").as_deref()));
+        command.env(MODE_VARIABLE, self.mode.name());
+        command.env(areas::DIRECTORY_VARIABLE, directory);
+        if let Some(mib) = self.budget_mib {
+            command.env(BUDGET_VARIABLE, mib.to_string());
+        }
+        Ok(command)
+    }
+}
+
+/// `LD_PRELOAD` with the library in front of what was there.
+fn preload(library: &OsStr, before: Option<&OsStr>) -> OsString {
+    let mut value = library.to_owned();
+    if let Some(before) = before.filter(|before| !before.is_empty()) {
+        value.push(":");
+        value.push(before);
+    }
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(command: &Command, key: &str) -> Option<OsString> {
+        command.get_envs().find(|(name, _)| *name == key).and_then(|(_, value)| Some(value?.to_owned()))
+    }
+
+    #[test]
+    fn the_library_is_found_beside_the_program_or_in_lib() {
+        let home = tempfile::tempdir().unwrap();
+        let program = home.path().join("bin/loadline");
+        std::fs::create_dir_all(home.path().join("bin")).unwrap();
+        std::fs::create_dir_all(home.path().join("lib/loadline")).unwrap();
+        assert!(matches!(find_library(&program), Err(LaunchError::NoLibrary { .. })));
+        std::fs::write(home.path().join("lib/loadline").join(LIBRARY), "").unwrap();
+        assert!(find_library(&program).unwrap().ends_with("lib/loadline/libloadline_prefetch.so"));
+        std::fs::write(home.path().join("bin").join(LIBRARY), "").unwrap();
+        assert!(find_library(&program).unwrap().ends_with("bin/libloadline_prefetch.so"));
+    }
+
+    #[test]
+    fn the_command_carries_mode_budget_and_directory() {
+        let home = tempfile::tempdir().unwrap();
+        let launch = Launch {
+            mode: Mode::Observe,
+            budget_mib: Some(64),
+            directory: Some(home.path().join("statistics")),
+        };
+        let words = [OsString::from("cat"), OsString::from("/dev/null")];
+        let command = launch.command(Path::new("/opt/lib.so"), &words).unwrap();
+        assert_eq!(value(&command, "LOADLINE_PREFETCH").unwrap(), "observe");
+        assert_eq!(value(&command, "LOADLINE_PREFETCH_MIB").unwrap(), "64");
+        assert!(value(&command, "LD_PRELOAD").unwrap().to_str().unwrap().starts_with("/opt/lib.so"));
+        assert!(matches!(launch.command(Path::new("/a b.so"), &words), Err(LaunchError::BadPath(_))));
+        assert!(matches!(launch.command(Path::new("/a.so"), &[]), Err(LaunchError::NoProgram)));
+    }
+
+    #[test]
+    fn other_preloads_stay() {
+        assert_eq!(preload(OsStr::new("/a.so"), Some(OsStr::new("/b.so /c.so"))), "/a.so:/b.so /c.so");
+        assert_eq!(preload(OsStr::new("/a.so"), Some(OsStr::new(""))), "/a.so");
+    }
+}
