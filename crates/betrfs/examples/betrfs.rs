@@ -1,5 +1,6 @@
 //! The commands without the rest of loadline, for work on this crate:
-//! `betrfs mkfs PATH [BYTES]`, `betrfs mount SOURCE DIR [OPTIONS]` (in the foreground).
+//! `betrfs mkfs PATH [BYTES]`, `betrfs mount SOURCE DIR [OPTIONS]` (in the foreground), `betrfs fsck PATH`,
+//! `betrfs repair PATH`, `betrfs dump PATH`.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,9 +13,17 @@ fn main() -> ExitCode {
     let done = match words[..] {
         ["mkfs", path] => mkfs(path, None),
         ["mkfs", path, bytes] => mkfs(path, bytes.parse().ok()),
+        ["fsck", path] => fsck(path, false),
+        ["repair", path] => fsck(path, true),
+        ["dump", path] => {
+            betrfs::mount::dump_device(Path::new(path), &mut std::io::stdout()).map_err(Into::into)
+        }
         ["mount", source, dir] => return serve(source, dir, ""),
         ["mount", source, dir, options] => return serve(source, dir, options),
-        _ => Err("betrfs mkfs PATH [BYTES] | mount SOURCE DIR [OPTIONS]".into()),
+        _ => {
+            Err("betrfs mkfs PATH [BYTES] | mount SOURCE DIR [OPTIONS] | fsck PATH | repair PATH | dump PATH"
+                .into())
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -31,6 +40,12 @@ fn mkfs(path: &str, size: Option<u64>) -> Result<(), Box<dyn std::error::Error>>
     let size = betrfs::format(Path::new(path), &options)?;
     println!("{path}: {size} bytes");
     Ok(())
+}
+
+fn fsck(path: &str, repair: bool) -> Result<(), Box<dyn std::error::Error>> {
+    let report = betrfs::mount::check_device(Path::new(path), repair)?;
+    print!("{report}");
+    if report.is_clean() { Ok(()) } else { Err("not clean".into()) }
 }
 
 fn serve(source: &str, dir: &str, options: &str) -> ExitCode {

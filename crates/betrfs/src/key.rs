@@ -158,6 +158,44 @@ pub fn block_number(key: &[u8]) -> Option<u64> {
     Some(tail.iter().fold(0, |n, b| n << 8 | u64::from(*b)))
 }
 
+/// What a key in somebody's home is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// The entry of this name.
+    Entry(&'a [u8]),
+    /// The extended attribute of this name.
+    Xattr(&'a [u8]),
+    /// The block of this number.
+    Block(u64),
+    /// Nothing: the home itself.
+    Home,
+}
+
+/// Splits a key, or a home, into the lengths of the homes it lies in, outermost first, and the rest. None for keys
+/// that lie in no home, and for what is no key of this layout.
+pub fn parse(key: &[u8]) -> Option<(Vec<usize>, Part<'_>)> {
+    let mut homes = Vec::new();
+    let mut rest = match key.split_first()? {
+        (&first, rest) if [first] == *ROOT_HOME => rest,
+        (&ZONE, rest) => take_ino(rest)?.1,
+        _ => return None,
+    };
+    loop {
+        homes.push(key.len() - rest.len());
+        let Some((tag, tail)) = rest.split_first() else { return Some((homes, Part::Home)) };
+        match *tag {
+            ENTRY => return Some((homes, Part::Entry(tail))),
+            XATTR => return Some((homes, Part::Xattr(tail))),
+            DATA => return (tail.len() == 6).then(|| (homes, Part::Block(block_number(key).unwrap_or(0)))),
+            FILE | DIRECTORY => {
+                let end = tail.iter().position(|b| *b == 0)?;
+                rest = take_ino(&tail[end + 1..])?.1;
+            }
+            _ => return None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -197,6 +235,22 @@ mod tests {
         assert!(entries(ROOT_HOME).contains(&keys[1]) && !entries(ROOT_HOME).contains(&keys[2]));
         assert!(!entries_after(ROOT_HOME, b"a").contains(&keys[0]));
         assert!(entries_after(ROOT_HOME, b"a").contains(&entry(ROOT_HOME, b"a\x00")));
+    }
+
+    #[test]
+    fn keys_are_taken_apart() {
+        let dir = home(ROOT_HOME, true, b"a", 6);
+        let file = home(&dir, false, b"f", 300);
+        let homes = vec![1, dir.len(), file.len()];
+        assert_eq!(parse(&block(&file, 9)), Some((homes.clone(), Part::Block(9))));
+        assert_eq!(parse(&xattr(&file, b"user.x")), Some((homes.clone(), Part::Xattr(b"user.x"))));
+        assert_eq!(parse(&file), Some((homes, Part::Home)));
+        assert_eq!(parse(&entry(&dir, b"f")), Some((vec![1, dir.len()], Part::Entry(b"f"))));
+        let zone = zoned(ZONE, 77);
+        assert_eq!(parse(&block(&zone, 0)), Some((vec![zone.len()], Part::Block(0))));
+        for bad in [&b""[..], SUPERBLOCK, &linked(5), b"\x01\x09", b"\x01\x05abc", b"\x01\x03name"] {
+            assert_eq!(parse(bad), None, "{bad:?}");
+        }
     }
 
     #[test]

@@ -9,9 +9,11 @@
 //! | `fuse` | the kernel's requests |
 //! | [`mod@mount`], [`daemon`], `memory` | mounting in this process, or in one of its own |
 //! | [`mod@format`] | making file systems, and what may be overwritten |
+//! | [`mod@check`], `overlay` | fsck and dump |
 //!
 //! `docs/betrfs.md` has the guarantees, the layout byte by byte, and the limits.
 
+pub mod check;
 pub mod daemon;
 pub mod error;
 pub mod format;
@@ -21,8 +23,10 @@ pub mod key;
 mod memory;
 pub mod mount;
 mod node;
+mod overlay;
 pub mod record;
 
+pub use check::{CheckReport, check, dump};
 pub use daemon::{Launcher, mount_daemon};
 pub use error::{Error, Result};
 pub use format::{FormatOptions, format};

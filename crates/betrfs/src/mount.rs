@@ -12,9 +12,11 @@ use betree::{Compression, FileStorage, Storage, UringStorage};
 use fuser::{BackgroundSession, Config, Session, SessionACL};
 use rustix::mount::{MountFlags, UnmountFlags};
 
+use crate::check::{CheckReport, check, dump};
 use crate::error::Error;
 use crate::fs::{Fs, Options};
 use crate::fuse::{REQUEST_BYTES_MAX, Server, Settings};
+use crate::overlay::Shared;
 
 /// How long a mount waits for the daemon of the one before to finish.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -282,6 +284,25 @@ pub(crate) fn storage(path: &Path, options: &MountOptions) -> Result<Box<dyn Sto
         Ok(uring) => Ok(Box::new(uring)),
         Err(_) => storage(path, &MountOptions { uring: false, ..options.clone() }),
     }
+}
+
+/// Checks the file system on `source`, which nobody may have mounted; see [`crate::check()`].
+///
+/// # Errors
+/// [`MountError::Busy`], [`MountError::Fs`], [`MountError::Io`].
+pub fn check_device(source: &Path, repair: bool) -> Result<CheckReport> {
+    let _claim = Claim::take(source, PATIENCE)?;
+    let storage = Shared::new(storage(source, &MountOptions::default())?);
+    check(storage, repair).map_err(MountError::fs(source))
+}
+
+/// Writes what the file system on `source` consists of; see [`crate::dump()`].
+///
+/// # Errors
+/// [`MountError::Busy`], [`MountError::Fs`], [`MountError::Io`].
+pub fn dump_device(source: &Path, out: &mut dyn io::Write) -> Result<()> {
+    let _claim = Claim::take(source, PATIENCE)?;
+    dump(storage(source, &MountOptions::default())?, out).map_err(MountError::fs(source))
 }
 
 /// A file system that is being served. Dropping it without [`Mounted::unmount`] or [`Mounted::wait`] detaches it.

@@ -46,6 +46,8 @@ fn a_cut_leaves_a_prefix_of_the_operations() {
             let states = until_cut(&mut world, &fs);
             drop(fs);
             storage = storage.power_cut(seed * 100 + round);
+            let report = betrfs::check(storage.clone(), false).expect("check");
+            assert!(report.is_clean(), "seed {seed} round {round}: {report}");
             let fs = Fs::open(storage.clone(), &options()).expect("open after the cut");
             let found = dump(&fs);
             let state = states.into_iter().rev().find(|s| s.dump() == found);
