@@ -10,7 +10,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &["workload", "stats"]),
     ("stack", &[]),
     ("probe", &["stats"]),
-    ("lab", &["stats", "workload", "wml", "engine", "stack", "blockdev", "probe"]),
+    ("apps", &["probe", "stats"]),
+    ("lab", &["apps", "stats", "workload", "wml", "engine", "stack", "blockdev", "probe"]),
     ("report", &["lab", "stats", "probe"]),
     (
         "cli",

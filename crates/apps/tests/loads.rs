@@ -1,0 +1,108 @@
+//! Every load runs on a plain directory and measures what it says.
+
+use std::path::Path;
+
+use apps::{App, AppError, Hooks, Place};
+use probe::Counters;
+use stats::Outcome;
+
+/// A home with a tiny source tree, so that nothing is fetched.
+fn home() -> tempfile::TempDir {
+    let home = tempfile::tempdir().unwrap();
+    let place = home.path().join("sources/tree-small");
+    let folder = place.join("linux/kernel/sched");
+    std::fs::create_dir_all(&folder).unwrap();
+    for number in 0..40 {
+        let text = format!("int v{number} = cpu_to_be64({number});\n").repeat(40);
+        std::fs::write(folder.join(format!("f{number}.c")), text).unwrap();
+    }
+    std::fs::write(folder.join("wait.c"), "int wait;\n").unwrap();
+    std::fs::write(place.join("LABEL"), "a tiny tree").unwrap();
+    home
+}
+
+/// Runs all phases of a script; `None` when a program is missing here.
+fn run(script: &str, home: &Path) -> Option<Outcome> {
+    let root = tempfile::tempdir().unwrap();
+    let app = App::parse(script, &[]).unwrap().unwrap();
+    match app.provide(home, &mut |_| {}) {
+        Err(AppError::Unavailable { .. }) => return None,
+        other => other.unwrap(),
+    }
+    let place = Place { root: root.path(), home, seed: 1 };
+    let phase = |phase| {
+        let hooks = Hooks { sample: &Counters::default, stopped: &|| false, tell: &|_| {} };
+        app.run(phase, place, hooks).unwrap_or_else(|error| panic!("phase {phase}: {error}"))
+    };
+    apps::join((0..app.phases()).map(phase))
+}
+
+fn value(outcome: &Outcome, name: &str) -> f64 {
+    let metric = outcome.metrics.iter().find(|metric| metric.name == name);
+    metric.unwrap_or_else(|| panic!("no {name} in {:?}", outcome.metrics)).value
+}
+
+#[test]
+fn a_large_file_is_written_and_read_whole() {
+    let outcome =
+        run("#!loadline-app large-file\nfile_bytes = 1000001\nbuffers = 3", Path::new("/")).unwrap();
+    assert_eq!(outcome.ops.iter().map(|op| op.bytes).collect::<Vec<_>>(), [1_000_001; 2]);
+    assert_eq!(outcome.ops[0].ops, 25);
+    let seconds = value(&outcome, "seq-write/seconds");
+    assert!((value(&outcome, "seq-write") - 1.000001 / seconds).abs() < 1e-6);
+    assert!(value(&outcome, "seq-read") > 0.0);
+}
+
+#[test]
+fn random_writes_are_counted_and_repeated_aligned() {
+    for (bytes, column) in [(4096, "rand-write-4096"), (4, "rand-write-4")] {
+        let script =
+            format!("#!loadline-app random-write\nfile_bytes = 1000000\nwrites = 300\nwrite_bytes = {bytes}");
+        let outcome = run(&script, Path::new("/")).unwrap();
+        assert_eq!(outcome.ops[1].name, column);
+        assert_eq!((outcome.ops[1].ops, outcome.ops[1].bytes), (300, 300 * bytes));
+        assert_eq!(outcome.ops[1].service.count(), 300);
+        assert!(value(&outcome, &format!("{column}-aligned")) > 0.0);
+    }
+    assert!(App::parse("#!loadline-app random-write\nwrite_bytes = 512", &[]).is_err());
+}
+
+#[test]
+fn tokubench_creates_every_file() {
+    let outcome = run("#!loadline-app tokubench\nfiles = 1003\nthreads = 4", Path::new("/")).unwrap();
+    assert_eq!((outcome.io_ops(), outcome.io_bytes()), (1003, 1003 * 200));
+    assert!(value(&outcome, "tokubench-synced") <= value(&outcome, "tokubench"));
+}
+
+#[test]
+fn programs_work_on_the_source_tree() {
+    let home = home();
+    for (load, columns) in [
+        ("tree", &["find", "grep", "del", "del-synced"][..]),
+        ("tar", &["untar", "tar", "untar-synced"]),
+        ("rsync", &["rsync", "rsync-inplace"]),
+        ("git", &["git-clone", "git-diff"]),
+    ] {
+        let Some(outcome) = run(&format!("#!loadline-app {load}"), home.path()) else { continue };
+        columns.iter().for_each(|column| assert!(value(&outcome, column) > 0.0, "{column}"));
+        assert!(outcome.notes.iter().any(|note| note.contains("a tiny tree")), "{:?}", outcome.notes);
+    }
+}
+
+#[test]
+fn imap_clients_work_on_a_private_server() {
+    let Some(outcome) = run("#!loadline-app imap\nmessages = 20\nops = 30", Path::new("/")) else { return };
+    assert_eq!(outcome.io_ops(), 8 * 30);
+    assert!(value(&outcome, "mailserver") > 0.0);
+}
+
+#[test]
+fn what_is_not_known_is_refused() {
+    let wrong = |text: &str| App::parse(text, &[]).unwrap_err().to_string();
+    assert!(wrong("#!loadline-app nothing").contains("large-file"));
+    assert!(wrong("#!loadline-app tree\nsize = 3").contains("no parameter `size`"));
+    assert!(wrong("#!loadline-app tree\nsubset = huge").contains("medium"));
+    assert!(App::parse("set $dir=/tmp", &[]).unwrap().is_none());
+    let set = [("files".to_string(), "0".to_string())];
+    assert!(App::parse("#!loadline-app tokubench", &set).unwrap_err().to_string().contains("files = 0"));
+}
