@@ -1,1 +1,25 @@
-//! The LD_PRELOAD library.
+//! The LD_PRELOAD library: watches the reads of any dynamically linked program and prefetches for it.
+//!
+//! Rules of the path inside the program's calls: no allocation, no lock that waits, no libc function that may
+//! allocate, lock or set errno, no input or output, nothing that unwinds. The program's files are never opened,
+//! duplicated or closed in its table of descriptors. Threads begin only when there is something to prefetch.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`calls`] | the hooked functions of libc |
+//! | [`original`] | the functions behind them, resolved once |
+//! | [`watch`] | what happens around a read: registration, timing, the core |
+//! | [`table`] | descriptors and files that are watched: static memory, try-locks |
+//! | [`worker`] | threads without libc: stream workers, the one that fetches files, the one that may open files |
+//! | [`walker`] | follows a program through its directories |
+//! | [`start`] | the constructor: environment, deny list, kill switch, fork |
+//! | [`report`] | the statistics page |
+
+mod calls;
+mod original;
+mod report;
+mod start;
+mod table;
+mod walker;
+mod watch;
+mod worker;

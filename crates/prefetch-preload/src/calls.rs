@@ -1,0 +1,475 @@
+//! The hooked functions of libc.
+//!
+//! Each does what the original does, and tells [`crate::watch`] before and after. `C-unwind`, since a thread may
+//! be cancelled within a read: the unwinding passes through. Nothing here has a destructor.
+
+use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
+
+use libc::{iovec, off_t, size_t, ssize_t};
+use prefetch_os::sys;
+
+use crate::original::Original;
+use crate::watch::{self, HINTS, STATE};
+use crate::{start, walker, worker};
+
+/// Declares the originals and the function that resolves them.
+macro_rules! originals {
+    ($($name:ident = $symbol:literal,)*) => {
+        $(static $name: Original = Original::new($symbol);)*
+        /// Resolves all originals.
+        pub fn resolve() {
+            $($name.resolve();)*
+        }
+    };
+}
+
+originals! {
+    READ = c"read", READ_CHK = c"__read_chk", READV = c"readv",
+    PREAD = c"pread64", PREAD_CHK = c"__pread64_chk", PREADV = c"preadv64", PREADV2 = c"preadv64v2",
+    LSEEK = c"lseek64", CLOSE = c"close", CLOSE_RANGE = c"close_range", CLOSEFROM = c"closefrom",
+    DUP2 = c"dup2", DUP3 = c"dup3", FCLOSE = c"fclose",
+    FADVISE = c"posix_fadvise64", READAHEAD = c"readahead", MADVISE = c"madvise",
+    OPEN = c"open64", OPEN_2 = c"__open64_2", OPENAT = c"openat64", OPENAT_2 = c"__openat64_2",
+    FOPEN = c"fopen64",
+    UNSHARE = c"unshare", SETNS = c"setns", PRCTL = c"prctl", SYSCALL = c"syscall",
+    SETUID = c"setuid", SETGID = c"setgid", SETREUID = c"setreuid", SETREGID = c"setregid",
+    SETRESUID = c"setresuid", SETRESGID = c"setresgid", SETGROUPS = c"setgroups", SETEUID = c"seteuid",
+    SETEGID = c"setegid",
+}
+
+/// Calls an original, or, without one, the system call, setting errno as libc does.
+macro_rules! through {
+    ($original:ident as fn($($type:ty),*) -> $answer:ty, ($($value:expr),*), $number:expr) => {{
+        let found = $original.get();
+        if found.is_null() {
+            bare($number, &[$($value as usize),*]) as $answer
+        } else {
+            // SAFETY: dlsym found the function of this name, which has this type.
+            let function: unsafe extern "C-unwind" fn($($type),*) -> $answer =
+                unsafe { core::mem::transmute(found) };
+            // SAFETY: the caller of the hook vouches for the arguments, as it would to the original.
+            unsafe { function($($value),*) }
+        }
+    }};
+}
+
+fn bare(number: c_long, arguments: &[usize]) -> isize {
+    let mut all = [0; 6];
+    for (value, to) in arguments.iter().zip(&mut all) {
+        *to = *value;
+    }
+    // SAFETY: the caller of the hook vouches for the arguments.
+    match unsafe { sys::call(number, all) } {
+        Ok(value) => value as isize,
+        Err(errno) => {
+            // SAFETY: the address of this thread's errno.
+            unsafe { *libc::__errno_location() = errno };
+            -1
+        }
+    }
+}
+
+/// Declares a hook: its body is safe to call only as the original is.
+macro_rules! hooks {
+    ($($(#[doc = $doc:literal])* fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty $body:block)*) => {
+        $(
+            $(#[doc = $doc])*
+            ///
+            /// # Safety
+            /// As the function of libc that it stands before.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $answer $body
+        )*
+    };
+}
+
+hooks! {
+    /// read(2).
+    fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
+        let before = watch::before(fd);
+        let got = through!(READ as fn(c_int, *mut c_void, size_t) -> ssize_t, (fd, buffer, count), libc::SYS_read);
+        watch::after(before, fd, None, got);
+        got
+    }
+
+    /// read(2), fortified.
+    fn __read_chk(fd: c_int, buffer: *mut c_void, count: size_t, size: size_t) -> ssize_t {
+        let before = watch::before(fd);
+        let got = through!(
+            READ_CHK as fn(c_int, *mut c_void, size_t, size_t) -> ssize_t, (fd, buffer, count, size), libc::SYS_read
+        );
+        watch::after(before, fd, None, got);
+        got
+    }
+
+    /// readv(2).
+    fn readv(fd: c_int, vector: *const iovec, count: c_int) -> ssize_t {
+        let before = watch::before(fd);
+        let got = through!(READV as fn(c_int, *const iovec, c_int) -> ssize_t, (fd, vector, count), libc::SYS_readv);
+        watch::after(before, fd, None, got);
+        got
+    }
+
+    /// pread(2).
+    fn pread(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t) -> ssize_t {
+        // SAFETY: the same function on 64-bit systems.
+        unsafe { pread64(fd, buffer, count, offset) }
+    }
+
+    /// pread(2).
+    fn pread64(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t) -> ssize_t {
+        let before = watch::before(fd);
+        let got = through!(
+            PREAD as fn(c_int, *mut c_void, size_t, off_t) -> ssize_t, (fd, buffer, count, offset), libc::SYS_pread64
+        );
+        watch::after(before, fd, Some(offset), got);
+        got
+    }
+
+    /// pread(2), fortified.
+    fn __pread_chk(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t, size: size_t) -> ssize_t {
+        // SAFETY: the same function on 64-bit systems.
+        unsafe { __pread64_chk(fd, buffer, count, offset, size) }
+    }
+
+    /// pread(2), fortified.
+    fn __pread64_chk(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t, size: size_t) -> ssize_t {
+        let before = watch::before(fd);
+        let got = through!(
+            PREAD_CHK as fn(c_int, *mut c_void, size_t, off_t, size_t) -> ssize_t,
+            (fd, buffer, count, offset, size), libc::SYS_pread64
+        );
+        watch::after(before, fd, Some(offset), got);
+        got
+    }
+
+    /// preadv(2).
+    fn preadv(fd: c_int, vector: *const iovec, count: c_int, offset: off_t) -> ssize_t {
+        // SAFETY: the same function on 64-bit systems.
+        unsafe { preadv64(fd, vector, count, offset) }
+    }
+
+    /// preadv(2).
+    fn preadv64(fd: c_int, vector: *const iovec, count: c_int, offset: off_t) -> ssize_t {
+        let before = watch::before(fd);
+        let got = through!(
+            PREADV as fn(c_int, *const iovec, c_int, off_t) -> ssize_t, (fd, vector, count, offset), libc::SYS_preadv
+        );
+        watch::after(before, fd, Some(offset), got);
+        got
+    }
+
+    /// preadv2(2).
+    fn preadv2(fd: c_int, vector: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
+        // SAFETY: the same function on 64-bit systems.
+        unsafe { preadv64v2(fd, vector, count, offset, flags) }
+    }
+
+    /// preadv2(2). An offset of -1 is the descriptor's position.
+    fn preadv64v2(fd: c_int, vector: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t {
+        let before = watch::before(fd);
+        let found = PREADV2.get();
+        let got = if found.is_null() {
+            bare(libc::SYS_preadv2, &[fd as usize, vector as usize, count as usize, offset as usize, 0, flags as usize])
+        } else {
+            through!(
+                PREADV2 as fn(c_int, *const iovec, c_int, off_t, c_int) -> ssize_t,
+                (fd, vector, count, offset, flags), libc::SYS_preadv2
+            )
+        };
+        watch::after(before, fd, (offset >= 0).then_some(offset), got);
+        got
+    }
+
+    /// lseek(2).
+    fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
+        // SAFETY: the same function on 64-bit systems.
+        unsafe { lseek64(fd, offset, whence) }
+    }
+
+    /// lseek(2).
+    fn lseek64(fd: c_int, offset: off_t, whence: c_int) -> off_t {
+        let position = through!(LSEEK as fn(c_int, off_t, c_int) -> off_t, (fd, offset, whence), libc::SYS_lseek);
+        watch::on_seek(fd, position);
+        position
+    }
+
+    /// close(2).
+    fn close(fd: c_int) -> c_int {
+        watch::on_close(fd);
+        through!(CLOSE as fn(c_int) -> c_int, (fd), libc::SYS_close)
+    }
+
+    /// close_range(2).
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+        for fd in first..=last.min(crate::table::DESCRIPTORS as c_uint) {
+            watch::on_close(fd as c_int);
+        }
+        through!(CLOSE_RANGE as fn(c_uint, c_uint, c_int) -> c_int, (first, last, flags), libc::SYS_close_range)
+    }
+
+    /// closefrom(3).
+    fn closefrom(first: c_int) -> () {
+        for fd in first.max(0)..crate::table::DESCRIPTORS as c_int {
+            watch::on_close(fd);
+        }
+        let found = CLOSEFROM.get();
+        if found.is_null() {
+            bare(libc::SYS_close_range, &[first.max(0) as usize, u32::MAX as usize, 0]);
+        } else {
+            // SAFETY: dlsym found the function of this name, which has this type.
+            unsafe { core::mem::transmute::<*mut c_void, unsafe extern "C-unwind" fn(c_int)>(found)(first) }
+        }
+    }
+
+    /// dup2(2).
+    fn dup2(old: c_int, new: c_int) -> c_int {
+        if old != new {
+            watch::on_close(new);
+        }
+        let found = DUP2.get();
+        if found.is_null() && old != new {
+            return bare(libc::SYS_dup3, &[old as usize, new as usize, 0]) as c_int;
+        }
+        through!(DUP2 as fn(c_int, c_int) -> c_int, (old, new), libc::SYS_dup3)
+    }
+
+    /// dup3(2).
+    fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
+        watch::on_close(new);
+        through!(DUP3 as fn(c_int, c_int, c_int) -> c_int, (old, new, flags), libc::SYS_dup3)
+    }
+
+    /// fclose(3).
+    fn fclose(file: *mut libc::FILE) -> c_int {
+        FCLOSE.resolve_early();
+        if !file.is_null() && STATE.load(core::sync::atomic::Ordering::Relaxed) == watch::ON {
+            // SAFETY: an open stream, as the caller vouches; fileno allocates nothing and takes no lock.
+            watch::on_close(unsafe { libc::fileno(file) });
+        }
+        through!(FCLOSE as fn(*mut libc::FILE) -> c_int, (file), libc::SYS_close)
+    }
+
+    /// posix_fadvise(2). Hints are dropped in the mode `os-only`, and passed on in every other.
+    fn posix_fadvise(fd: c_int, offset: off_t, len: off_t, advice: c_int) -> c_int {
+        // SAFETY: the same function on 64-bit systems.
+        unsafe { posix_fadvise64(fd, offset, len, advice) }
+    }
+
+    /// posix_fadvise(2).
+    fn posix_fadvise64(fd: c_int, offset: off_t, len: off_t, advice: c_int) -> c_int {
+        if STATE.load(core::sync::atomic::Ordering::Relaxed) == HINTS {
+            return 0;
+        }
+        watch::on_advice(fd, advice);
+        let found = FADVISE.get();
+        if found.is_null() {
+            return sys::fadvise(fd, offset as u64, len as u64, advice).err().unwrap_or(0);
+        }
+        through!(
+            FADVISE as fn(c_int, off_t, off_t, c_int) -> c_int, (fd, offset, len, advice), libc::SYS_fadvise64
+        )
+    }
+
+    /// readahead(2).
+    fn readahead(fd: c_int, offset: off_t, count: size_t) -> ssize_t {
+        if STATE.load(core::sync::atomic::Ordering::Relaxed) == HINTS {
+            return 0;
+        }
+        through!(READAHEAD as fn(c_int, off_t, size_t) -> ssize_t, (fd, offset, count), libc::SYS_readahead)
+    }
+
+    /// madvise(2): read-ahead hints are dropped in the mode `os-only`.
+    fn madvise(address: *mut c_void, length: size_t, advice: c_int) -> c_int {
+        let hint = matches!(advice, libc::MADV_WILLNEED | libc::MADV_RANDOM | libc::MADV_SEQUENTIAL);
+        if hint && STATE.load(core::sync::atomic::Ordering::Relaxed) == HINTS {
+            return 0;
+        }
+        through!(MADVISE as fn(*mut c_void, size_t, c_int) -> c_int, (address, length, advice), libc::SYS_madvise)
+    }
+
+    /// open(2). The mode is passed on whether it was given or not, as a register.
+    fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+        // SAFETY: the same function on 64-bit systems.
+        unsafe { open64(path, flags, mode) }
+    }
+
+    /// open(2).
+    fn open64(path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+        let found = OPEN.get();
+        let fd = if found.is_null() {
+            let at = libc::AT_FDCWD as isize as usize;
+            bare(libc::SYS_openat, &[at, path as usize, flags as usize, mode as usize]) as c_int
+        } else {
+            through!(OPEN as fn(*const c_char, c_int, c_uint) -> c_int, (path, flags, mode), libc::SYS_openat)
+        };
+        walker::on_open(libc::AT_FDCWD, path, flags, fd);
+        fd
+    }
+
+    /// open(2), fortified.
+    fn __open_2(path: *const c_char, flags: c_int) -> c_int {
+        // SAFETY: the same function on 64-bit systems.
+        unsafe { __open64_2(path, flags) }
+    }
+
+    /// open(2), fortified.
+    fn __open64_2(path: *const c_char, flags: c_int) -> c_int {
+        let found = OPEN_2.get();
+        let fd = if found.is_null() {
+            let at = libc::AT_FDCWD as isize as usize;
+            bare(libc::SYS_openat, &[at, path as usize, flags as usize, 0]) as c_int
+        } else {
+            through!(OPEN_2 as fn(*const c_char, c_int) -> c_int, (path, flags), libc::SYS_openat)
+        };
+        walker::on_open(libc::AT_FDCWD, path, flags, fd);
+        fd
+    }
+
+    /// openat(2).
+    fn openat(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+        // SAFETY: the same function on 64-bit systems.
+        unsafe { openat64(directory, path, flags, mode) }
+    }
+
+    /// openat(2).
+    fn openat64(directory: c_int, path: *const c_char, flags: c_int, mode: c_uint) -> c_int {
+        let fd = through!(
+            OPENAT as fn(c_int, *const c_char, c_int, c_uint) -> c_int, (directory, path, flags, mode),
+            libc::SYS_openat
+        );
+        walker::on_open(directory, path, flags, fd);
+        fd
+    }
+
+    /// openat(2), fortified.
+    fn __openat_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
+        // SAFETY: the same function on 64-bit systems.
+        unsafe { __openat64_2(directory, path, flags) }
+    }
+
+    /// openat(2), fortified.
+    fn __openat64_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
+        let fd = through!(
+            OPENAT_2 as fn(c_int, *const c_char, c_int) -> c_int, (directory, path, flags), libc::SYS_openat
+        );
+        walker::on_open(directory, path, flags, fd);
+        fd
+    }
+
+    /// fopen(3).
+    fn fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
+        // SAFETY: the same function on 64-bit systems.
+        unsafe { fopen64(path, mode) }
+    }
+
+    /// fopen(3).
+    fn fopen64(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
+        FOPEN.resolve_early();
+        let found = FOPEN.get();
+        if found.is_null() {
+            return core::ptr::null_mut();
+        }
+        // SAFETY: dlsym found the function of this name, which has this type.
+        let file = unsafe {
+            core::mem::transmute::<
+                *mut c_void,
+                unsafe extern "C-unwind" fn(*const c_char, *const c_char) -> *mut libc::FILE,
+            >(found)(path, mode)
+        };
+        if !file.is_null() {
+            // SAFETY: an open stream.
+            let fd = unsafe { libc::fileno(file) };
+            // SAFETY: the caller vouches for the mode, a C string.
+            let reads = unsafe { *mode } == b'r' as c_char;
+            walker::on_open(libc::AT_FDCWD, path, if reads { libc::O_RDONLY } else { libc::O_WRONLY }, fd);
+        }
+        file
+    }
+
+    /// unshare(2): some of it is allowed only to a process of one thread.
+    fn unshare(flags: c_int) -> c_int {
+        worker::stop();
+        through!(UNSHARE as fn(c_int) -> c_int, (flags), libc::SYS_unshare)
+    }
+
+    /// setns(2): likewise.
+    fn setns(fd: c_int, kind: c_int) -> c_int {
+        worker::stop();
+        through!(SETNS as fn(c_int, c_int) -> c_int, (fd, kind), libc::SYS_setns)
+    }
+
+    /// prctl(2): a filter for system calls ends all prefetching.
+    fn prctl(option: c_int, a: usize, b: usize, c: usize, d: usize) -> c_int {
+        if option == libc::PR_SET_SECCOMP {
+            start::end();
+        }
+        through!(
+            PRCTL as fn(c_int, usize, usize, usize, usize) -> c_int, (option, a, b, c, d), libc::SYS_prctl
+        )
+    }
+
+    /// syscall(2): likewise for seccomp(2), unshare(2) and setns(2).
+    fn syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long {
+        match number {
+            libc::SYS_seccomp => start::end(),
+            libc::SYS_unshare | libc::SYS_setns => worker::stop(),
+            _ => {}
+        }
+        let found = SYSCALL.get();
+        if found.is_null() {
+            return bare(number, &[a, b, c, d, e, f]) as c_long;
+        }
+        through!(
+            SYSCALL as fn(c_long, usize, usize, usize, usize, usize, usize) -> c_long,
+            (number, a, b, c, d, e, f), number
+        )
+    }
+}
+
+/// Hooks of calls that change credentials: the workers would keep the old ones.
+macro_rules! credentials {
+    ($($name:ident($($argument:ident: $type:ty),*) = $original:ident, $number:expr;)*) => {
+        hooks! {
+            $(
+                /// Changes credentials: the workers end first.
+                fn $name($($argument: $type),*) -> c_int {
+                    worker::stop();
+                    through!($original as fn($($type),*) -> c_int, ($($argument),*), $number)
+                }
+            )*
+        }
+    };
+}
+
+credentials! {
+    setuid(user: c_uint) = SETUID, libc::SYS_setuid;
+    setgid(group: c_uint) = SETGID, libc::SYS_setgid;
+    setreuid(real: c_uint, effective: c_uint) = SETREUID, libc::SYS_setreuid;
+    setregid(real: c_uint, effective: c_uint) = SETREGID, libc::SYS_setregid;
+    setresuid(real: c_uint, effective: c_uint, saved: c_uint) = SETRESUID, libc::SYS_setresuid;
+    setresgid(real: c_uint, effective: c_uint, saved: c_uint) = SETRESGID, libc::SYS_setresgid;
+    setgroups(count: size_t, groups: *const c_uint) = SETGROUPS, libc::SYS_setgroups;
+}
+
+hooks! {
+    /// Changes credentials: the workers end first.
+    fn seteuid(user: c_uint) -> c_int {
+        worker::stop();
+        let found = SETEUID.get();
+        if found.is_null() {
+            return bare(libc::SYS_setresuid, &[usize::MAX, user as usize, usize::MAX]) as c_int;
+        }
+        through!(SETEUID as fn(c_uint) -> c_int, (user), libc::SYS_setresuid)
+    }
+
+    /// Changes credentials: the workers end first.
+    fn setegid(group: c_uint) -> c_int {
+        worker::stop();
+        let found = SETEGID.get();
+        if found.is_null() {
+            return bare(libc::SYS_setresgid, &[usize::MAX, group as usize, usize::MAX]) as c_int;
+        }
+        through!(SETEGID as fn(c_uint) -> c_int, (group), libc::SYS_setresgid)
+    }
+}

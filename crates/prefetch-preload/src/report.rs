@@ -1,0 +1,144 @@
+//! The statistics page: a shared file that other processes read.
+
+use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use prefetch::FileState;
+use prefetch::area::{Area, BYTES, Head, MAGIC, RECORDS};
+use prefetch_os::memory::join;
+use prefetch_os::sys;
+
+use crate::table::{self, Slot};
+
+const NOT_MADE: u8 = 0;
+const MADE: u8 = 1;
+const REFUSED: u8 = 2;
+
+static STATE: AtomicU8 = AtomicU8::new(NOT_MADE);
+static WORDS: AtomicPtr<AtomicU64> = AtomicPtr::new(core::ptr::null_mut());
+static SEQUENCE: AtomicU32 = AtomicU32::new(0);
+/// The directory, copied from the environment; its length.
+static DIRECTORY: [AtomicU8; 256] = [const { AtomicU8::new(0) }; 256];
+static DIRECTORY_LEN: AtomicU32 = AtomicU32::new(0);
+
+/// Says where the page is to be made. A longer path than 200 bytes means no statistics.
+pub fn set_directory(path: &[u8]) {
+    if path.len() > 200 {
+        return;
+    }
+    for (byte, to) in path.iter().zip(&DIRECTORY) {
+        to.store(*byte, Relaxed);
+    }
+    DIRECTORY_LEN.store(path.len() as u32, Relaxed);
+}
+
+/// The process forked: the child makes its own page when it has something to say.
+pub fn forked() {
+    WORDS.store(core::ptr::null_mut(), Relaxed);
+    if STATE.load(Relaxed) == MADE {
+        STATE.store(NOT_MADE, Relaxed);
+    }
+}
+
+/// The page, if there is one.
+pub fn area() -> Option<Area<'static>> {
+    let words = WORDS.load(Relaxed);
+    if words.is_null() {
+        return None;
+    }
+    // SAFETY: the mapping has this size and is never removed.
+    Some(Area::new(unsafe { core::slice::from_raw_parts(words, BYTES / 8) }))
+}
+
+/// Makes the page. In the program's own thread: a descriptor is open for a moment.
+pub fn make() {
+    let length = DIRECTORY_LEN.load(Relaxed) as usize;
+    if length == 0 || STATE.compare_exchange(NOT_MADE, REFUSED, Relaxed, Relaxed).is_err() {
+        return;
+    }
+    let mut directory = [0; 256];
+    for (byte, to) in DIRECTORY.iter().zip(&mut directory) {
+        *to = byte.load(Relaxed);
+    }
+    let pid = sys::getpid();
+    let mut digits = [0; 10];
+    let digits = decimal(pid, &mut digits);
+    let mut path = [0; 300];
+    let Some(path) = join(&[directory.get(..length).unwrap_or_default(), b"/", digits], &mut path) else {
+        return;
+    };
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+    let Ok(fd) = sys::openat(libc::AT_FDCWD, path, flags, 0o600) else { return };
+    // SAFETY: no pointers; the mapping is fresh.
+    let mapped = unsafe {
+        sys::call(libc::SYS_ftruncate, [fd as usize, BYTES, 0, 0, 0, 0]).and_then(|_| {
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let arguments = [0, BYTES, protection as usize, libc::MAP_SHARED as usize, fd as usize, 0];
+            sys::call(libc::SYS_mmap, arguments)
+        })
+    };
+    sys::close(fd);
+    let Ok(address) = mapped else { return };
+    WORDS.store(address as *mut AtomicU64, Relaxed);
+    STATE.store(MADE, Relaxed);
+    let Some(area) = area() else { return };
+    area.set_head(Head::Pid, u64::from(pid));
+    area.set_head(Head::Mode, table::tuning().mode as u64);
+    area.set_head(Head::StartedNs, sys::now_ns());
+    let mut link = [0; 256];
+    if let Ok(name) = sys::readlink(c"/proc/self/exe", &mut link) {
+        area.set_name(name.rsplit(|byte| *byte == b'/').next().unwrap_or(name));
+    }
+    area.set_head(Head::Magic, MAGIC);
+}
+
+fn decimal(mut value: u32, buffer: &mut [u8; 10]) -> &[u8] {
+    let mut at = buffer.len();
+    while at > 0 {
+        at -= 1;
+        if let Some(digit) = buffer.get_mut(at) {
+            *digit = b'0' + (value % 10) as u8;
+        }
+        value /= 10;
+        if value == 0 {
+            break;
+        }
+    }
+    buffer.get(at..).unwrap_or_default()
+}
+
+/// Takes a record for a newly watched file and notes its path.
+pub fn begin(slot: &Slot, fd: i32, device: u64, inode: u64) {
+    make();
+    let sequence = SEQUENCE.fetch_add(1, Relaxed) + 1;
+    let record = sequence % RECORDS as u32;
+    slot.record.store(record, Relaxed);
+    let Some(area) = area() else { return };
+    let (mut name, mut path) = ([0; 64], [0; 256]);
+    let mut digits = [0; 10];
+    let link = join(&[b"/proc/self/fd/", decimal(fd as u32, &mut digits)], &mut name);
+    let path = link.and_then(|link| sys::readlink(link, &mut path).ok()).unwrap_or_default();
+    area.begin_file(record as usize, u64::from(sequence), device, inode, path);
+}
+
+/// Writes what is known of a file.
+pub fn file(_at: usize, slot: &Slot, file: &FileState) {
+    if let Some(area) = area() {
+        let record = slot.record.load(Relaxed) as usize;
+        area.set_file(record, file.size, &file.counters, file.reason, file.latest());
+    }
+}
+
+/// Writes devices and budget.
+pub fn process() {
+    let Some(area) = area() else { return };
+    for (at, number) in table::DEVICE_NUMBER.iter().enumerate() {
+        let number = number.load(Relaxed);
+        if let Some(device) = table::DEVICE.get(at)
+            && number != 0
+        {
+            area.set_device(at, number, device);
+        }
+    }
+    area.set_head(Head::BudgetTotal, table::BUDGET.total());
+    area.set_head(Head::BudgetOutstanding, table::BUDGET.outstanding());
+}

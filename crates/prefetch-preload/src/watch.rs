@@ -1,0 +1,266 @@
+//! What happens around a read: registration, timing, the core.
+
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+use prefetch::area::Head;
+use prefetch::{FileState, PAGE, Read};
+use prefetch_os::sys;
+
+use crate::table::{self, BUDGET, CLOCK, Meta, Slot};
+use crate::{report, worker};
+
+/// Nothing is watched: before the constructor, after a panic, in denied programs.
+pub const OFF: u8 = 0;
+/// Reads are watched.
+pub const ON: u8 = 1;
+/// The program's hints are dropped, nothing else.
+pub const HINTS: u8 = 2;
+
+/// What the hooks do.
+pub static STATE: AtomicU8 = AtomicU8::new(OFF);
+
+/// Reads after which a descriptor is looked at.
+const READS_MIN: u32 = 2;
+/// Reads after which one that is not worth watching is looked at again.
+const READS_IGNORED: u32 = 1024;
+/// Reads that are looked at before a file whose reads all hit is let alone for a while.
+const AWAKE_MAX: u32 = 32;
+/// The longest such while, reads.
+const SLEEP_MAX: u32 = 512;
+/// The position must be asked for: reads went by unseen.
+const POSITION_UNKNOWN: u64 = u64::MAX;
+
+/// What is carried from before a read to after it.
+#[derive(Clone, Copy)]
+pub struct Before {
+    start_ns: u64,
+    meta: Option<Meta>,
+}
+
+impl Before {
+    /// Nothing is to be done after the read.
+    const NOTHING: Before = Before { start_ns: 0, meta: None };
+}
+
+/// Before a read of a descriptor. Touches a few words, nothing else; cannot panic.
+#[inline]
+pub fn before(fd: i32) -> Before {
+    if STATE.load(Relaxed) != ON {
+        return Before::NOTHING;
+    }
+    let Some(meta) = table::meta(fd) else { return Before::NOTHING };
+    match meta {
+        Meta::Tracked(at) => {
+            let Some(slot) = table::slot(at) else { return Before::NOTHING };
+            let sleep = slot.sleep.load(Relaxed);
+            if sleep > 0 {
+                slot.sleep.store(sleep - 1, Relaxed);
+                return Before::NOTHING;
+            }
+            let start_ns = if slot.timed.load(Relaxed) { sys::now_ns() } else { 0 };
+            Before { start_ns, meta: Some(meta) }
+        }
+        Meta::Ignored(left) if left > 0 => {
+            table::set_meta(fd, Meta::Ignored(left - 1));
+            Before::NOTHING
+        }
+        Meta::Ignored(_) | Meta::Unknown(_) => Before { start_ns: 0, meta: Some(meta) },
+    }
+}
+
+/// After a read that returned `got`, at `offset` or, without one, at the descriptor's position.
+#[inline]
+pub fn after(before: Before, fd: i32, offset: Option<i64>, got: isize) {
+    let Some(meta) = before.meta else { return };
+    if got <= 0 {
+        return;
+    }
+    guarded(|| look(before.start_ns, meta, fd, offset, got as u64));
+}
+
+/// Runs the core. A panic ends prefetching in this process and nothing else.
+fn guarded(work: impl FnOnce()) {
+    if std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err() {
+        STATE.store(OFF, Relaxed);
+        if let Some(area) = report::area() {
+            area.add_head(Head::Panics, 1);
+        }
+    }
+}
+
+fn look(start_ns: u64, meta: Meta, fd: i32, offset: Option<i64>, got: u64) {
+    match meta {
+        Meta::Unknown(reads) if reads + 1 < READS_MIN => table::set_meta(fd, Meta::Unknown(reads + 1)),
+        Meta::Unknown(_) | Meta::Ignored(_) => register(fd),
+        Meta::Tracked(at) => {
+            if let Some(slot) = table::slot(at) {
+                tracked(at, slot, start_ns, fd, offset, got);
+            }
+        }
+    }
+}
+
+/// Whether a file is worth watching: regular, big enough, readable, on a real file system, not direct.
+fn is_worth(fd: i32, stat: &libc::stat) -> bool {
+    const TMPFS: i64 = 0x0102_1994;
+    const RAMFS: i64 = 0x8584_58f6;
+    const HUGETLBFS: i64 = 0x9584_58f6;
+    const PROC: i64 = 0x9fa0;
+    const SYSFS: i64 = 0x6265_6572;
+    if stat.st_mode & libc::S_IFMT != libc::S_IFREG || (stat.st_size as u64) < table::tuning().file_bytes_min
+    {
+        return false;
+    }
+    let Ok(flags) = sys::file_flags(fd) else { return false };
+    if flags & libc::O_DIRECT != 0 || flags & libc::O_ACCMODE == libc::O_WRONLY || flags & libc::O_PATH != 0 {
+        return false;
+    }
+    let Ok(kind) = sys::fs_type(fd) else { return false };
+    ![TMPFS, RAMFS, HUGETLBFS, PROC, SYSFS].contains(&(kind & 0xffff_ffff))
+}
+
+fn register(fd: i32) {
+    let worth = sys::fstat(fd).ok().filter(|stat| is_worth(fd, stat));
+    let Some(stat) = worth else {
+        table::set_meta(fd, Meta::Ignored(READS_IGNORED));
+        return;
+    };
+    let Some((at, slot, mut file)) = table::allot(fd) else { return };
+    *file = FileState::new(stat.st_size as u64);
+    slot.device.store(table::device_index(stat.st_dev), Relaxed);
+    if !slot.device().has_limits() {
+        let limits = prefetch_os::limits::look(stat.st_dev);
+        slot.device().set_limits(limits.readahead_bytes, limits.call_bytes);
+    }
+    slot.position.store(sys::position(fd).unwrap_or(0), Relaxed);
+    slot.timed.store(true, Relaxed);
+    report::begin(slot, fd, stat.st_dev, stat.st_ino);
+    table::set_meta(fd, Meta::Tracked(at));
+}
+
+fn tracked(at: usize, slot: &'static Slot, start_ns: u64, fd: i32, offset: Option<i64>, got: u64) {
+    let now_ns = if start_ns != 0 { sys::now_ns() } else { 0 };
+    let by_position = offset.is_none();
+    let offset = offset.map_or_else(|| advance(slot, fd, got), |offset| offset as u64);
+    let Some(mut file) = slot.try_lock() else { return };
+    if slot.fd.load(Relaxed) != fd {
+        return;
+    }
+    inject_panic();
+    slot.used.store(CLOCK.fetch_add(1, Relaxed), Relaxed);
+    let elapsed_ns = (start_ns != 0).then(|| now_ns.saturating_sub(start_ns));
+    let read = Read { offset, len: got, elapsed_ns, now_ns: now_ns.max(start_ns) };
+    let device = slot.device();
+    let effect = file.on_read(&read, device, &BUDGET, &table::tuning());
+    slot.timed.store(true, Relaxed);
+    if file.counters.reads.is_multiple_of(64) {
+        report::file(at, slot, &file);
+    }
+    rest(slot, read.is_slow() || effect.wake, &file);
+    if effect.wake && !slot.wake.load(Relaxed) {
+        let trusted = !by_position || check_position(slot, fd, &mut file);
+        drop(file);
+        if trusted && !slot.wake.swap(true, Relaxed) {
+            worker::wake();
+        }
+    }
+}
+
+/// The position before a read(2) of `got` bytes; the kernel is asked where it is not known.
+fn advance(slot: &Slot, fd: i32, got: u64) -> u64 {
+    let known = slot.position.load(Relaxed);
+    let before = match known {
+        POSITION_UNKNOWN => sys::position(fd).unwrap_or(got).saturating_sub(got),
+        known => known,
+    };
+    slot.position.store(before + got, Relaxed);
+    before
+}
+
+/// Lets a file alone for a while whose reads all hit and that is not prefetched.
+fn rest(slot: &Slot, busy: bool, file: &FileState) {
+    let (_, _, active) = file.latest();
+    if busy || active {
+        slot.awake.store(0, Relaxed);
+        slot.sleep_length.store(0, Relaxed);
+        return;
+    }
+    let awake = slot.awake.load(Relaxed) + 1;
+    slot.awake.store(awake, Relaxed);
+    if awake >= AWAKE_MAX {
+        let length = (slot.sleep_length.load(Relaxed) * 2).clamp(64, SLEEP_MAX);
+        slot.sleep_length.store(length, Relaxed);
+        slot.sleep.store(length, Relaxed);
+        slot.position.store(POSITION_UNKNOWN, Relaxed);
+        slot.awake.store(0, Relaxed);
+        if let Some(area) = report::area() {
+            area.add_head(Head::Sleeps, 1);
+        }
+    }
+}
+
+/// The position of a descriptor was set.
+#[inline]
+pub fn on_seek(fd: i32, position: i64) {
+    if STATE.load(Relaxed) != ON || position < 0 {
+        return;
+    }
+    if let Some(Meta::Tracked(at)) = table::meta(fd)
+        && let Some(slot) = table::slot(at)
+    {
+        let asleep = slot.sleep.load(Relaxed) > 0;
+        slot.position.store(if asleep { POSITION_UNKNOWN } else { position as u64 }, Relaxed);
+    }
+}
+
+/// A descriptor was closed, or now means another file.
+#[inline]
+pub fn on_close(fd: i32) {
+    if STATE.load(Relaxed) == ON && matches!(table::meta(fd), Some(meta) if meta != Meta::Unknown(0)) {
+        guarded(|| table::release(fd));
+    }
+}
+
+/// The program gave a hint about a file.
+pub fn on_advice(fd: i32, advice: i32) {
+    if STATE.load(Relaxed) != ON {
+        return;
+    }
+    let random = match advice {
+        libc::POSIX_FADV_RANDOM => true,
+        libc::POSIX_FADV_NORMAL | libc::POSIX_FADV_SEQUENTIAL => false,
+        _ => return,
+    };
+    guarded(|| {
+        if !matches!(table::meta(fd), Some(Meta::Tracked(_))) {
+            register(fd);
+        }
+        if let Some(Meta::Tracked(at)) = table::meta(fd)
+            && let Some(mut file) = table::slot(at).and_then(|slot| slot.try_lock())
+        {
+            file.on_hint(random);
+        }
+    });
+}
+
+/// Before a worker acts on a stream of read(2): whether the position is what was thought. `false` starts anew.
+fn check_position(slot: &Slot, fd: i32, file: &mut FileState) -> bool {
+    let known = slot.position.load(Relaxed);
+    let Ok(position) = sys::position(fd) else { return false };
+    if position != known && known / PAGE != position / PAGE {
+        slot.position.store(position, Relaxed);
+        file.forget(slot.device(), &BUDGET);
+        return false;
+    }
+    true
+}
+
+/// Panics at the read whose number stands in `LOADLINE_PREFETCH_PANIC`: only in debug builds, for the tests.
+#[cfg(debug_assertions)]
+fn inject_panic() {
+    let at = crate::start::PANIC_AT.load(Relaxed);
+    assert!(at == 0 || CLOCK.load(Relaxed) < at, "injected");
+}
+
+#[cfg(not(debug_assertions))]
+fn inject_panic() {}

@@ -1,0 +1,420 @@
+//! Threads without libc: the one that serves streams, the one that fetches files, the one that may open files.
+//!
+//! They are made by a bare clone(2): making a thread through libc allocates, turns single-threaded shortcuts of
+//! malloc and stdio off for good, and is not allowed where a signal handler may be running. The price is that
+//! they must not touch thread-local storage (they have a zeroed block of their own, for safety) nor unwind.
+
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+use prefetch::area::Head;
+use prefetch::file::FetchState;
+use prefetch::os::{Os, fetch, issue};
+use prefetch::{FileState, Request};
+use prefetch_os::{Kernel, memory, sys};
+
+use crate::table::{self, BUDGET, HIGH, Slot};
+use crate::{report, walker};
+
+/// Bytes of a worker's stack.
+const STACK_BYTES: usize = 256 << 10;
+/// Ranges that are claimed under one lock.
+const BATCH: usize = 8;
+
+/// What a worker does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Role {
+    /// Prefetches ahead of streams.
+    Streams = 0,
+    /// Fetches files whole, waiting for each step.
+    Fetch = 1,
+    /// Looks at memory and walks directories, with a table of descriptors of its own.
+    Keeper = 2,
+}
+
+const ROLES: [Role; 3] = [Role::Streams, Role::Fetch, Role::Keeper];
+
+#[repr(C, align(64))]
+struct Stack(UnsafeCell<[u8; STACK_BYTES]>);
+
+// SAFETY: each stack is used by the one thread of its role.
+unsafe impl Sync for Stack {}
+
+/// A thread control block: its middle points at itself, as the x86-64 ABI asks; the rest is zero.
+#[repr(C, align(64))]
+struct Block(UnsafeCell<[usize; 512]>);
+
+// SAFETY: as for stacks.
+unsafe impl Sync for Block {}
+
+struct Worker {
+    /// The kernel's number of the thread: 0 when it does not run. The kernel clears it after the last use of
+    /// the stack.
+    tid: AtomicU32,
+    /// Bumped for each reason to look again.
+    seq: AtomicU32,
+    sleeping: AtomicBool,
+    stack: Stack,
+    block: Block,
+}
+
+static WORKER: [Worker; 3] = [const {
+    Worker {
+        tid: AtomicU32::new(0),
+        seq: AtomicU32::new(0),
+        sleeping: AtomicBool::new(false),
+        stack: Stack(UnsafeCell::new([0; STACK_BYTES])),
+        block: Block(UnsafeCell::new([0; 512])),
+    }
+}; 3];
+
+static KERNEL: Kernel = Kernel::new();
+static QUIT: AtomicBool = AtomicBool::new(false);
+/// When a stream was last served, ns.
+static ACTIVE_NS: AtomicU64 = AtomicU64::new(0);
+
+/// There is something for the workers: starts or wakes the one that serves streams.
+pub fn wake() {
+    rouse(Role::Streams);
+}
+
+/// Starts or wakes one worker.
+pub fn rouse(role: Role) {
+    if QUIT.load(Relaxed) {
+        return;
+    }
+    let worker = &WORKER[role as usize];
+    worker.seq.fetch_add(1, SeqCst);
+    if worker.tid.load(Relaxed) == 0 {
+        start(role);
+    } else if worker.sleeping.load(SeqCst) {
+        sys::futex_wake(&worker.seq, 1);
+    }
+}
+
+/// Ends all workers and waits until they are gone: before calls that only a process of one thread may make, and
+/// before it changes its credentials.
+pub fn stop() {
+    if WORKER.iter().all(|worker| worker.tid.load(Relaxed) == 0) {
+        return;
+    }
+    QUIT.store(true, SeqCst);
+    for worker in &WORKER {
+        worker.seq.fetch_add(1, SeqCst);
+        sys::futex_wake(&worker.seq, u32::MAX >> 1);
+        for _ in 0..2000 {
+            let tid = worker.tid.load(SeqCst);
+            if tid == 0 {
+                break;
+            }
+            sys::futex_wait(&worker.tid, tid, 1_000_000);
+        }
+    }
+    for at in 0..HIGH.load(Relaxed) as usize {
+        if let Some(slot) = table::slot(at) {
+            slot.wake.store(false, Relaxed);
+        }
+    }
+    QUIT.store(false, SeqCst);
+}
+
+/// The process forked: there are no workers in the child.
+pub fn forked() {
+    for worker in &WORKER {
+        worker.tid.store(0, Relaxed);
+        worker.sleeping.store(false, Relaxed);
+    }
+    QUIT.store(false, Relaxed);
+    for at in 0..HIGH.load(Relaxed) as usize {
+        if let Some(slot) = table::slot(at) {
+            slot.wake.store(false, Relaxed);
+        }
+    }
+}
+
+fn start(role: Role) {
+    let worker = &WORKER[role as usize];
+    if worker.tid.compare_exchange(0, u32::MAX, SeqCst, Relaxed).is_err() {
+        return;
+    }
+    // All signals are the program's: blocked while the thread is made, which inherits the mask.
+    let all = [u64::MAX];
+    let mut mask = [0u64];
+    // SAFETY: both masks have the kernel's size of 8 bytes.
+    let blocked = unsafe {
+        let (new, old) = (all.as_ptr() as usize, mask.as_mut_ptr() as usize);
+        sys::call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, new, old, 8, 0, 0])
+    };
+    let made = if blocked.is_ok() { clone(role) } else { Err(0) };
+    if blocked.is_ok() {
+        // SAFETY: as above.
+        let _ = unsafe {
+            sys::call(
+                libc::SYS_rt_sigprocmask,
+                [libc::SIG_SETMASK as usize, mask.as_ptr() as usize, 0, 8, 0, 0],
+            )
+        };
+    }
+    match made {
+        Ok(_) => {
+            if let Some(area) = report::area() {
+                area.add_head(Head::Workers, 1);
+            }
+        }
+        // No thread (a limit on processes, say): nothing is prefetched until the next try.
+        Err(_) => worker.tid.store(0, SeqCst),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn clone(role: Role) -> sys::Answer {
+    let worker = &WORKER[role as usize];
+    let flags = libc::CLONE_VM
+        | libc::CLONE_FS
+        | libc::CLONE_FILES
+        | libc::CLONE_SIGHAND
+        | libc::CLONE_THREAD
+        | libc::CLONE_SYSVSEM
+        | libc::CLONE_SETTLS
+        | libc::CLONE_PARENT_SETTID
+        | libc::CLONE_CHILD_CLEARTID;
+    let tid = worker.tid.as_ptr() as usize;
+    let top = worker.stack.0.get() as usize + STACK_BYTES;
+    let result: isize;
+    // SAFETY: no thread runs on this stack and block (tid was 0, set by the kernel when it is done with both).
+    // The child calls `run`, which never returns, on a stack aligned to 16; the parent goes on after the call.
+    unsafe {
+        let block = worker.block.0.get().cast::<usize>().add(256);
+        block.write(block as usize);
+        core::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "mov rdi, r12",
+            "call r13",
+            "ud2",
+            "2:",
+            inlateout("rax") libc::SYS_clone as isize => result,
+            in("rdi") flags as usize,
+            in("rsi") top,
+            in("rdx") tid,
+            in("r10") tid,
+            in("r8") block as usize,
+            in("r12") role as usize,
+            in("r13") run as extern "C" fn(usize) -> ! as usize,
+            lateout("rcx") _, lateout("r11") _,
+        );
+    }
+    if result > 0 { Ok(result as usize) } else { Err(-result as i32) }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn clone(_role: Role) -> sys::Answer {
+    Err(libc::ENOSYS)
+}
+
+/// The body of a worker.
+extern "C" fn run(role: usize) -> ! {
+    match ROLES.get(role) {
+        Some(Role::Streams) => streams(),
+        Some(Role::Fetch) => fetches(),
+        _ => keeper(),
+    }
+    // SAFETY: ends this thread only; the kernel then clears `tid`.
+    let _ = unsafe { sys::call(libc::SYS_exit, [0; 6]) };
+    loop {
+        core::hint::spin_loop();
+    }
+}
+
+fn name(name: &core::ffi::CStr) {
+    // SAFETY: a C string of at most 16 bytes.
+    let _ = unsafe {
+        sys::call(libc::SYS_prctl, [libc::PR_SET_NAME as usize, name.as_ptr() as usize, 0, 0, 0, 0])
+    };
+}
+
+/// Sleeps until the next reason to look, or so long. `false`: the worker is to end.
+fn rest(role: Role, seen: u32, timeout_ns: u64) -> bool {
+    let worker = &WORKER[role as usize];
+    worker.sleeping.store(true, SeqCst);
+    if worker.seq.load(SeqCst) == seen && !QUIT.load(SeqCst) {
+        sys::futex_wait(&worker.seq, seen, timeout_ns);
+    }
+    worker.sleeping.store(false, SeqCst);
+    !QUIT.load(SeqCst)
+}
+
+const LONG_NS: u64 = 3_600_000_000_000;
+
+fn streams() {
+    name(c"ll-prefetch");
+    rouse(Role::Keeper);
+    loop {
+        let seen = WORKER[Role::Streams as usize].seq.load(SeqCst);
+        let mut busy = false;
+        for at in 0..HIGH.load(Relaxed) as usize {
+            let Some(slot) = table::slot(at) else { break };
+            if slot.dead.load(Relaxed) {
+                table::bury(at, slot);
+            } else if slot.wake.swap(false, Relaxed) {
+                busy |= serve(at, slot);
+            }
+        }
+        if busy {
+            ACTIVE_NS.store(sys::now_ns(), Relaxed);
+            if QUIT.load(SeqCst) {
+                return;
+            }
+        } else if !rest(Role::Streams, seen, LONG_NS) {
+            return;
+        }
+    }
+}
+
+/// Prefetches for one file until it has nothing to claim. Whether there was anything.
+fn serve(at: usize, slot: &'static Slot) -> bool {
+    let mut busy = false;
+    let mut rounds = 0u32;
+    while !QUIT.load(Relaxed) && rounds < 64 {
+        let mut batch = [Request { offset: 0, len: 0 }; BATCH];
+        let Some(mut file) = patiently(slot) else {
+            slot.wake.store(true, Relaxed);
+            return true;
+        };
+        let fd = slot.fd.load(Relaxed);
+        let mut claimed = 0;
+        while let Some(entry) = batch.get_mut(claimed)
+            && let Some(request) = file.claim(slot.device(), &BUDGET)
+        {
+            *entry = request;
+            claimed += 1;
+        }
+        if file.fetch == FetchState::Running {
+            rouse(Role::Fetch);
+        }
+        drop(file);
+        if claimed == 0 {
+            break;
+        }
+        busy = true;
+        rounds += 1;
+        let mut cached = 0;
+        for (step, request) in batch.iter().take(claimed).enumerate() {
+            if !table::belongs(fd, at) {
+                return busy;
+            }
+            let ask = step == 0 && rounds.is_multiple_of(4);
+            let done = issue(&KERNEL, fd, *request, slot.device().call_bytes(), ask);
+            cached += done.cached;
+        }
+        if let Some(mut file) = slot.try_lock() {
+            if cached > 0 {
+                file.redundant(cached, slot.device(), &BUDGET);
+            }
+            check_evictions(fd, &mut file);
+        }
+    }
+    busy
+}
+
+fn patiently(slot: &'static Slot) -> Option<table::Guard<'static>> {
+    (0..100).find_map(|_| {
+        core::hint::spin_loop();
+        slot.try_lock()
+    })
+}
+
+static EVICTIONS_CHECKED_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Ten times a second: whether what lies ahead is still there.
+fn check_evictions(fd: i32, file: &mut FileState) {
+    let now = sys::now_ns();
+    if now.saturating_sub(EVICTIONS_CHECKED_NS.load(Relaxed)) < 100_000_000 {
+        return;
+    }
+    EVICTIONS_CHECKED_NS.store(now, Relaxed);
+    let Some(range) = file.ahead_range() else { return };
+    if let Ok(residency) = KERNEL.residency(fd, range.offset, range.len)
+        && residency.evicted > range.len / 8
+    {
+        file.evicted(residency.evicted, &BUDGET);
+    }
+}
+
+fn fetches() {
+    name(c"ll-fetch");
+    loop {
+        let seen = WORKER[Role::Fetch as usize].seq.load(SeqCst);
+        let mut busy = false;
+        for at in 0..HIGH.load(Relaxed) as usize {
+            let Some(slot) = table::slot(at) else { break };
+            while !QUIT.load(Relaxed) && fetch_step(at, slot) {
+                busy = true;
+            }
+        }
+        let timeout = if busy { 1_000_000 } else { LONG_NS };
+        if !rest(Role::Fetch, seen, timeout) {
+            return;
+        }
+    }
+}
+
+/// One step of fetching a file. Whether there was one.
+fn fetch_step(at: usize, slot: &'static Slot) -> bool {
+    let Some(mut file) = patiently(slot) else { return false };
+    let (fd, size) = (slot.fd.load(Relaxed), file.size);
+    if fd < 0 || file.fetch != FetchState::Running {
+        return false;
+    }
+    let Some(request) = file.claim_fetch(slot.device(), &BUDGET) else { return false };
+    drop(file);
+    if !table::belongs(fd, at) {
+        return false;
+    }
+    let (done, elapsed_ns) = fetch(&KERNEL, fd, request, slot.device().call_bytes(), size);
+    ACTIVE_NS.store(sys::now_ns(), Relaxed);
+    for _ in 0..1000 {
+        if let Some(mut file) = patiently(slot) {
+            if slot.fd.load(Relaxed) == fd {
+                file.fetched(request.len, done.cached, elapsed_ns, slot.device(), table::tuning().mode);
+                report::file(at, slot, &file);
+            }
+            return !done.refused;
+        }
+        sys::sleep_ns(10_000);
+    }
+    false
+}
+
+/// Looks at memory while there is activity, and walks directories. Its descriptors are its own: what it opens and
+/// closes can neither take a number from the program nor drop its locks.
+fn keeper() {
+    name(c"ll-keeper");
+    // SAFETY: no pointers. With the flag, and from 0 on, no descriptor is even copied.
+    let own = unsafe {
+        sys::call(libc::SYS_close_range, [0, u32::MAX as usize, libc::CLOSE_RANGE_UNSHARE as usize, 0, 0, 0])
+    };
+    if own.is_err() {
+        // Before Linux 5.9: nothing may be opened here, so there is nothing to do.
+        return;
+    }
+    loop {
+        let seen = WORKER[Role::Keeper as usize].seq.load(SeqCst);
+        BUDGET.tell(&memory::look());
+        report::process();
+        let walking = walker::walk();
+        let now = sys::now_ns();
+        let active = now.saturating_sub(ACTIVE_NS.load(Relaxed)) < 1_000_000_000;
+        let timeout = match (walking, active) {
+            (true, _) => 1_000_000,
+            (false, true) => 200_000_000,
+            (false, false) => LONG_NS,
+        };
+        if !rest(Role::Keeper, seen, timeout) {
+            return;
+        }
+    }
+}
