@@ -2,6 +2,8 @@
 SHELL := /bin/bash
 CARGO ?= cargo
 PREFIX ?= /usr/local
+# Where mount(8), mkfs(8) and fsck(8) look for helpers.
+SBINDIR ?= /sbin
 # File systems are made and mounted by root; without root the demo shows what is possible.
 ROOT := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
@@ -44,6 +46,8 @@ bench: setup
 
 install: build
 	install -D -m 755 target/release/loadline $(DESTDIR)$(PREFIX)/bin/loadline
+	install -d $(DESTDIR)$(SBINDIR)
+	for helper in mount mkfs fsck; do ln -sf $(PREFIX)/bin/loadline $(DESTDIR)$(SBINDIR)/$$helper.betrfs; done
 	target/release/loadline man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	target/release/loadline completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loadline

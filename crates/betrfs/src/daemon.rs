@@ -32,11 +32,12 @@ pub struct Launcher {
 /// [`MountError::BadOption`]; [`MountError::Daemon`] with the new process's words.
 pub fn mount_daemon(launcher: &Launcher, source: &Path, dir: &Path, options: &str) -> Result<u32> {
     MountOptions::parse(options)?;
+    let shown = source;
     let absolute = |path: &Path| path.canonicalize().map_err(MountError::io(path.display().to_string()));
     let (source, dir) = (absolute(source)?, absolute(dir)?);
     let mut child = Command::new(&launcher.program)
         .args(&launcher.args)
-        .args([source.as_os_str(), dir.as_os_str()])
+        .args([source.as_os_str(), dir.as_os_str(), shown.as_os_str()])
         .arg(options)
         .current_dir("/")
         .stdin(Stdio::null())
@@ -62,12 +63,18 @@ pub fn mount_daemon(launcher: &Launcher, source: &Path, dir: &Path, options: &st
     }
 }
 
-/// The daemon's `main`: mounts, says so on its standard output, serves, and closes the file system when it is
+/// The daemon's `main`, with the arguments behind those of the [`Launcher`]: mounts, says so on its standard output, serves, and closes the file system when it is
 /// unmounted. SIGTERM and SIGINT unmount.
-pub fn main(source: &Path, dir: &Path, options: &str) -> ExitCode {
+pub fn main(arguments: Vec<OsString>) -> ExitCode {
+    let [source, dir, shown, options] = &arguments[..] else {
+        eprintln!("betrfs: the daemon is started by `loadline mount betrfs`");
+        return ExitCode::FAILURE;
+    };
+    let options = MountOptions::parse(&options.to_string_lossy())
+        .map(|o| MountOptions { shown_source: Some(shown.into()), ..o });
     // A session of its own: a closed terminal must not take the file system away.
     let _ = rustix::process::setsid();
-    let mounted = match start(source, dir, options) {
+    let mounted = match options.and_then(|o| start(Path::new(source), Path::new(dir), &o)) {
         Ok(mounted) => mounted,
         Err(error) => {
             println!("{error}");
@@ -80,15 +87,14 @@ pub fn main(source: &Path, dir: &Path, options: &str) -> ExitCode {
     serve(mounted)
 }
 
-fn start(source: &Path, dir: &Path, options: &str) -> Result<Mounted> {
-    let options = MountOptions::parse(options)?;
+fn start(source: &Path, dir: &Path, options: &MountOptions) -> Result<Mounted> {
     memory::flush_io();
     let mut notes: Vec<String> = memory::leave_cgroup(&Host::system()).err().into_iter().collect();
     if options.lock_memory {
         notes.extend(memory::lock().err());
     }
     notes.iter().for_each(|note| eprintln!("betrfs: {note}"));
-    mount(source, dir, &options)
+    mount(source, dir, options)
 }
 
 /// Serves in the foreground of this process until unmounted; SIGTERM and SIGINT unmount.

@@ -92,6 +92,8 @@ impl MountError {
 pub struct MountOptions {
     /// The file system's own options: cache and the like.
     pub fs: Options,
+    /// What the table of mounts shows as the source; None for the source itself.
+    pub shown_source: Option<PathBuf>,
     /// Nothing may be written.
     pub read_only: bool,
     /// Ignore set-user-ID bits.
@@ -117,7 +119,8 @@ pub struct MountOptions {
 impl Default for MountOptions {
     fn default() -> MountOptions {
         MountOptions {
-            fs: Options::default(),
+            fs: Options::with_store(betree::Options { cache_bytes: cache_bytes(), ..Default::default() }),
+            shown_source: None,
             read_only: false,
             no_suid: false,
             no_dev: false,
@@ -130,6 +133,14 @@ impl Default for MountOptions {
             lock_memory: true,
         }
     }
+}
+
+/// A cache for most purposes: an eighth of the free memory, from 64 MiB to 1 GiB.
+fn cache_bytes() -> usize {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib: Option<usize> = line.and_then(|l| l.split_whitespace().next()?.parse().ok());
+    kib.map_or(256 << 20, |kib| (kib * 1024 / 8).clamp(64 << 20, 1 << 30))
 }
 
 fn size(text: &str) -> Option<u64> {
@@ -337,7 +348,7 @@ pub fn mount_fs(
     options: &MountOptions,
 ) -> Result<Mounted> {
     let dir = dir.canonicalize().map_err(MountError::io(dir.display().to_string()))?;
-    let fuse = connect(source, &dir, options)?;
+    let fuse = connect(options.shown_source.as_deref().unwrap_or(source), &dir, options)?;
     let settings = Settings { ttl: options.ttl, writeback: options.writeback };
     let mut config = Config::default();
     config.acl = SessionACL::All;

@@ -6,10 +6,12 @@
 //! | `run` | `run`: from a command line to stored results |
 //! | `progress` | what a run shows while it runs |
 //! | `check`, `compare`, `crash`, `explain`, `report`, `runs`, `doctor` | the commands of these names |
+//! | `betrfs` | `mkfs`, `mount`, `fsck`, `dump` |
 //! | `ssd` | emulated SSDs as block devices |
 //! | `pages` | man pages and completions |
 //! | `screen` | colours, widths, exit codes |
 
+mod betrfs;
 mod check;
 mod compare;
 mod crash;
@@ -39,7 +41,10 @@ fn main() -> ExitCode {
     if let Some(code) = ssd::daemon() {
         return code;
     }
-    let options = Options::parse();
+    if let Some(code) = betrfs::daemon() {
+        return code;
+    }
+    let options = Options::parse_from(betrfs::arguments());
     screen::start_log(options.verbose);
     let ended = match &options.command {
         Command::Run(run) => run::run(&options, run),
@@ -50,6 +55,10 @@ fn main() -> ExitCode {
         Command::Report(report) => report::report(&options, report),
         Command::Runs(runs) => runs::runs(&options, runs),
         Command::Ssd(ssd) => ssd::ssd(&options, ssd),
+        Command::Mkfs(mkfs) => betrfs::mkfs(mkfs),
+        Command::Mount(mount) => betrfs::mount(mount),
+        Command::Fsck(fsck) => betrfs::fsck(fsck),
+        Command::Dump(dump) => betrfs::dump(dump),
         Command::Doctor(doctor) => doctor::doctor(&options, doctor),
         Command::Completions(completions) => pages::completions(completions),
         Command::Man(man) => pages::man(man),

@@ -58,6 +58,14 @@ pub enum Command {
     /// Emulated SSDs as block devices: modelled timing, volatile cache, power cuts
     #[command(subcommand)]
     Ssd(Ssd),
+    /// Make a file system of loadline's own
+    Mkfs(crate::betrfs::Mkfs),
+    /// Mount one; `umount` ends it
+    Mount(crate::betrfs::Mount),
+    /// Check one, and repair it
+    Fsck(crate::betrfs::Fsck),
+    /// Print what one consists of
+    Dump(crate::betrfs::Dump),
     /// Say what this machine can run; clean up what a killed run left behind
     Doctor(Doctor),
     /// Print shell completions

@@ -16,6 +16,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
+            "betrfs",
             "blockdev",
             "crash",
             "engine",
