@@ -40,7 +40,7 @@ pub(crate) struct Recorded {
 
 /// The device of a stack, and what it promises.
 fn device(options: &CrashOptions, load: &Load) -> Result<(AttachOptions, Contract), CrashError> {
-    let name = format!("crash-{}", std::process::id());
+    let name = format!("crash-{}", crate::run::unique());
     let bytes = match load {
         Load::Script(_) => default_bytes(options.spec.fs()),
         Load::Custom { .. } => CUSTOM_BYTES,

@@ -154,8 +154,8 @@ pub fn run(
     let timeline = script.map(Timeline::new);
     let forgiven = if options.strict { &[] } else { Weakness::of(options.spec.fs()) };
     let judge = Judge { history: &history, timeline: timeline.as_ref(), forgiven };
-    let check = Check { options, journal, place: &place, system: &system, judge: &judge, stop };
-    let mut verdict = check.verdict(&recorded, load.name(), script, progress)?;
+    let check = Check { options, journal, place: &place, system: &system, judge: &judge, script, stop };
+    let mut verdict = check.verdict(&recorded, load.name(), progress)?;
     verdict.stack = options.spec.to_string();
     Ok(verdict)
 }
@@ -175,7 +175,7 @@ impl Place {
             None => in_memory().unwrap_or_else(|| options.home.clone()),
         };
         let parent = parent.canonicalize_utf8().map_err(CrashError::io(format!("resolve {parent}")))?;
-        let dir = parent.join(format!("loadline-crash-{}", std::process::id()));
+        let dir = parent.join(format!("loadline-crash-{}", unique()));
         let file = dir.join("requests");
         let mut place = Place { journal: journal.clone(), dir: dir.clone(), entries: Vec::new() };
         place.entries.push(journal.record(Resource::Directory { path: dir.clone() })?);
@@ -194,6 +194,14 @@ impl Drop for Place {
     }
 }
 
+/// A word that no other check uses, also not one of a killed process.
+pub(crate) fn unique() -> String {
+    use std::hash::{BuildHasher, Hasher};
+    // each RandomState is keyed from the system's entropy and differs from the one before
+    let word = std::collections::hash_map::RandomState::new().build_hasher().finish();
+    format!("{:010x}", word >> 24)
+}
+
 /// The system's directory in memory, if there is one with room.
 fn in_memory() -> Option<Utf8PathBuf> {
     let shm = Utf8PathBuf::from("/dev/shm");
@@ -209,6 +217,7 @@ struct Check<'a> {
     place: &'a Place,
     system: &'a System,
     judge: &'a Judge<'a>,
+    script: Option<&'a Script>,
     stop: &'a AtomicBool,
 }
 
@@ -217,7 +226,6 @@ impl Check<'_> {
         &self,
         recorded: &Recorded,
         workload: &str,
-        script: Option<&Script>,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Verdict, CrashError> {
         let history = self.judge.history;
@@ -236,9 +244,9 @@ impl Check<'_> {
         verdict.seed = self.options.seed;
         verdict.jobs = rigs.len();
         verdict.seconds = seconds;
-        verdict.only_consistency = script.is_none();
+        verdict.only_consistency = self.script.is_none();
         if let Some(worst) = worst(&plan.states, &judged) {
-            let describer = Describer::new(history, script, self.system.fs);
+            let describer = Describer::new(history, self.script, self.system.fs);
             verdict.smallest = Some(self.smallest(worst, &mut rigs[0], &describer, progress)?);
         }
         Ok(verdict)
@@ -306,8 +314,12 @@ impl Check<'_> {
         let _ = std::fs::remove_file(&image);
         rig.save(self.judge.blocks(state).into_iter(), &image)?;
         let text = dir.join("state.txt");
-        std::fs::write(&text, format!("{smallest}\n{}", smallest.output))
-            .map_err(CrashError::io(format!("write {text}")))?;
+        let operations: String = self.script.map_or(String::new(), |script| {
+            let lines = script.ops.iter().enumerate().map(|(number, op)| format!("{number:>5}  {op}\n"));
+            lines.collect()
+        });
+        let whole = format!("{smallest}\n\nchecker:\n{}\noperations:\n{operations}", smallest.output);
+        std::fs::write(&text, whole).map_err(CrashError::io(format!("write {text}")))?;
         Ok(image)
     }
 }
