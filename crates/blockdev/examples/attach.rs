@@ -1,11 +1,11 @@
 //! Attaches an emulated SSD and prints its block device; `detach`, `list`, `stats`, `power-cut` as well.
 //!
-//! `attach HOME NAME PROFILE BYTES [REGIME [BACKING]]`, `detach HOME NAME [force]`, `stats HOME NAME`,
+//! `attach HOME NAME PROFILE BYTES [REGIME [TRANSPORT [BACKING]]]`, `detach HOME NAME [force]`, `stats HOME NAME`,
 //! `list HOME`, `power-cut HOME NAME IMAGE`.
 
 use std::process::ExitCode;
 
-use blockdev::{AttachOptions, Backing, Launcher};
+use blockdev::{AttachOptions, Backing, Launcher, Transport};
 use camino::Utf8Path;
 use ssd::Regime;
 
@@ -31,7 +31,10 @@ fn run(args: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
             if let Some(regime) = rest.first() {
                 options.regime = Regime::parse(regime).ok_or("unknown regime")?;
             }
-            if let Some(file) = rest.get(1) {
+            if let Some(transport) = rest.get(1) {
+                options.transport = Transport::parse(transport).ok_or("unknown transport")?;
+            }
+            if let Some(file) = rest.get(2) {
                 options.backing = Backing::File((*file).into());
             }
             let state = blockdev::attach(Utf8Path::new(home), &options, &Launcher::this_program()?)?.keep();

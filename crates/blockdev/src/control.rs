@@ -10,6 +10,7 @@ use stack::ProcessId;
 
 use crate::record::RecordStatus;
 use crate::status::SsdStatus;
+use crate::transport::Transport;
 use crate::versions::CutReport;
 
 /// A question.
@@ -59,6 +60,9 @@ pub struct SsdState {
     pub mount: Utf8PathBuf,
     /// Number of the FUSE connection below /sys/fs/fuse/connections.
     pub connection: u32,
+    /// The way from the kernel to the daemon.
+    #[serde(default)]
+    pub transport: Transport,
     /// Profile, regime and size, for people.
     pub what: String,
     /// What a reader of the figures must know, such as memory that could not be locked.

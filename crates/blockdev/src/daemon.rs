@@ -1,32 +1,25 @@
 //! The process behind a device: serves the FUSE file, attaches it, answers questions, takes it all down.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use camino::{Utf8Path, Utf8PathBuf};
-use fuser::{Config, Session, SessionACL};
-use rustix::mount::{MountFlags, mount};
+use camino::Utf8Path;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use stack::{Host, Journal, ProcessId, Resource};
+use stack::{Host, Journal, ProcessId};
 
+use crate::assemble::{Assembly, Made};
 use crate::control::{self, Question, Reply, SsdState, Started};
 use crate::driver::Driver;
-use crate::engine::Engine;
 use crate::error::SsdError;
-use crate::fuse::{self, DiskFs};
-use crate::image::{Image, Memory};
-use crate::options::{AttachOptions, Backing, DaemonConfig, FuaMode, Places};
+use crate::options::{AttachOptions, DaemonConfig, FuaMode, Places};
 use crate::record::Recorder;
 use crate::status::SsdStatus;
-use crate::versions::Versions;
 use crate::wakeful::Wakeful;
-use crate::{fusectl, loopdev, memory};
+use crate::{assemble, fuse, loopdev, memory};
 
 /// How long a client may take to send its question or take its answer.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
@@ -73,7 +66,7 @@ impl Daemon {
         memory::precise_sleep();
         let mut notes: Vec<String> = memory::leave_cgroup(&host).err().into_iter().collect();
         let places = Places::new(&home, &options.name);
-        let mut engine = engine(&options)?;
+        let mut engine = assemble::engine(&options)?;
         if options.fua == FuaMode::Modelled {
             engine.model_fua();
         }
@@ -92,20 +85,24 @@ impl Daemon {
         let run_id = format!("ssd-{}-{}", options.name, daemon.pid);
         let journal = Journal::open(&places.journal, &run_id)?;
         notes.extend(memory::urgent(true).err());
-        let made = bring_up(&host, &journal, &driver, &options, &places);
+        let assembly =
+            Assembly { host: &host, journal: &journal, driver: &driver, options: &options, places: &places };
+        let made = assembly.bring_up();
         // questions are answered like anything else
         notes.extend(memory::urgent(false).err());
-        let (device, connection, listener) = match made {
+        let Made { device, connection, listener, transport, note } = match made {
             Ok(made) => made,
             Err(error) => {
                 journal.undo();
                 return Err(error);
             }
         };
+        notes.extend(note);
         notes.extend(loopdev::tune(&device, options.load_profile()?.media.rotation.is_some()));
         let what = format!("{} {} {} bytes", options.profile, options.regime.name(), options.bytes);
         let name = options.name.clone();
-        let state = SsdState { name, daemon, device, mount: places.mount(), connection, what, notes };
+        let state =
+            SsdState { name, daemon, device, mount: places.mount(), connection, transport, what, notes };
         let daemon = Daemon { driver, journal, recorder, listener, options, state, places };
         if let Err(error) = daemon.write_state() {
             daemon.journal.undo();
@@ -271,88 +268,4 @@ impl Daemon {
             counters,
         }
     }
-}
-
-/// The model and its bytes.
-fn engine(options: &AttachOptions) -> Result<Engine<fuse::Reply>, SsdError> {
-    let mut config = ssd::Config::new(options.load_profile()?, options.bytes).regime(options.regime);
-    config.seed = options.seed;
-    let model = ssd::Ssd::new(config)?;
-    let (image, filled) = match &options.backing {
-        Backing::Ram => {
-            let memory = Memory::new(options.bytes).map_err(SsdError::io("map the device's memory"))?;
-            (Image::Ram(memory), false)
-        }
-        Backing::File(path) => open_backing(path, options.bytes)?,
-    };
-    let mut versions = Versions::new(image, options.bytes / ssd::BLOCK_BYTES, filled);
-    if options.prefault {
-        versions.prefault();
-    }
-    Ok(Engine::new(model, versions))
-}
-
-/// The backing file, and whether it had contents.
-fn open_backing(path: &Utf8Path, bytes: u64) -> Result<(Image, bool), SsdError> {
-    let failed = || SsdError::io(format!("backing file {path}"));
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
-    let file = file.map_err(failed())?;
-    let meta = file.metadata().map_err(failed())?;
-    if !meta.is_file() {
-        return Err(SsdError::BadOption { what: format!("{path} is not a regular file") });
-    }
-    if meta.len() > bytes {
-        let what = format!("{path} holds {} bytes, more than the device's {bytes}", meta.len());
-        return Err(SsdError::BadOption { what });
-    }
-    file.set_len(bytes).map_err(failed())?;
-    Ok((Image::File(file), meta.len() > 0))
-}
-
-type Made = (Utf8PathBuf, u32, UnixListener);
-
-/// Mounts, serves, attaches and listens; each step is in the journal before it is taken.
-fn bring_up(
-    host: &Host,
-    journal: &Journal,
-    driver: &Arc<Driver<fuse::Reply>>,
-    options: &AttachOptions,
-    places: &Places,
-) -> Result<Made, SsdError> {
-    let target = places.mount();
-    let source = format!("loadline-ssd-{}", options.name);
-    let resource =
-        Resource::Mount { target: target.clone(), source: source.clone(), fs_type: "fuse".to_owned() };
-    let mounted = journal.create(resource, || mount_fuse(&source, &target));
-    let (_, fuse) = mounted.map_err(|(_, error)| error)?;
-    let mut config = Config::default();
-    config.n_threads = Some(options.threads);
-    config.clone_fd = true;
-    config.acl = SessionACL::All;
-    let served = DiskFs::new(driver.clone(), options.bytes);
-    let session = Session::from_fd(served, fuse, SessionACL::All, config);
-    let session = session.map_err(SsdError::io("FUSE handshake"))?;
-    session.spawn().map_err(SsdError::io("start the FUSE threads"))?;
-    let timer = driver.clone();
-    std::thread::Builder::new()
-        .name("timer".into())
-        .spawn(move || timer.run_timer())
-        .map_err(SsdError::io("start the timer thread"))?;
-    let connection = fusectl::connection(host, &target)
-        .ok_or_else(|| SsdError::BadOption { what: format!("{target} is not in /proc/self/mountinfo") })?;
-    let device = loopdev::attach(host, journal, &target.join(fuse::FILE))?;
-    let socket = places.socket();
-    let listener = UnixListener::bind(&socket).map_err(SsdError::io(format!("listen on {socket}")))?;
-    Ok((device, connection, listener))
-}
-
-fn mount_fuse(source: &str, target: &Utf8Path) -> Result<OwnedFd, SsdError> {
-    let fuse = File::options().read(true).write(true).open("/dev/fuse");
-    let fuse = fuse.map_err(SsdError::io("open /dev/fuse (is FUSE in this kernel?)"))?;
-    let data = format!("fd={},rootmode=40000,user_id=0,group_id=0", fuse.as_raw_fd());
-    let data = std::ffi::CString::new(data).map_err(|e| SsdError::BadOption { what: e.to_string() })?;
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount(source, target.as_std_path(), "fuse", flags, data.as_c_str())
-        .map_err(|error| SsdError::io(format!("mount FUSE at {target}"))(error.into()))?;
-    Ok(fuse.into())
 }

@@ -111,6 +111,18 @@ impl<R: Answer> Driver<R> {
 
     /// Takes a request in; `reply` is answered by this thread or the timer's.
     pub(crate) fn submit(&self, request: Request<'_>, reply: R) {
+        self.submit_until(request, reply, false, || false);
+    }
+
+    /// The same; `eager` to answer what is due soon even if other requests wait. As soon as it is `wanted` elsewhere,
+    /// this thread leaves the answer to the timer's.
+    pub(crate) fn submit_until(
+        &self,
+        request: Request<'_>,
+        reply: R,
+        eager: bool,
+        wanted: impl Fn() -> bool,
+    ) {
         let mut done = Vec::new();
         let spin = {
             let mut state = self.lock();
@@ -134,27 +146,31 @@ impl<R: Answer> Driver<R> {
             state.engine.submit(arrival, request, reply);
             let now = self.advance(&mut state, &mut done);
             let due = self.publish(&state);
-            let alone = state.engine.depth().0 == 1 && self.real(due.saturating_sub(now)) <= SPIN_NS;
-            if !alone && due < state.timer_wakes {
+            let mine = state.engine.depth().0 == 1 || eager;
+            let spin = mine && due != u64::MAX && self.real(due.saturating_sub(now)) <= SPIN_NS;
+            if !spin && due < state.timer_wakes {
                 self.wake.notify_one();
             }
-            alone
+            spin
         };
         answer(done);
         if spin {
-            self.spin();
+            self.spin(wanted);
         }
     }
 
     /// Answers the only request there is, without the detour over the timer thread.
-    fn spin(&self) {
+    fn spin(&self, wanted: impl Fn() -> bool) {
         let mut done = Vec::new();
         loop {
-            self.spin_until_due();
+            let wanted = self.spin_until_due(&wanted);
             let mut state = self.lock();
             let now = self.advance(&mut state, &mut done);
             let due = self.publish(&state);
-            let go_on = done.is_empty() && due != u64::MAX && self.real(due.saturating_sub(now)) <= SPIN_NS;
+            let go_on = !wanted
+                && done.is_empty()
+                && due != u64::MAX
+                && self.real(due.saturating_sub(now)) <= SPIN_NS;
             if go_on {
                 continue;
             }
@@ -166,14 +182,17 @@ impl<R: Answer> Driver<R> {
         }
     }
 
-    /// Spins until something is due. Another thread may have answered meanwhile, so that nothing is, or
+    /// Spins until something is due, or (true) this thread is `wanted`. Another thread may have answered meanwhile, so that nothing is, or
     /// nothing soon: then it returns as well.
-    fn spin_until_due(&self) {
+    fn spin_until_due(&self, wanted: impl Fn() -> bool) -> bool {
         loop {
             let due = self.next_due.load(Ordering::Relaxed);
             let now = self.answerable();
             if due <= now || due == u64::MAX || self.real(due - now) > SPIN_NS {
-                return;
+                return false;
+            }
+            if wanted() {
+                return true;
             }
             std::hint::spin_loop();
         }
@@ -229,7 +248,7 @@ impl<R: Answer> Driver<R> {
             } else {
                 state.timer_wakes = 0;
                 drop(state);
-                self.spin_until_due();
+                self.spin_until_due(|| false);
                 state = self.lock();
             }
         }

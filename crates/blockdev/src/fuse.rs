@@ -14,6 +14,7 @@ use fuser::{
 use crate::driver::{Answer, Driver};
 use crate::engine::{Outcome, Request as Ask};
 use crate::image::BLOCK;
+use crate::uring::Waiting;
 
 /// Name of the file in the mount.
 pub(crate) const FILE: &str = "disk";
@@ -29,11 +30,13 @@ pub(crate) enum Reply {
     Read(ReplyData),
     Write(ReplyWrite, u32),
     Other(ReplyEmpty),
+    Ring(Waiting),
 }
 
 impl Answer for Reply {
     fn answer(self, outcome: Outcome) {
         match (self, outcome) {
+            (Reply::Ring(waiting), outcome) => waiting.answer(outcome),
             (Reply::Read(reply), Outcome::Data(data)) => reply.data(&data),
             (Reply::Write(reply, bytes), Outcome::Done) => reply.written(bytes),
             (Reply::Other(reply), Outcome::Done) => reply.ok(),
@@ -56,11 +59,13 @@ fn errno(outcome: &Outcome) -> Errno {
 pub(crate) struct DiskFs {
     driver: Arc<Driver<Reply>>,
     bytes: u64,
+    /// Whether to ask for rings.
+    rings: bool,
 }
 
 impl DiskFs {
-    pub(crate) fn new(driver: Arc<Driver<Reply>>, bytes: u64) -> DiskFs {
-        DiskFs { driver, bytes }
+    pub(crate) fn new(driver: Arc<Driver<Reply>>, bytes: u64, rings: bool) -> DiskFs {
+        DiskFs { driver, bytes, rings }
     }
 
     fn attr(&self, ino: INodeNo) -> FileAttr {
@@ -87,7 +92,7 @@ impl DiskFs {
 }
 
 /// First block and number of blocks; None unless both ends lie on blocks.
-fn blocks(offset: u64, bytes: u64) -> Option<(u64, u32)> {
+pub(crate) fn blocks(offset: u64, bytes: u64) -> Option<(u64, u32)> {
     let block = BLOCK as u64;
     let whole = offset.is_multiple_of(block) && bytes.is_multiple_of(block);
     if whole { Some((offset / block, u32::try_from(bytes / block).ok()?)) } else { None }
@@ -98,6 +103,9 @@ impl Filesystem for DiskFs {
         // each may be missing in an older kernel: slower, but as right
         for wanted in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_BIG_WRITES, InitFlags::FUSE_MAX_PAGES] {
             let _ = config.add_capabilities(wanted);
+        }
+        if self.rings && config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_err() {
+            return Err(io::Error::other("the kernel offers no FUSE over io_uring"));
         }
         let _ = config.set_max_write(REQUEST_BYTES_MAX);
         let _ = config.set_max_readahead(REQUEST_BYTES_MAX);

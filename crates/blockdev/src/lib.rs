@@ -11,13 +11,15 @@
 //! | `engine` | requests, model and bytes put together; no clock, no threads |
 //! | [`record`] | the requests of a device in a file: writer, reader, format |
 //! | `driver` | real time: the lock, the timer thread, the compensation of the transport |
-//! | `fuse` | the FUSE file |
+//! | `fuse`, `uring`, `wire` | the FUSE file, through /dev/fuse and through rings |
+//! | [`transport`] | which of the two, and what this machine has |
 //! | `wakeful` | CPUs that do not sleep while the device is in use |
 //! | `loopdev`, `fusectl`, `memory` | loop device, abort of a hung connection, locked memory, cgroup |
-//! | [`daemon`], `control` | the process behind a device and what it is asked |
+//! | [`daemon`], `assemble`, `control` | the process behind a device, how it puts it together, what it is asked |
 //! | [`client`], [`options`], `stacked` | attach, detach, list, stats, power cut; the device a stack names |
 //! | [`status`] | counters, also as Prometheus text |
 
+mod assemble;
 pub mod client;
 mod control;
 pub mod daemon;
@@ -34,12 +36,16 @@ pub mod options;
 pub mod record;
 mod stacked;
 pub mod status;
+pub mod transport;
+mod uring;
 mod versions;
 mod wakeful;
+mod wire;
 
 pub use client::{Attached, Launcher, Listed, attach, detach, list, mark, power_cut, stats, sync_record};
 pub use control::SsdState;
 pub use error::SsdError;
 pub use options::{AttachOptions, Backing, FuaMode};
 pub use status::SsdStatus;
+pub use transport::Transport;
 pub use versions::CutReport;

@@ -6,6 +6,7 @@ use ssd::Regime;
 use stack::ProcessId;
 
 use crate::error::SsdError;
+use crate::transport::Transport;
 
 /// Where the bytes lie.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +74,9 @@ pub struct AttachOptions {
     /// not part of every latency. They poll meanwhile: the machine looks busy.
     #[serde(default = "yes")]
     pub keep_awake: bool,
+    /// The way from the kernel to the daemon.
+    #[serde(default)]
+    pub transport: Transport,
     /// What stands in for FUA.
     #[serde(default)]
     pub fua: FuaMode,
@@ -99,6 +103,7 @@ impl AttachOptions {
             compensate: true,
             threads: 2,
             keep_awake: true,
+            transport: Transport::Auto,
             fua: FuaMode::Modelled,
             record: None,
             owner: None,

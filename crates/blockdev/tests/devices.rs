@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use blockdev::record::{Reader, What};
-use blockdev::{AttachOptions, Attached, Backing, Launcher, SsdError};
+use blockdev::{AttachOptions, Attached, Backing, Launcher, SsdError, Transport};
 use camino::{Utf8Path, Utf8PathBuf};
 use ssd::Regime;
 
@@ -47,15 +47,21 @@ fn main() -> ExitCode {
     let able = rustix::process::geteuid().is_root()
         && stack::Host::system().has_sys_admin()
         && ["/dev/fuse", "/dev/loop-control"].iter().all(|p| File::open(p).is_ok());
+    if !able {
+        println!("all skipped: needs root, /dev/fuse and /dev/loop-control");
+        return ExitCode::SUCCESS;
+    }
+    let rings = blockdev::transport::available(&stack::Host::system())
+        .into_iter()
+        .any(|t| t.name == "uring" && t.obstacle.is_none());
+    let transports = if rings { &[Transport::Classic, Transport::Uring][..] } else { &[Transport::Classic] };
     let mut failed = 0;
     for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(&filter)) {
-        if !able {
-            println!("test {name} ... skipped: needs root, /dev/fuse and /dev/loop-control");
-            continue;
+        for transport in transports {
+            let fine = Bench::new(*transport).run(*test);
+            println!("test {name} {} ... {}", transport.name(), if fine { "ok" } else { "FAILED" });
+            failed += u32::from(!fine);
         }
-        let fine = Bench::new().run(*test);
-        println!("test {name} ... {}", if fine { "ok" } else { "FAILED" });
-        failed += u32::from(!fine);
     }
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -63,11 +69,12 @@ fn main() -> ExitCode {
 /// A private home and mount point.
 struct Bench {
     dir: tempfile::TempDir,
+    transport: Transport,
 }
 
 impl Bench {
-    fn new() -> Bench {
-        Bench { dir: tempfile::tempdir().unwrap() }
+    fn new(transport: Transport) -> Bench {
+        Bench { dir: tempfile::tempdir().unwrap(), transport }
     }
 
     fn home(&self) -> Utf8PathBuf {
@@ -112,7 +119,10 @@ impl Bench {
     }
 
     fn attach(&self, options: &AttachOptions) -> Attached {
-        blockdev::attach(&self.home(), options, &Launcher::this_program().unwrap()).unwrap()
+        let options = AttachOptions { transport: self.transport, ..options.clone() };
+        let attached = blockdev::attach(&self.home(), &options, &Launcher::this_program().unwrap()).unwrap();
+        assert_eq!(attached.state().transport, self.transport);
+        attached
     }
 }
 
