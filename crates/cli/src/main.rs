@@ -8,6 +8,7 @@
 //! | `check`, `compare`, `crash`, `explain`, `report`, `runs`, `doctor` | the commands of these names |
 //! | `betrfs` | `mkfs`, `mount`, `fsck`, `dump` |
 //! | `ssd` | emulated SSDs as block devices |
+//! | `prefetch` | programs under the prefetcher, and what it did for them |
 //! | `pages` | man pages and completions |
 //! | `screen` | colours, widths, exit codes |
 
@@ -19,6 +20,7 @@ mod doctor;
 mod explain;
 mod options;
 mod pages;
+mod prefetch;
 mod progress;
 mod report;
 mod run;
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Report(report) => report::report(&options, report),
         Command::Runs(runs) => runs::runs(&options, runs),
         Command::Ssd(ssd) => ssd::ssd(&options, ssd),
+        Command::Prefetch(what) => prefetch::prefetch(what),
         Command::Mkfs(mkfs) => betrfs::mkfs(mkfs),
         Command::Mount(mount) => betrfs::mount(mount),
         Command::Fsck(fsck) => betrfs::fsck(fsck),

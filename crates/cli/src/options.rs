@@ -66,6 +66,8 @@ pub enum Command {
     Fsck(crate::betrfs::Fsck),
     /// Print what one consists of
     Dump(crate::betrfs::Dump),
+    /// Run any program with its files prefetched ahead of its reads; say what was done for it
+    Prefetch(Prefetch),
     /// Say what this machine can run; clean up what a killed run left behind
     Doctor(Doctor),
     /// Print shell completions
@@ -266,6 +268,57 @@ pub struct SsdAttach {
     /// Record every write, discard and flush in this new file (docs/blockdev.md)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub record: Option<PathBuf>,
+}
+
+/// Options of `prefetch`.
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
+Examples:
+  loadline prefetch -- sqlite3 big.db 'select sum(x) from t'
+  loadline prefetch --observe -- make         changes nothing, says what would be saved
+  loadline prefetch --explain -- grep -r text tree
+  loadline prefetch stat
+  loadline prefetch explain PID
+Modes: auto; predict (streams only); fetch-all (whole files at once); os-only (the program's hints are dropped);
+app-only (nothing); observe. LOADLINE_PREFETCH=off in the environment turns it off in all programs started later."
+)]
+pub struct Prefetch {
+    /// What to show
+    #[command(subcommand)]
+    pub what: Option<PrefetchWhat>,
+    /// What is done
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    pub mode: String,
+    /// Change nothing; say afterwards how much time prefetching would save
+    #[arg(long, conflicts_with = "mode")]
+    pub observe: bool,
+    /// Say afterwards, on standard error, what was done for each file
+    #[arg(long)]
+    pub explain: bool,
+    /// The most that may be prefetched and unread, in MiB [default: by the free memory and the cgroup]
+    #[arg(long, value_name = "MIB")]
+    pub budget: Option<u64>,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub command: Vec<std::ffi::OsString>,
+}
+
+/// What `prefetch` shows.
+#[derive(Debug, Subcommand)]
+pub enum PrefetchWhat {
+    /// One line for each process that runs, or ran, under the prefetcher
+    Stat {
+        /// Only this process
+        pid: Option<u32>,
+    },
+    /// What was done for each file of a process, and why not more
+    Explain {
+        /// The process
+        pid: u32,
+    },
 }
 
 /// Options of `ssd detach`.

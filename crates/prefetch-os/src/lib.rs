@@ -8,6 +8,7 @@
 //! | [`limits`] | read-ahead window and request size of a device, from sysfs |
 //! | [`launch`] | finds the library and starts a program under it |
 //! | [`areas`] | finds and reads the statistics of running and ended programs |
+//! | [`show`] | these statistics as text |
 //!
 //! `sys`, `kernel`, `memory` and `limits` allocate nothing: the LD_PRELOAD library uses them in other programs.
 
@@ -16,6 +17,7 @@ pub mod kernel;
 pub mod launch;
 pub mod limits;
 pub mod memory;
+pub mod show;
 pub mod sys;
 
 pub use kernel::Kernel;

@@ -1,0 +1,87 @@
+//! `prefetch`: any program under the cross-layer prefetcher, and what it did.
+
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::ExitStatus;
+
+use anyhow::Context;
+use prefetch::Mode;
+use prefetch_os::areas::{self, Found};
+use prefetch_os::launch::{self, Launch};
+use prefetch_os::show;
+
+use crate::options::{Prefetch, PrefetchWhat};
+use crate::screen::{self, Exit, bad_input};
+
+/// Runs a program, or shows statistics.
+pub fn prefetch(options: &Prefetch) -> anyhow::Result<Exit> {
+    match &options.what {
+        Some(PrefetchWhat::Stat { pid: None }) => {
+            screen::print(show::table(&areas::all(&areas::directory())).trim_end())?;
+            Ok(Exit::Done)
+        }
+        Some(PrefetchWhat::Stat { pid: Some(pid) }) => {
+            screen::print(show::table(&[found(*pid)?]).trim_end())?;
+            Ok(Exit::Done)
+        }
+        Some(PrefetchWhat::Explain { pid }) => {
+            screen::print(show::explain(&found(*pid)?).trim_end())?;
+            Ok(Exit::Done)
+        }
+        None => run(options),
+    }
+}
+
+fn found(pid: u32) -> anyhow::Result<Found> {
+    let directory = areas::directory();
+    areas::of(&directory, pid).ok_or_else(|| {
+        bad_input(format!(
+            "{} holds no statistics of process {pid}: it was not started under the prefetcher, or read no file \
+             often enough to be watched",
+            directory.display()
+        ))
+    })
+}
+
+fn run(options: &Prefetch) -> anyhow::Result<Exit> {
+    let mode = if options.observe {
+        Mode::Observe
+    } else {
+        Mode::parse(options.mode.as_bytes()).ok_or_else(|| {
+            let known: Vec<_> = Mode::ALL.iter().map(|mode| mode.name()).collect();
+            bad_input(format!("--mode {}: choose one of {}", options.mode, known.join(", ")))
+        })?
+    };
+    let library = launch::find_library(&std::env::current_exe()?)?;
+    let launch = Launch { mode, budget_mib: options.budget, directory: None };
+    let mut command = launch.command(&library, &options.command)?;
+    let program = options.command.first().map(|word| word.display().to_string()).unwrap_or_default();
+    if !options.observe && !options.explain {
+        // From here on this process is the program: signals, exit code and terminal are its own.
+        return Err(command.exec()).with_context(|| format!("cannot run {program}"));
+    }
+    // The terminal's signals are for the program; what it does with them decides how this ends.
+    // SAFETY: ignoring a signal installs no handler.
+    let before = [libc::SIGINT, libc::SIGQUIT].map(|signal| unsafe { libc::signal(signal, libc::SIG_IGN) });
+    // SAFETY: between fork and exec only signal(2) is called.
+    unsafe {
+        command.pre_exec(move || {
+            libc::signal(libc::SIGINT, before[0]);
+            libc::signal(libc::SIGQUIT, before[1]);
+            Ok(())
+        })
+    };
+    let mut child = command.spawn().with_context(|| format!("cannot run {program}"))?;
+    let pid = child.id();
+    let status = child.wait()?;
+    match areas::of(&areas::directory(), pid) {
+        Some(found) if options.explain => eprint!("{}", show::explain(&found)),
+        Some(found) => eprint!("{}", show::estimate(&found)),
+        None => eprintln!("{program}: no file was read often enough to be watched"),
+    }
+    std::process::exit(code(status))
+}
+
+/// The exit code of a program, as a shell gives it.
+fn code(status: ExitStatus) -> i32 {
+    status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0))
+}

@@ -1,0 +1,263 @@
+//! Statistics as text: what was done for each file, and why not more.
+
+use std::fmt::Write as _;
+
+use prefetch::area::{DeviceSeen, FileSeen};
+use prefetch::stream::Shape;
+use prefetch::{Mode, Reason};
+
+use crate::areas::Found;
+
+/// Bytes in a unit that keeps the number short.
+pub fn bytes(value: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut scaled = value as f64;
+    let mut unit = 0;
+    while scaled >= 1000.0 && unit + 1 < UNITS.len() {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{value} B") } else { format!("{scaled:.1} {}", UNITS[unit]) }
+}
+
+/// A time in a unit that keeps the number short.
+pub fn time(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.2} s", ns as f64 / 1e9),
+    }
+}
+
+/// One line for each process, under a heading.
+pub fn table(found: &[Found]) -> String {
+    let mut text = format!(
+        "{:>8} {:<16} {:<9} {:>6} {:>11} {:>9} {:>11} {:>11} {:>11} {:>9}\n",
+        "pid", "program", "mode", "files", "read", "blocked", "prefetched", "useful", "wasted", "saved"
+    );
+    for Found { snapshot, alive } in found {
+        let total = snapshot.total();
+        let _ = writeln!(
+            text,
+            "{:>8} {:<16} {:<9} {:>6} {:>11} {:>9} {:>11} {:>11} {:>11} {:>9}{}",
+            snapshot.pid,
+            snapshot.name,
+            snapshot.mode.name(),
+            snapshot.files.len(),
+            bytes(total.bytes),
+            time(total.blocked_ns),
+            bytes(total.issued),
+            bytes(total.useful),
+            bytes(total.wasted),
+            time(total.saved_ns),
+            if *alive { "" } else { "  ended" }
+        );
+    }
+    text
+}
+
+/// Everything about one process: devices, budget, each file with what was done and why.
+pub fn explain(found: &Found) -> String {
+    let snapshot = &found.snapshot;
+    let mut text = format!(
+        "{} ({}), mode {}{}\n",
+        snapshot.name,
+        snapshot.pid,
+        snapshot.mode.name(),
+        if found.alive { "" } else { ", ended" }
+    );
+    if snapshot.panics > 0 {
+        text += "prefetching ended: the library failed and turned itself off (please report this)\n";
+    }
+    for device in &snapshot.devices {
+        text += &self::device(device);
+    }
+    let (budget, outstanding) = snapshot.budget;
+    if budget > 0 {
+        let _ = writeln!(
+            text,
+            "memory: {} may be prefetched and unread, {} are",
+            bytes(budget),
+            bytes(outstanding)
+        );
+    }
+    let (walked, used) = snapshot.walked;
+    if walked > 0 {
+        let _ = writeln!(text, "directories: {walked} files fetched ahead, {used} of them opened");
+    }
+    if snapshot.files.is_empty() {
+        text += "no file was read often enough to be watched\n";
+    }
+    for file in &snapshot.files {
+        text += &self::file(file, snapshot.mode);
+    }
+    if snapshot.mode == Mode::Observe {
+        text += &estimate(found);
+    }
+    text
+}
+
+fn device(device: &DeviceSeen) -> String {
+    let (major, minor) = (libc::major(device.number), libc::minor(device.number));
+    let mut text = format!("device {major}:{minor}: ");
+    if device.latency_ns == 0 {
+        text += "no miss measured yet";
+    } else {
+        let _ = write!(text, "latency {}", time(device.latency_ns));
+    }
+    if device.bandwidth > 0 {
+        let _ = write!(text, ", up to {:.0} MB/s seen", device.bandwidth as f64 / 1e6);
+    }
+    let _ = writeln!(text, ", kernel reads {} ahead", bytes(device.readahead_bytes));
+    text
+}
+
+fn file(file: &FileSeen, mode: Mode) -> String {
+    let c = &file.counters;
+    let shape = match file.shape {
+        Shape::Unknown => "no order".to_owned(),
+        Shape::Forward => "forward".to_owned(),
+        Shape::Backward => "backward".to_owned(),
+        Shape::Stride(stride) => {
+            format!("stride {}{}", if stride < 0 { "-" } else { "" }, bytes(stride.unsigned_abs()))
+        }
+    };
+    let mut text = format!("{} ({})\n", file.path, bytes(file.size));
+    let _ = writeln!(
+        text,
+        "    {} reads, {}, {shape}; {} of {} timed reads missed, {} blocked",
+        c.reads,
+        bytes(c.bytes),
+        c.slow,
+        c.timed,
+        time(c.blocked_ns)
+    );
+    let _ = writeln!(text, "    {}", file.reason.text());
+    if c.issued > 0 {
+        let _ = writeln!(
+            text,
+            "    prefetched {}: {} useful, {} wasted, {} were there, {} evicted before use; {} reads came too early",
+            bytes(c.issued),
+            bytes(c.useful),
+            bytes(c.wasted),
+            bytes(c.redundant),
+            bytes(c.evicted),
+            c.late
+        );
+    }
+    if c.saved_ns > 0 {
+        let verb = if mode == Mode::Observe { "would save" } else { "saved" };
+        let _ = writeln!(text, "    {verb} about {}", time(c.saved_ns));
+    }
+    if file.reason == Reason::Prefetching {
+        let _ = writeln!(text, "    depth {}", bytes(file.depth));
+    }
+    text
+}
+
+/// What prefetching would have saved, after a run that was only observed.
+pub fn estimate(found: &Found) -> String {
+    let total = found.snapshot.total();
+    if total.saved_ns == 0 {
+        return format!("{}: prefetching would save nothing here\n", found.snapshot.name);
+    }
+    format!(
+        "{}: blocked {} on misses; prefetching would save about {} of that\n",
+        found.snapshot.name,
+        time(total.blocked_ns),
+        time(total.saved_ns.min(total.blocked_ns))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use prefetch::area::Snapshot;
+    use prefetch::file::Counters;
+
+    fn found() -> Found {
+        let counters = Counters {
+            reads: 1000,
+            bytes: 64 << 20,
+            timed: 900,
+            slow: 40,
+            blocked_ns: 40_000_000,
+            issued: 60 << 20,
+            useful: 59 << 20,
+            wasted: 1 << 20,
+            saved_ns: 900_000_000,
+            late: 3,
+            ..Counters::default()
+        };
+        let file = FileSeen {
+            path: "/data/big.db".to_owned(),
+            size: 100 << 20,
+            reason: Reason::Prefetching,
+            shape: Shape::Stride(-327_680),
+            depth: 4 << 20,
+            counters,
+        };
+        let device = DeviceSeen {
+            number: libc::makedev(7, 1),
+            latency_ns: 1_000_000,
+            bandwidth: 900_000_000,
+            saturated: 0,
+            readahead_bytes: 128 << 10,
+        };
+        Found {
+            snapshot: Snapshot {
+                pid: 42,
+                name: "sqlite3".to_owned(),
+                mode: Mode::Auto,
+                hook_calls: 0,
+                hook_ns: 0,
+                workers: 2,
+                budget: (1 << 30, 2 << 20),
+                walked: (10, 9),
+                sleeps: 0,
+                panics: 0,
+                devices: vec![device],
+                files: vec![file],
+            },
+            alive: false,
+        }
+    }
+
+    #[test]
+    fn explain_says_what_was_done() {
+        let expected = "\
+sqlite3 (42), mode auto, ended
+device 7:1: latency 1.0 ms, up to 900 MB/s seen, kernel reads 128.0 KiB ahead
+memory: 1.0 GiB may be prefetched and unread, 2.0 MiB are
+directories: 10 files fetched ahead, 9 of them opened
+/data/big.db (100.0 MiB)
+    1000 reads, 64.0 MiB, stride -320.0 KiB; 40 of 900 timed reads missed, 40.0 ms blocked
+    prefetching ahead of a confirmed stream
+    prefetched 60.0 MiB: 59.0 MiB useful, 1.0 MiB wasted, 0 B were there, 0 B evicted before use; 3 reads came too early
+    saved about 900.0 ms
+    depth 4.0 MiB
+";
+        assert_eq!(explain(&found()), expected);
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_each_process() {
+        let text = table(&[found(), found()]);
+        assert_eq!(text.lines().count(), 3);
+        assert!(text.lines().all(|line| line.len() <= 120), "{text}");
+    }
+
+    #[test]
+    fn an_estimate_never_exceeds_what_was_lost() {
+        let mut found = found();
+        found.snapshot.mode = Mode::Observe;
+        assert_eq!(
+            estimate(&found),
+            "sqlite3: blocked 40.0 ms on misses; prefetching would save about 40.0 ms of that\n"
+        );
+        found.snapshot.files.clear();
+        assert_eq!(estimate(&found), "sqlite3: prefetching would save nothing here\n");
+        assert!(explain(&found).contains("no file was read often enough"));
+    }
+}
