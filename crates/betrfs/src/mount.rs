@@ -325,6 +325,14 @@ pub struct Mounted {
     source: PathBuf,
 }
 
+/// Opens the file system on `source` for use in this process only.
+///
+/// # Errors
+/// As [`mount`]. Nobody is kept from using the device at the same time, which would destroy it.
+pub fn open(source: &Path, options: &MountOptions) -> Result<Fs> {
+    Fs::open(storage(source, options)?, &options.fs).map_err(MountError::fs(source))
+}
+
 /// Mounts the file system on `source`, a block device or image, at `dir`, served by threads of this process.
 ///
 /// # Errors
