@@ -59,7 +59,9 @@ impl Site {
     /// # Errors
     /// The path of this program cannot be told.
     pub fn new(home: &Utf8Path, work: &Utf8Path) -> Result<Site, SiteError> {
-        Ok(Site { builder: Builder::new(work), home: home.to_owned(), launcher: Launcher::this_program()? })
+        let launcher = Launcher::this_program()?;
+        let builder = Builder { program: Some(launcher.program.clone()), ..Builder::new(work) };
+        Ok(Site { builder, home: home.to_owned(), launcher })
     }
 
     /// Whether `spec` can be built here, as far as can be told without doing it.
