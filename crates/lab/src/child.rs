@@ -82,6 +82,24 @@ fn say(message: &Message) {
 }
 
 fn run(request: &Request, control: &Control) -> Result<Outcome, String> {
+    let app = apps::App::parse(&request.text, &request.set).map_err(|error| error.to_string())?;
+    match app {
+        Some(app) => run_app(&app, request, control),
+        None => run_wml(request, control),
+    }
+}
+
+fn run_app(app: &apps::App, request: &Request, control: &Control) -> Result<Outcome, String> {
+    let place = apps::Place { root: &request.root, home: &request.home, seed: request.options.seed };
+    let hooks = apps::Hooks {
+        sample: &|| Counters::sample(request.device.as_deref(), request.disk.as_deref()),
+        stopped: &|| control.interrupted(),
+        tell: &|line| say(&Message::Event { event: Event::Line { text: line.to_string() } }),
+    };
+    app.run(request.phase, place, hooks).map_err(|error| error.to_string())
+}
+
+fn run_wml(request: &Request, control: &Control) -> Result<Outcome, String> {
     let settings = wml::Settings {
         machine: wml::Machine {
             ram_bytes: request.ram_bytes,

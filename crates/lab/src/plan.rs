@@ -54,7 +54,11 @@ pub fn workload_of<'a>(study: &'a Study, cell: &Cell) -> Option<&'a Workload> {
 /// (heat, neighbours) hits all cells alike and an interrupted run is balanced. The same seed gives the same
 /// order.
 pub fn order(study: &Study) -> Vec<Slot> {
-    let cells = u32::try_from(cells(study).len()).unwrap_or(u32::MAX);
+    let trials_max: Vec<u32> = cells(study)
+        .iter()
+        .map(|cell| workload_of(study, cell).and_then(|workload| workload.trials).unwrap_or(u32::MAX))
+        .collect();
+    let cells = u32::try_from(trials_max.len()).unwrap_or(u32::MAX);
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(study.study.seed);
     let mut slots = Vec::new();
     for index in 0..study.study.trials {
@@ -62,7 +66,7 @@ pub fn order(study: &Study) -> Vec<Slot> {
         if study.study.order == Order::Shuffled {
             block.shuffle(&mut rng);
         }
-        for cell in block {
+        for cell in block.into_iter().filter(|cell| index < trials_max[*cell as usize]) {
             slots.push(Slot { cell, index, order: u32::try_from(slots.len()).unwrap_or(u32::MAX) });
         }
     }

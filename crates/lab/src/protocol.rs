@@ -15,8 +15,12 @@ pub struct Request {
     pub parent: u32,
     /// The workload's label.
     pub name: String,
-    /// The WML script.
+    /// The WML script, or the script of a load of crate `apps`.
     pub text: String,
+    /// Which phase of a load of crate `apps` to run.
+    pub phase: u32,
+    /// The home of results, where such a load keeps what it makes once.
+    pub home: std::path::PathBuf,
     /// Variables to set.
     pub set: Vec<(String, String)>,
     /// Bytes of memory for `$ram`.

@@ -32,6 +32,7 @@ pub struct RealRunner {
     /// The program that becomes a trial's process.
     pub program: Program,
     journal: Arc<Journal>,
+    home: PathBuf,
     trials: u32,
 }
 
@@ -72,6 +73,7 @@ impl RealRunner {
             site: Site::new(&path(home)?, &path(work)?).map_err(Box::new)?,
             program: Program::new(program, &[ARGUMENT]),
             journal,
+            home: home.to_path_buf(),
             trials: 0,
         })
     }
@@ -90,6 +92,12 @@ impl RealRunner {
     ) -> Result<Status, Failure> {
         let timeout_seconds = self.timeout_seconds(job);
         let deadline = Instant::now() + Duration::from_secs_f64(timeout_seconds);
+        let app = app_of(job)?;
+        if let Some(app) = &app {
+            app.provide(&self.home, &mut |line| {
+                progress(Progress::Engine(Event::Line { text: line.to_string() }));
+            })?;
+        }
         progress(Progress::Building);
         let built = self.site.build(job.stack, &self.journal)?;
         report.commands = commands(&built);
@@ -125,15 +133,15 @@ impl RealRunner {
         let settings = &job.study.study;
         let group = settings.memory.map(|limit| self.group(job, limit.0)).transpose()?;
         let environment = environment(job, built);
-        let request = request(job, built, &environment, self.site.builder.erase.clone().map(Into::into));
+        let erase = self.site.builder.erase.clone().map(Into::into);
+        let request = Request { home: self.home.clone(), ..request(job, built, &environment, erase) };
         report.environment = Some(environment);
         let admit = |pid: u32| match &group {
             Some(group) => group.add_pid(pid).map_err(|error| error.to_string()),
             None => Ok(()),
         };
-        let child = |stage: Stage, report: &mut Report, progress: &mut dyn FnMut(Progress)| {
-            let request =
-                Request { options: RunOptions { stage, ..request.options.clone() }, ..request.clone() };
+        let child = |part: Part, report: &mut Report, progress: &mut dyn FnMut(Progress)| {
+            let request = part.of(&request);
             let mut hear = |message: Message| match message {
                 Message::Event { event } => {
                     if let Event::Line { text } = &event {
@@ -148,23 +156,25 @@ impl RealRunner {
             report.raw_output.push_str(&departure.raw_output);
             departure
         };
-        let mut departure = if settings.cold || settings.explain {
-            let prepared = child(Stage::Prepare, report, progress);
+        let mut departure = if let Some(app) = app_of(job)? {
+            phases(app.phases(), built, report, progress, child)?
+        } else if settings.cold || settings.explain {
+            let prepared = child(Part::Stage(Stage::Prepare), report, progress);
             if prepared.told.is_none() && prepared.result.is_ok() {
                 if settings.cold {
                     progress(Progress::Cooling);
                     built.remount_cold()?;
                 }
                 if settings.explain {
-                    explained(built, report, |report| child(Stage::Measure, report, progress))?
+                    explained(built, report, |report| child(Part::Stage(Stage::Measure), report, progress))?
                 } else {
-                    child(Stage::Measure, report, progress)
+                    child(Part::Stage(Stage::Measure), report, progress)
                 }
             } else {
                 prepared
             }
         } else {
-            child(Stage::All, report, progress)
+            child(Part::Stage(Stage::All), report, progress)
         };
         if let (Ok(outcome), Some(status)) = (&mut departure.result, built.ssd_status()) {
             outcome.metrics.extend(ssd_metrics(&status));
@@ -246,6 +256,69 @@ pub enum RunnerError {
         /// The system's error.
         source: std::io::Error,
     },
+}
+
+/// What one child of a trial is to do.
+#[derive(Debug, Clone, Copy)]
+enum Part {
+    /// A stage of a WML script.
+    Stage(Stage),
+    /// A phase of a load of crate `apps`.
+    Phase(u32),
+}
+
+impl Part {
+    fn of(self, whole: &Request) -> Request {
+        match self {
+            Part::Stage(stage) => {
+                Request { options: RunOptions { stage, ..whole.options.clone() }, ..whole.clone() }
+            }
+            Part::Phase(phase) => Request { phase, ..whole.clone() },
+        }
+    }
+}
+
+/// The load of crate `apps` that a job's workload is, if it is one.
+fn app_of(job: &Job<'_>) -> Result<Option<apps::App>, Failure> {
+    Ok(apps::App::parse(job.workload.text.as_deref().unwrap_or_default(), &job.set())?)
+}
+
+impl From<apps::AppError> for Failure {
+    fn from(error: apps::AppError) -> Self {
+        match error {
+            apps::AppError::Unavailable { reason, remedy } => Failure::Unavailable { reason, remedy },
+            other => Failure::Message(other.to_string()),
+        }
+    }
+}
+
+/// Runs the phases of a load, each in a process of its own, the stack cold between them.
+fn phases(
+    number: u32,
+    built: &Built,
+    report: &mut Report,
+    progress: &mut dyn FnMut(Progress),
+    child: impl Fn(Part, &mut Report, &mut dyn FnMut(Progress)) -> Departure,
+) -> Result<Departure, Failure> {
+    let mut before: Vec<stats::Outcome> = Vec::new();
+    for phase in 0..number {
+        if phase > 0 {
+            progress(Progress::Cooling);
+            built.remount_cold()?;
+        }
+        let mut departure = child(Part::Phase(phase), report, progress);
+        if departure.told.is_none()
+            && let Ok(outcome) = departure.result
+        {
+            before.push(outcome);
+            if phase + 1 < number {
+                continue;
+            }
+            departure.result = apps::join(before).ok_or_else(|| "nothing was measured".to_string());
+        }
+        return Ok(departure);
+    }
+    Err(Failure::Message("the load has no phases".into()))
 }
 
 /// Bytes of trace that are kept of a trial: some 20,000 fsyncs.
@@ -387,6 +460,8 @@ fn request(
         parent: std::process::id(),
         name: job.workload.label().to_string(),
         text: job.workload.text.clone().unwrap_or_default(),
+        phase: 0,
+        home: PathBuf::new(),
         set: job.set(),
         ram_bytes: machine.ram_bytes,
         cores: machine.cores,
@@ -430,6 +505,9 @@ fn run_options(job: &Job<'_>, erase_device: Option<PathBuf>) -> RunOptions {
 
 /// Measured and warm-up seconds that the workload's own script asks for.
 fn script_seconds(job: &Job<'_>) -> (f64, f64) {
+    if let Ok(Some(app)) = app_of(job) {
+        return (app.seconds_guess(), 0.0);
+    }
     let settings = wml::Settings {
         machine: machine(job.study.study.memory.map(|limit| limit.0), 1 << 40),
         set: job.set(),

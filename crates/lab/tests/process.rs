@@ -130,6 +130,25 @@ fn a_trial_gives_an_outcome_with_its_evidence() {
 }
 
 #[test]
+fn a_load_of_another_kind_runs_in_phases_and_its_results_are_joined() {
+    let mut bench = Bench::new();
+    let script = "#!loadline-app large-file\nfile_bytes = 100000";
+    let (mut cooled, target) = (0, bench.target());
+    let report = bench.trial(script, &target, "", &AtomicBool::new(false), &mut |progress| {
+        cooled += u32::from(progress == Progress::Cooling);
+    });
+    assert_eq!((report.status, cooled), (Status::Done, 1));
+    let outcome = report.outcome.unwrap();
+    let names: Vec<&str> = outcome.ops.iter().map(|op| op.name.as_str()).collect();
+    assert_eq!(names, ["seq-write", "seq-read"]);
+    assert!(outcome.metrics.iter().any(|metric| metric.name == "seq-read" && metric.unit == "MB/s"));
+
+    let report = bench.plain("#!loadline-app large-file\nfile_bites = 1", "");
+    let Status::Failed { message } = &report.status else { panic!("{report:?}") };
+    assert!(message.contains("file_bites"), "{message}");
+}
+
+#[test]
 fn parameters_reach_the_script_and_its_errors_the_status() {
     let mut bench = Bench::new();
     let broken = SCRIPT.replace("entries=$n", "entries=$missing");

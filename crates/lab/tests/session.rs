@@ -56,6 +56,16 @@ fn every_block_holds_one_trial_of_each_cell_in_an_order_that_the_seed_decides() 
 }
 
 #[test]
+fn a_workload_may_want_fewer_trials_than_the_study() {
+    let mut study = eight_cells(5, "");
+    study.workloads[1].trials = Some(2);
+    let slots = plan::order(&study);
+    let of = |cells: std::ops::Range<u32>| slots.iter().filter(|slot| cells.contains(&slot.cell)).count();
+    assert_eq!((of(0..4), of(4..8)), (20, 8));
+    assert!(slots.iter().enumerate().all(|(at, slot)| slot.order as usize == at));
+}
+
+#[test]
 fn a_study_of_a_thousand_trials_runs_as_planned() {
     let mut bench = Bench::new();
     let study = eight_cells(125, "");

@@ -14,6 +14,8 @@ fn request() -> Request {
         parent: std::process::id(),
         name: "w".into(),
         text: "run".into(),
+        phase: 0,
+        home: "/".into(),
         set: vec![],
         ram_bytes: 1,
         cores: 1,

@@ -63,7 +63,7 @@ impl Program {
     }
 
     /// Standard input comes from this file.
-    pub(crate) fn from_file(mut self, path: &Path) -> Result<Self, AppError> {
+    pub(crate) fn fed_by(mut self, path: &Path) -> Result<Self, AppError> {
         self.command.stdin(std::fs::File::open(path).map_err(crate::error::at(path))?);
         Ok(self)
     }

@@ -33,7 +33,7 @@ pub fn history(home: &Path, subset: Subset, tell: &mut dyn FnMut(&str)) -> Resul
         let file = std::fs::File::create(&stream).map_err(at(&stream))?;
         let mut out = std::io::BufWriter::new(file);
         write(&tree.path, &mut out).and_then(|()| out.flush()).map_err(at(&stream))?;
-        git_program()?.arg("-C").arg(path).args(["fast-import", "--quiet"]).from_file(&stream)?.output()?;
+        git_program()?.arg("-C").arg(path).args(["fast-import", "--quiet"]).fed_by(&stream)?.output()?;
         std::fs::remove_file(&stream).map_err(at(&stream))?;
         git_program()?.arg("-C").arg(path).args(["gc", "--quiet"]).output()?;
         Ok(format!("synthetic history of {} commits over {}", COMMITS + 1, tree.label))
@@ -102,12 +102,12 @@ fn number(name: &str) -> u64 {
 /// The form of a file at the older tag; `None` when it did not exist.
 fn older(name: &str, now: &[u8]) -> Option<Vec<u8>> {
     let number = number(name) as usize;
-    if number % 12 == 0 {
+    if number.is_multiple_of(12) {
         return None;
     }
     let mut form = Vec::with_capacity(now.len());
     for (index, line) in now.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        if (index + number) % LINES == 0 {
+        if (index + number).is_multiple_of(LINES) {
             form.extend_from_slice(format!("/* line {index} of another time */\n").as_bytes());
         } else {
             form.extend_from_slice(line);

@@ -193,7 +193,7 @@ impl Store {
                 run.title,
                 run.started.to_string(),
                 run.study_hash,
-                run.cells.len() as i64 * i64::from(run.planned_trials),
+                plan::order(study).len() as i64,
                 owner::this_process(),
                 pack(&run.id, &run)?,
             ],

@@ -33,12 +33,23 @@ impl Study {
             if checked.iter().any(seen) {
                 continue;
             }
-            if let Some(workload) = plan::workload_of(self, &cell) {
-                checked.push(check(workload, &cell.parameters, machine)?);
+            let Some(workload) = plan::workload_of(self, &cell) else { continue };
+            match app(workload, &cell.parameters)? {
+                Some(_) => {}
+                None => checked.push(check(workload, &cell.parameters, machine)?),
             }
         }
         Ok(checked)
     }
+}
+
+/// The workload as a load of crate `apps`, if it is one; its mistakes are found by reading it.
+fn app(workload: &Workload, parameters: &[Parameter]) -> Result<Option<apps::App>, StudyError> {
+    let text = workload.text.as_deref().unwrap_or_default();
+    apps::App::parse(text, &workload.variables(parameters)).map_err(|error| StudyError::Workload {
+        workload: workload.label().to_string(),
+        report: error.to_string(),
+    })
 }
 
 fn check(

@@ -152,6 +152,9 @@ pub struct Workload {
     /// Where an embedded text was read from; for the reader only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
+    /// Trials of each cell, when they are fewer than the study's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trials: Option<u32>,
     /// Overrides of the study's `seconds`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<Seconds>,
