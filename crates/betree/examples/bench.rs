@@ -155,12 +155,14 @@ impl Bench {
         Ok(())
     }
 
-    fn random_patch(&mut self) -> Result<(), Box<dyn Error>> {
+    /// Writes of `len` bytes at any offset, which may concern two blocks.
+    fn random_patch(&mut self, len: usize) -> Result<(), Box<dyn Error>> {
         let n = RANDOM_WRITES.min(self.blocks);
-        let places: Vec<u64> = (0..n).map(|_| self.random.below(self.blocks * BLOCK as u64 - 4)).collect();
+        let end = self.blocks * BLOCK as u64 - len as u64;
+        let places: Vec<u64> = (0..n).map(|_| self.random.below(end)).collect();
         let (db, start) = (self.db()?, Instant::now());
         for (i, at) in places.iter().enumerate() {
-            let bytes = (i as u32).to_le_bytes();
+            let bytes = &self.block(i as u64)[..len];
             let (block, off) = (at / BLOCK as u64, (at % BLOCK as u64) as usize);
             let here = bytes.len().min(BLOCK - off);
             let mut batch = WriteBatch::new();
@@ -170,7 +172,8 @@ impl Bench {
             }
             db.write(batch)?;
         }
-        settle(db, "random patch, 4 B, any offset", n, n * 4, start)?;
+        let what = format!("random patch, {len} B, any offset");
+        settle(db, &what, n, n * len as u64, start)?;
         Ok(())
     }
 
@@ -255,7 +258,8 @@ impl Bench {
             "seq-write" => self.sequential_write(),
             "seq-read" => self.sequential_read(),
             "rand-4k" => self.random_put(),
-            "rand-4b" => self.random_patch(),
+            "rand-4b" => self.random_patch(4),
+            "rand-4ku" => self.random_patch(BLOCK),
             "toku1" => self.create_files(1),
             "toku" => self.create_files(4),
             "find" => self.find(),
@@ -267,7 +271,7 @@ impl Bench {
     }
 }
 
-const CASES: &str = "seq-write,seq-read,rand-4k,rand-4b,toku,find,get,delete,sync";
+const CASES: &str = "seq-write,seq-read,rand-4k,rand-4ku,rand-4b,toku,find,get,delete,sync";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
@@ -280,6 +284,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let place = Place::new(&path, mode, (mib << 20) * 3 + (4 << 30))?;
     println!("{mib} MiB of data, {} I/O", place.mode);
     let options = Options { cache_bytes: (mib << 20) as usize / 4, steps, ..Options::default() };
+    let env = |n: &str, d: usize| std::env::var(n).ok().and_then(|v| v.parse().ok()).unwrap_or(d);
+    let options = Options {
+        memtable_bytes: env("MEMTABLE", options.memtable_bytes),
+        buffer_bytes: env("BUFFER", options.buffer_bytes),
+        leaf_bytes: env("LEAF", options.leaf_bytes),
+        fanout: env("FANOUT", options.fanout),
+        ..options
+    };
     let db = Some(Db::create(place.open()?, options.clone())?);
     let mut random = Random(42);
     let data = (0..BLOCK + 256).map(|_| random.below(256) as u8).collect();

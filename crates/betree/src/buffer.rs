@@ -85,6 +85,14 @@ impl Buffer {
         from..to
     }
 
+    /// True if what `window` holds is needed to apply this: something is pending inside, but not that all of it goes.
+    pub fn touches(&self, window: &KeyRange) -> bool {
+        if self.tombs.is_empty() {
+            return !self.span(window).is_empty();
+        }
+        !self.tombs.covers(window) && (!self.span(window).is_empty() || !self.tombs.clip(window).is_empty())
+    }
+
     /// What is pending inside `window`.
     pub fn slice(&self, window: &KeyRange) -> Buffer {
         Buffer::from_parts(self.tombs.clip(window), self.ops[self.span(window)].to_vec())

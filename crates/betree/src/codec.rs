@@ -7,6 +7,7 @@ use crate::key::{Key, common_prefix_len};
 use crate::message::{Base, ExtentSlice, Op, Value};
 use crate::ranges::RangeSet;
 use crate::wire::{Decoded, Malformed, Reader, put_bytes, put_int, put_range};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -253,11 +254,11 @@ pub fn compress(how: Compression, raw: Vec<u8>) -> (u8, Vec<u8>) {
 }
 
 /// Undoes [`compress`]; `raw_len` is the length before.
-pub fn decompress(tag: u8, stored: &[u8], raw_len: usize) -> Decoded<Vec<u8>> {
+pub fn decompress(tag: u8, stored: &[u8], raw_len: usize) -> Decoded<Cow<'_, [u8]>> {
     let raw = match tag {
-        0 => stored.to_vec(),
-        1 => lz4_flex::block::decompress(stored, raw_len).map_err(|_| Malformed("bad lz4 data"))?,
-        2 => zstd::bulk::decompress(stored, raw_len).map_err(|_| Malformed("bad zstd data"))?,
+        0 => Cow::Borrowed(stored),
+        1 => lz4_flex::block::decompress(stored, raw_len).map_err(|_| Malformed("bad lz4 data"))?.into(),
+        2 => zstd::bulk::decompress(stored, raw_len).map_err(|_| Malformed("bad zstd data"))?.into(),
         _ => return Err(Malformed("unknown compression")),
     };
     if raw.len() == raw_len { Ok(raw) } else { Err(Malformed("wrong length after decompression")) }

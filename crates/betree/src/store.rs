@@ -2,7 +2,7 @@
 
 use crate::block::{BlockId, BlockInfo, BlockKind, BlockRef, EXTENT_CHUNK};
 use crate::cache::Cache;
-use crate::codec::{Basement, Body, Compression, compress, decompress, extents_of};
+use crate::codec::{Body, Compression, compress, decompress, extents_of};
 use crate::error::{Doing, Error, Result};
 use crate::header::{self, Placed};
 use crate::message::{Base, ExtentSlice, Op, Value};
@@ -12,11 +12,17 @@ use crate::storage::{BufPool, PooledBuf, Storage, UNIT, round_up};
 use crate::table::Table;
 use crate::wire::{Decoded, Malformed};
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 /// Bytes of encoded nodes that are written together.
 const WRITE_BATCH_BYTES: usize = 8 << 20;
+
+/// Bytes between two parts that are read along rather than skipped.
+const READ_GAP_MAX: u32 = 128 << 10;
+
+/// Bytes of parts read with one request.
+const READ_RUN_MAX: u32 = 4 << 20;
 
 /// Bytes of transfer buffers of each size that are kept for use again.
 const POOL_BYTES: usize = 8 << 20;
@@ -73,6 +79,8 @@ pub struct Store {
     pub(crate) counters: Counters,
     pub(crate) steps: Steps,
     pub(crate) pool: BufPool,
+    /// Threads that may still be started to flush subtrees side by side.
+    pub(crate) helpers: AtomicUsize,
     /// Space is short: inner nodes keep fewer messages, so that they hardly grow.
     pub(crate) short: AtomicBool,
     /// New nodes in the order made, so children before parents.
@@ -117,6 +125,7 @@ impl Store {
             msn: AtomicU64::new(0),
             counters: Counters::default(),
             steps,
+            helpers: AtomicUsize::new(0),
             pool: BufPool::new(if steps.malloc { POOL_BYTES } else { 0 }),
             short: AtomicBool::new(false),
             dirty: Mutex::default(),
@@ -209,8 +218,10 @@ impl Store {
                 .home
                 .clone()
                 .ok_or_else(|| Error::Invalid("part is neither in memory nor stored".into()))?;
-            let stored = self.read_stored(&home)?;
-            let body: Arc<T> = Arc::new(self.decode_part(&home, &stored)?);
+            let (buf, skip) = self.read_block(home.block.info(), home.off as usize, home.stored as usize)?;
+            let stored = &buf[skip..skip + home.stored as usize];
+            self.check_part(&home, stored)?;
+            let body: Arc<T> = Arc::new(self.decode_part(&home, stored)?);
             part.loaded(&mut state, body.clone());
             body
         };
@@ -239,29 +250,44 @@ impl Store {
             .map_err(|m| Error::corrupt("node part", offset_of(home.block.info()) + home.off as u64, m.0))
     }
 
-    /// Reads those of `parts` that lie one after the other on storage with one request, for a scan.
+    /// Reads the leaf parts of a scan that lie one after the other on storage with one request.
     pub(crate) fn load_ahead(&self, parts: &[LeafPart]) -> Result<()> {
-        let mut run: Vec<(&Arc<Part<Basement>>, Home)> = Vec::new();
-        for p in parts {
-            let state = p.body.lock();
-            match (&state.body, &state.home) {
-                (None, Some(home)) => {
-                    let follows = run.last().is_none_or(|(_, last)| {
-                        last.block.id() == home.block.id() && last.off + last.stored == home.off
-                    });
-                    if !follows {
-                        break;
-                    }
-                    run.push((&p.body, home.clone()));
-                }
-                _ if run.is_empty() => {}
-                _ => break,
+        let bodies: Vec<_> = parts.iter().map(|p| &p.body).collect();
+        self.load_parts(&bodies)
+    }
+
+    /// Loads all of `parts`, with one request for those that lie close together on storage.
+    pub(crate) fn load_parts<T: Body>(&self, parts: &[&Arc<Part<T>>]) -> Result<()> {
+        let mut missing: Vec<(&Arc<Part<T>>, Home)> = Vec::new();
+        for part in parts {
+            let state = part.lock();
+            if let (None, Some(home)) = (&state.body, &state.home) {
+                missing.push((part, home.clone()));
             }
         }
+        missing.sort_by_key(|(_, home)| (home.block.id(), home.off));
+        let mut rest = &missing[..];
+        while let [(_, first), ..] = rest {
+            let close = |pair: &[(&Arc<Part<T>>, Home)]| {
+                let (a, b) = (&pair[0].1, &pair[1].1);
+                a.block.id() == b.block.id()
+                    && b.off <= a.off + a.stored + READ_GAP_MAX
+                    && b.off + b.stored <= first.off + READ_RUN_MAX
+            };
+            let n = 1 + rest.windows(2).take_while(|pair| close(pair)).count();
+            self.load_run(&rest[..n])?;
+            rest = &rest[n..];
+        }
+        self.cache.trim();
+        Ok(())
+    }
+
+    /// Loads parts of one block with one request.
+    fn load_run<T: Body>(&self, run: &[(&Arc<Part<T>>, Home)]) -> Result<()> {
         let (Some((_, first)), Some((_, last))) = (run.first(), run.last()) else { return Ok(()) };
         let (from, to) = (first.off as usize, (last.off + last.stored) as usize);
         let (buf, skip) = self.read_block(first.block.info(), from, to - from)?;
-        for (part, home) in &run {
+        for (part, home) in run {
             let at = skip + home.off as usize - from;
             let bytes = &buf[at..at + home.stored as usize];
             self.check_part(home, bytes)?;
@@ -270,10 +296,9 @@ impl Store {
             if state.body.is_none() {
                 part.loaded(&mut state, body);
                 drop(state);
-                self.cache.insert(part, false);
+                self.cache.insert(*part, T::KEEP);
             }
         }
-        self.cache.trim();
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Threads that keep writers from doing the tree's work: flushing, checkpoints, log syncs, read-ahead.
 
 use super::Inner;
-use crate::error::{Doing, Result};
+use crate::error::{Doing, Error, Result};
 use crate::key::KeyRange;
 use crate::node::NodeRef;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -47,6 +47,7 @@ impl Background {
         };
         let threads = [
             spawn("betree-flush", Box::new(flusher)),
+            spawn("betree-write", Box::new(writer)),
             spawn("betree-checkpoint", Box::new(checkpointer)),
             spawn("betree-log", Box::new(syncer)),
             spawn("betree-prefetch", Box::new(move |inner| prefetcher(inner, &receiver))),
@@ -116,6 +117,20 @@ fn flusher(inner: &Inner) {
                 }
             }
             Ok(false) => inner.idle(Duration::from_millis(50)),
+            Err(e) => inner.note(Err(e)),
+        }
+    }
+}
+
+/// Writes new nodes when there are many, while the next memtable is being applied.
+fn writer(inner: &Inner) {
+    while !inner.stopping() && inner.failure.get().is_none() {
+        let keep = inner.unwritten_max();
+        let much = inner.store.meter.unwritten() > keep + keep / 4;
+        match if much { inner.store.write_dirty(keep) } else { Ok(()) } {
+            Ok(()) if much => inner.progress.notify_all(),
+            // Without space the nodes stay in memory; a checkpoint frees some first.
+            Ok(()) | Err(Error::NoSpace) => inner.idle(Duration::from_millis(20)),
             Err(e) => inner.note(Err(e)),
         }
     }

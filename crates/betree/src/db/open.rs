@@ -16,6 +16,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock};
 
+/// Threads that help to flush subtrees: they wait for reads most of the time.
+const HELPERS: usize = 3;
+
 /// What `assemble` needs besides the options.
 pub(super) struct Found {
     pub uuid: u64,
@@ -135,6 +138,9 @@ pub(super) fn assemble(storage: Arc<dyn Storage>, options: Options, found: &Foun
     let (compression, cache) = (options.compression, options.cache_bytes);
     let mut store = Store::new(storage.clone(), table, shape, compression, cache, steps);
     store.counters.stacked_flushes = flushes;
+    if options.background {
+        store.helpers = HELPERS.into();
+    }
     let ring = ring(&found.uuid, found.life, found.log_units);
     let root = store.empty_tree();
     Inner {

@@ -20,7 +20,7 @@ pub struct Options {
     pub fanout: usize,
     /// Size of the log in bytes; 0, the default, takes a sixteenth of the storage, at most 1 GiB.
     pub log_bytes: u64,
-    /// The memtable is applied to the tree when it has this many bytes. Default 16 MiB; never more than a
+    /// The memtable is applied to the tree when it has this many bytes. Default 64 MiB; never more than a
     /// 128th of the storage, and much less when space is short, so that applying it fits the free space.
     pub memtable_bytes: usize,
     /// Bytes of nodes kept in memory. Default 256 MiB. A quarter of it may be nodes not written yet.
@@ -51,7 +51,7 @@ impl Default for Options {
             buffer_bytes: 2 << 20,
             fanout: 16,
             log_bytes: 0,
-            memtable_bytes: 16 << 20,
+            memtable_bytes: 64 << 20,
             cache_bytes: 256 << 20,
             compression: Compression::None,
             extent_bytes: 64 << 10,

@@ -372,7 +372,9 @@ impl Inner {
             front.view = Arc::new(View { frozen, root, applied: oldest.last_msn });
         }
         self.progress.notify_all();
-        match self.store.write_dirty(self.unwritten_max()) {
+        // A thread of its own writes nodes; only if it falls behind the work is shared.
+        let keep = self.unwritten_max() * if self.options.background { 2 } else { 1 };
+        match self.store.write_dirty(keep) {
             // The nodes stay in memory; a checkpoint frees the space of their old versions first.
             Ok(()) | Err(Error::NoSpace) => Ok(true),
             Err(e) => Err(e),

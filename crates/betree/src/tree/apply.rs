@@ -7,7 +7,11 @@ use crate::key::{End, Key, KeyRange};
 use crate::message::{Base, ExtentSlice, Op, Value};
 use crate::node::{Edge, Inner, Leaf, LeafPart, Node, NodeRef};
 use crate::store::{Store, count};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Messages for which it is worth to start threads.
+const PARALLEL_BYTES_MIN: usize = 512 << 10;
 
 /// An edge on its way into a new node.
 struct Working {
@@ -80,6 +84,7 @@ impl Store {
 
     fn apply_leaf(&self, leaf: Leaf, range: &KeyRange, batch: &Buffer) -> Result<Vec<Edge>> {
         let mut parts = Vec::with_capacity(leaf.parts.len());
+        self.load_touched(&leaf, range, batch)?;
         // Entries of consecutive changed basements, divided anew together.
         let mut changed: Vec<(Key, Op)> = Vec::new();
         let mut lo = range.lo.clone();
@@ -107,13 +112,27 @@ impl Store {
         Ok(self.pack_leaves(parts, range))
     }
 
-    /// Rewrites a large value once its patches have grown to a good part of it, and moves a value that patches have
-    /// made large out of the leaf. Without space both can wait.
+    /// Loads the basements of a leaf that `batch` changes, with few requests.
+    fn load_touched(&self, leaf: &Leaf, range: &KeyRange, batch: &Buffer) -> Result<()> {
+        let touched = |(i, part): (usize, &LeafPart)| {
+            let lo = if i == 0 { range.lo.clone() } else { part.lo.clone() };
+            let hi = leaf.parts.get(i + 1).map_or(range.hi.clone(), |next| End::At(next.lo.clone()));
+            batch.touches(&KeyRange { lo, hi })
+        };
+        let parts = leaf.parts.iter().enumerate().filter(|p| touched(*p)).map(|(_, p)| &p.body);
+        self.load_parts(&parts.collect::<Vec<_>>())
+    }
+
+    /// Rewrites a value in an extent once its patches have grown to a good part of it, and moves a value that patches
+    /// have made large out of the leaf. Without space both can wait.
+    ///
+    /// A small value waits until the patches are as large as itself, because each costs a read here.
     fn fold(&self, op: &mut Op) -> Result<()> {
         let large = 2 * self.shape.basement_bytes;
         match (&op.base, &op.edits) {
             (Base::Value(Value::Slice(slice)), Some(edits))
-                if edits.weight() >= slice.len as usize / 4 || edits.len_after(slice.len) > slice.len => {}
+                if edits.weight() >= (slice.len as usize).min(large).max(slice.len as usize / 4)
+                    || edits.len_after(slice.len) > slice.len => {}
             (Base::Value(Value::Inline(bytes)), None) if bytes.len() > large && self.steps.page_sharing => {}
             _ => return Ok(()),
         }
@@ -159,11 +178,23 @@ impl Store {
         let limit = self.buffer_bytes();
         let mut pending: usize = edges.iter().map(Working::pending).sum();
         while pending > limit {
-            let Some(fullest) = (0..edges.len()).max_by_key(|i| edges[*i].pending()) else { break };
-            pending -= edges[fullest].pending();
-            let below = self.flush(&edges[fullest])?;
-            pending += below.iter().map(Edge::pending).sum::<usize>();
-            edges.splice(fullest..=fullest, below.into_iter().map(Working::new));
+            // The fullest edges, as many as needed, in the order of their keys.
+            let mut fullest: Vec<usize> = (0..edges.len()).collect();
+            fullest.sort_by_key(|i| std::cmp::Reverse(edges[*i].pending()));
+            let mut victims = Vec::new();
+            for i in fullest {
+                if pending <= limit {
+                    break;
+                }
+                pending -= edges[i].pending();
+                victims.push(i);
+            }
+            victims.sort_unstable();
+            let below = self.flush_all(&edges, &victims)?;
+            for (i, below) in victims.into_iter().zip(below).rev() {
+                pending += below.iter().map(Edge::pending).sum::<usize>();
+                edges.splice(i..=i, below.into_iter().map(Working::new));
+            }
         }
         self.merge_small(&mut edges)?;
         let edges = edges
@@ -180,6 +211,8 @@ impl Store {
     /// Puts each message with its edge. An edge whose whole range is deleted goes at once, with all below it.
     fn distribute(&self, inner: Inner, range: &KeyRange, batch: &Buffer) -> Result<Vec<Working>> {
         let mut out = Vec::with_capacity(inner.edges.len() + 1);
+        let touched = inner.edges.iter().filter(|e| batch.touches(&e.range));
+        self.load_parts(&touched.filter_map(|e| e.buffer.as_ref()).collect::<Vec<_>>())?;
         let mut lo = range.lo.clone();
         for edge in inner.edges {
             let gap = KeyRange { lo, hi: End::At(edge.range.lo.clone()) };
@@ -220,6 +253,34 @@ impl Store {
             out.extend(self.apply_leaf(Leaf::default(), gap, &slice)?.into_iter().map(Working::new));
         }
         Ok(())
+    }
+
+    /// Flushes several edges, side by side if there are threads to spare; returns what replaces each.
+    fn flush_all(&self, edges: &[Working], victims: &[usize]) -> Result<Vec<Vec<Edge>>> {
+        let bytes: usize = victims.iter().map(|i| edges[*i].pending()).sum();
+        let wanted = if bytes < PARALLEL_BYTES_MIN { 0 } else { victims.len().saturating_sub(1) };
+        let take = |n: usize| Some(n - wanted.min(n));
+        let spare = self.helpers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).unwrap_or(0);
+        let helpers = wanted.min(spare);
+        if helpers == 0 {
+            return victims.iter().map(|i| self.flush(&edges[*i])).collect();
+        }
+        let next = AtomicUsize::new(0);
+        let done: Mutex<Vec<(usize, Result<Vec<Edge>>)>> = Mutex::default();
+        let work = || {
+            while let Some(i) = victims.get(next.fetch_add(1, Ordering::Relaxed)) {
+                let below = self.flush(&edges[*i]);
+                done.lock().unwrap_or_else(|e| e.into_inner()).push((*i, below));
+            }
+        };
+        std::thread::scope(|s| {
+            (0..helpers).for_each(|_| _ = std::thread::Builder::new().spawn_scoped(s, work));
+            work();
+        });
+        self.helpers.fetch_add(helpers, Ordering::Relaxed);
+        let mut done = done.into_inner().unwrap_or_else(|e| e.into_inner());
+        done.sort_by_key(|(i, _)| *i);
+        done.into_iter().map(|(_, below)| below).collect()
     }
 
     /// Moves an edge's messages into its child; returns what replaces the edge.
