@@ -4,13 +4,15 @@ use stack::{Device, Host, StackSpec};
 
 use crate::error::SsdError;
 use crate::options::{AttachOptions, Backing, FuaMode};
+use crate::transport::Transport;
 
 /// Size of a device for which the stack gives none: this, or as much as leaves half of the free memory.
 const DEFAULT_BYTES: u64 = 8 << 30;
 /// Default sizes are multiples of this.
 const STEP_BYTES: u64 = 64 << 20;
 /// What may stand within the parentheses.
-const WORDS: &str = "scale=X, seed=N, backing=FILE, fua=modelled|flush, prefault, raw, sleepy";
+const WORDS: &str = "scale=X, seed=N, backing=FILE, fua=modelled|flush, transport=auto|classic|uring, \
+    prefault, raw, sleepy";
 
 impl AttachOptions {
     /// The device that `spec` names, to be attached as `name`; `None` when its device is none of ours.
@@ -43,6 +45,7 @@ impl AttachOptions {
             Some(("scale", value)) => self.time_scale = value.parse().map_err(|_| bad())?,
             Some(("seed", value)) => self.seed = value.parse().map_err(|_| bad())?,
             Some(("backing", value)) => self.backing = Backing::File(value.into()),
+            Some(("transport", value)) => self.transport = Transport::parse(value).ok_or_else(bad)?,
             Some(("fua", value)) => self.fua = FuaMode::parse(value).ok_or_else(bad)?,
             None if word == "prefault" => self.prefault = true,
             None if word == "raw" => self.compensate = false,
@@ -71,10 +74,13 @@ mod tests {
 
     #[test]
     fn words_of_the_stack_become_options() {
-        let found = options("xfs@860evo(scale=2.5,seed=7,raw,sleepy,fua=flush):2G:none").unwrap().unwrap();
+        let found = options("xfs@860evo(scale=2.5,seed=7,raw,sleepy,fua=flush,transport=classic):2G:none")
+            .unwrap()
+            .unwrap();
         assert_eq!((found.profile.as_str(), found.bytes, found.seed), ("860evo", 2 << 30, 7));
         assert!((found.time_scale - 2.5).abs() < 1e-9 && !found.compensate && !found.keep_awake);
         assert_eq!((found.regime, found.fua), (ssd::Regime::None, FuaMode::Flush));
+        assert_eq!(found.transport, Transport::Classic);
         assert_eq!(options("ext4@slow(1ms,1GB/s):64M").unwrap().unwrap().profile, "slow(1ms,1GB/s)");
         assert_eq!(options("ext4@image").unwrap(), None);
         let chosen = options("ext4@980pro").unwrap().unwrap();

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use blockdev::{AttachOptions, Backing, FuaMode, Launcher};
+use blockdev::{AttachOptions, Backing, FuaMode, Launcher, Transport};
 use camino::{Utf8Path, Utf8PathBuf};
 use ssd::Regime;
 
@@ -68,10 +68,22 @@ fn attach(home: &Utf8Path, arguments: &SsdAttach) -> anyhow::Result<()> {
     }
     options.fua = FuaMode::parse(&arguments.fua)
         .ok_or_else(|| bad_input(format!("--fua {}: choose modelled or flush", arguments.fua)))?;
+    options.transport =
+        Transport::parse(&arguments.transport).ok_or_else(|| bad_input(transports(&arguments.transport)))?;
     options.record = arguments.record.clone().map(utf8).transpose()?;
     let state = blockdev::attach(home, &options, &Launcher::this_program()?)?.keep();
     state.notes.iter().for_each(|note| eprintln!("note: {note}"));
     screen::print(state.device.as_str())
+}
+
+/// What `--transport` takes on this machine.
+fn transports(given: &str) -> String {
+    let mut text = format!("--transport {given}: choose auto, classic or uring; here:");
+    for transport in blockdev::transport::available(&stack::Host::system()) {
+        let what = transport.obstacle.as_deref().unwrap_or("available");
+        text.push_str(&format!("\n  {}: {what}", transport.name));
+    }
+    text
 }
 
 fn utf8(path: std::path::PathBuf) -> anyhow::Result<Utf8PathBuf> {

@@ -317,7 +317,9 @@ fn a_recording_can_be_read_while_its_device_is_attached() {
     let attach = ["ssd", "attach", "--profile", "ideal", "--size", "64M", "--name", "a", "--record", "log"];
     let (_, err) = bench.expect(2, &[&attach[..], &["--fua", "maybe"]].concat());
     assert!(err.contains("choose modelled or flush"), "{err}");
-    let (device, _) = bench.expect(0, &attach);
+    let (_, err) = bench.expect(2, &[&attach[..], &["--transport", "ublk"]].concat());
+    assert!(err.contains("choose auto, classic or uring") && err.contains("ublk: unavailable"), "{err}");
+    let (device, _) = bench.expect(0, &[&attach[..], &["--transport", "classic"]].concat());
     let made = Command::new("mkfs.ext4").args(["-q", device.trim()]).status().expect("mkfs.ext4");
     assert!(made.success());
     let (out, _) = bench.expect(0, &["ssd", "record", "a", "--mark", "made"]);
