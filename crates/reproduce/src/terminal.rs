@@ -1,0 +1,153 @@
+//! Tables for people.
+
+use lab::record::Answer;
+use stats::compleat::{Compleat, Grade};
+
+use crate::claims::Judged;
+use crate::columns::Group;
+use crate::grid::{Cell, Grid};
+use crate::published::{self, Value};
+use crate::{explain, rows};
+
+/// Everything about a run: tables, what is missing, explanations, claims.
+pub fn report(grid: &Grid, judged: &[Judged], published: &[Value], sizes: &[String], color: bool) -> String {
+    let mut text = String::new();
+    for (group, title) in [
+        (Group::Micro, "Table 3: micro-benchmarks"),
+        (Group::Application, "Figure 2: applications"),
+        (Group::Corrected, "Corrected variants: aligned offsets, the closing sync inside the timer"),
+    ] {
+        if !grid.of_group(group).is_empty() {
+            text.push_str(&format!("{title}\n{}\n", table(grid, group, published, color)));
+        }
+    }
+    text.push_str(
+        "Median, and its share of the best row of this run: + 85 % or more, ! below 30 %. Compleat: no !, most +.\n",
+    );
+    if published.is_empty() {
+        text.push_str("The paper's cell values are not public: --published FILE shows them beside these.\n");
+    } else {
+        text.push_str("[..]: published, on the authors' machine; compare shares, not values.\n");
+    }
+    text.push_str(&format!("{}\n", rows::BETRFS_NOTE));
+    section(&mut text, "Sizes", sizes.to_vec());
+    let absent = grid
+        .absent_rows()
+        .into_iter()
+        .map(|(row, reason, remedy)| format!("{}: {reason}; {remedy}", row.title));
+    section(&mut text, "Rows without results", absent.collect());
+    let cells = grid.absent_cells().into_iter();
+    section(
+        &mut text,
+        "Cells without results",
+        cells.map(|(row, column, why)| format!("{}, {}: {why}", row.title, column.title)).collect(),
+    );
+    let explained = explain::bad_cells(grid).into_iter();
+    section(
+        &mut text,
+        "Below 30 % of the best, and what the counters say",
+        explained.map(|one| format!("{}, {}: {}", one.row, one.column, one.text)).collect(),
+    );
+    let claims = judged.iter().map(|one| {
+        let (word, code) = match one.answer {
+            Answer::Reproduced => ("reproduced", "32"),
+            Answer::NotReproduced => ("not reproduced", "31"),
+            Answer::CannotTell => ("cannot tell", "33"),
+        };
+        format!("{}: {} - {} ({})", paint(word, code, color), one.claim, one.reason, one.source)
+    });
+    section(&mut text, "Claims", claims.collect());
+    text
+}
+
+fn section(text: &mut String, title: &str, lines: Vec<String>) {
+    if lines.is_empty() {
+        return;
+    }
+    text.push_str(&format!("\n{title}\n"));
+    lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
+}
+
+fn paint(text: &str, code: &str, color: bool) -> String {
+    if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+}
+
+/// A number in four digits or fewer where that says enough.
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 0.1 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+fn shown(cell: &Cell, published: Option<f64>) -> String {
+    let mut text = match (cell.median, cell.share) {
+        (Some(median), Some(share)) => {
+            let mark = match cell.grade() {
+                Some(Grade::Good) => '+',
+                Some(Grade::Bad) => '!',
+                _ => ' ',
+            };
+            format!("{} {:>4.2}{mark}", number(median), share)
+        }
+        _ => cell.word().to_string(),
+    };
+    if let Some(value) = published {
+        text.push_str(&format!(" [{}]", number(value)));
+    }
+    text
+}
+
+fn code(cell: &Cell) -> &'static str {
+    match cell.grade() {
+        Some(Grade::Good) => "32",
+        Some(Grade::Bad) => "31",
+        Some(Grade::Middle) => "0",
+        None => "2",
+    }
+}
+
+fn table(grid: &Grid, group: Group, published: &[Value], color: bool) -> String {
+    let columns = grid.of_group(group);
+    let width = |at: usize| {
+        let cells =
+            grid.cells.iter().enumerate().map(|(row, cells)| {
+                shown(&cells[at], published::of(published, grid, row, at)).chars().count()
+            });
+        cells.chain([grid.columns[at].title.len(), grid.columns[at].unit.len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = columns.iter().map(|at| width(*at)).collect();
+    let first = grid.rows.iter().map(|row| row.title.len()).max().unwrap_or(0);
+    let mut lines = Vec::new();
+    for head in [|column: &crate::Column| column.title, |column: &crate::Column| column.unit] {
+        let mut line = format!("{:first$}", "");
+        for (at, width) in columns.iter().zip(&widths) {
+            line.push_str(&format!("  {:>width$}", head(&grid.columns[*at])));
+        }
+        lines.push(line);
+    }
+    for (row, cells) in grid.rows.iter().enumerate() {
+        let mut line = format!("{:first$}", cells.title);
+        for (at, width) in columns.iter().zip(&widths) {
+            let cell = &grid.cells[row][*at];
+            let text = format!("{:>width$}", shown(cell, published::of(published, grid, row, *at)));
+            line.push_str(&format!("  {}", paint(&text, code(cell), color)));
+        }
+        if group != Group::Corrected {
+            line.push_str(&format!("  {}", compleat_word(grid.compleat(row))));
+        }
+        lines.push(line.trim_end().to_string());
+    }
+    format!("{}\n", lines.join("\n"))
+}
+
+/// A word for the last column.
+pub fn compleat_word(compleat: Compleat) -> &'static str {
+    match compleat {
+        Compleat::Yes => "compleat",
+        Compleat::No => "not compleat",
+        Compleat::Unknown => "",
+    }
+}
