@@ -144,8 +144,10 @@ fn create(bench: &Bench, files: u64) -> Done<()> {
     Ok(())
 }
 
+type Visit<'a> = &'a mut dyn FnMut(u64, &[u8], u64, bool) -> Done<()>;
+
 /// Everything below `dir`; `visit` gets directory, name, inode and type.
-fn walk(fs: &Fs, dir: u64, visit: &mut dyn FnMut(u64, &[u8], u64, bool) -> Done<()>) -> Done<()> {
+fn walk(fs: &Fs, dir: u64, visit: Visit<'_>) -> Done<()> {
     let (mut stream, mut off) = (DirStream::default(), 0);
     loop {
         let (mut batch, before) = (Vec::new(), off);

@@ -4,8 +4,8 @@ mod common;
 
 use betree::SimStorage;
 use betree::storage::FaultPlan;
-use betrfs::Fs;
-use common::{World, dump, options};
+use betrfs::{Fs, Options};
+use common::{World, dump, options, threaded};
 
 fn seeds(normal: std::ops::Range<u64>) -> std::ops::Range<u64> {
     let text = std::env::var("BETRFS_SEEDS").unwrap_or_default();
@@ -34,26 +34,33 @@ fn until_cut(world: &mut World, fs: &Fs) -> Vec<common::Model> {
 
 #[test]
 fn a_cut_leaves_a_prefix_of_the_operations() {
-    for seed in seeds(0..25) {
-        println!("seed {seed}");
-        let mut storage = SimStorage::new(16 << 20);
-        Fs::format(storage.clone(), &options()).expect("format");
-        let mut world = World::new(seed);
-        for round in 0..6u64 {
-            let fs = Fs::open(storage.clone(), &options()).expect("open");
-            let cut = 1 + world.random.below(150);
-            storage.set_faults(FaultPlan { power_off_after: Some(cut), ..FaultPlan::default() });
-            let states = until_cut(&mut world, &fs);
-            drop(fs);
-            storage = storage.power_cut(seed * 100 + round);
-            let report = betrfs::check(storage.clone(), false).expect("check");
-            assert!(report.is_clean(), "seed {seed} round {round}: {report}");
-            let fs = Fs::open(storage.clone(), &options()).expect("open after the cut");
-            let found = dump(&fs);
-            let state = states.into_iter().rev().find(|s| s.dump() == found);
-            world.model = state.unwrap_or_else(|| panic!("seed {seed} round {round}: found\n{found}"));
-            world.held.clear();
-            drop(fs);
-        }
+    seeds(0..12).for_each(|seed| rounds(seed, 16 << 20, &options()));
+}
+
+#[test]
+fn a_cut_leaves_a_prefix_when_threads_help() {
+    seeds(0..2).for_each(|seed| rounds(seed, 128 << 20, &threaded()));
+}
+
+fn rounds(seed: u64, bytes: u64, options: &Options) {
+    println!("seed {seed}");
+    let mut storage = SimStorage::new(bytes);
+    Fs::format(storage.clone(), options).expect("format");
+    let mut world = World::new(seed);
+    for round in 0..6u64 {
+        let fs = Fs::open(storage.clone(), options).expect("open");
+        let cut = 1 + world.random.below(150);
+        storage.set_faults(FaultPlan { power_off_after: Some(cut), ..FaultPlan::default() });
+        let states = until_cut(&mut world, &fs);
+        drop(fs);
+        storage = storage.power_cut(seed * 100 + round);
+        let report = betrfs::check(storage.clone(), false).expect("check");
+        assert!(report.is_clean(), "seed {seed} round {round}: {report}");
+        let fs = Fs::open(storage.clone(), options).expect("open after the cut");
+        let found = dump(&fs);
+        let state = states.into_iter().rev().find(|s| s.dump() == found);
+        world.model = state.unwrap_or_else(|| panic!("seed {seed} round {round}: found\n{found}"));
+        world.held.clear();
+        drop(fs);
     }
 }

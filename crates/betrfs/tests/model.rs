@@ -4,8 +4,8 @@
 mod common;
 
 use betree::SimStorage;
-use betrfs::Fs;
-use common::{World, dump, options};
+use betrfs::{Fs, Options};
+use common::{World, dump, options, threaded};
 
 fn seeds(normal: std::ops::Range<u64>) -> std::ops::Range<u64> {
     let text = std::env::var("BETRFS_SEEDS").unwrap_or_default();
@@ -15,34 +15,42 @@ fn seeds(normal: std::ops::Range<u64>) -> std::ops::Range<u64> {
 
 #[test]
 fn agrees_with_the_model() {
-    for seed in seeds(0..6) {
-        println!("seed {seed}");
-        let storage = SimStorage::new(64 << 20);
-        Fs::format(storage.clone(), &options()).expect("format");
-        let mut fs = Fs::open(storage.clone(), &options()).expect("open");
-        let mut world = World::new(seed);
-        for step in 0..1500 {
-            world.step(&fs, false);
-            match world.random.below(150) {
-                0 => assert_eq!(dump(&fs), world.model.dump(), "seed {seed} step {step}"),
-                1 => {
-                    // With and without a word of farewell.
-                    world.held.clear();
-                    if world.random.below(2) == 0 {
-                        fs.close().expect("close");
-                    } else {
-                        drop(fs);
-                    }
-                    fs = Fs::open(storage.clone(), &options()).expect("open");
-                    assert_eq!(dump(&fs), world.model.dump(), "seed {seed} step {step}, opened again");
+    seeds(0..6).for_each(|seed| agrees(seed, 64 << 20, &options()));
+}
+
+#[test]
+fn agrees_with_the_model_when_threads_help() {
+    seeds(0..2).for_each(|seed| agrees(seed, 256 << 20, &threaded()));
+}
+
+fn agrees(seed: u64, bytes: u64, options: &Options) {
+    println!("seed {seed}");
+    let storage = SimStorage::new(bytes);
+    Fs::format(storage.clone(), options).expect("format");
+    let mut fs = Fs::open(storage.clone(), options).expect("open");
+    let mut world = World::new(seed);
+    for step in 0..1500 {
+        world.step(&fs, false);
+        match world.random.below(150) {
+            0 => assert_eq!(dump(&fs), world.model.dump(), "seed {seed} step {step}"),
+            1 => {
+                // With and without a word of farewell.
+                world.held.clear();
+                if world.random.below(2) == 0 {
+                    fs.close().expect("close");
+                } else {
+                    fs.sync().expect("sync");
+                    drop(fs);
                 }
-                _ => {}
+                fs = Fs::open(storage.clone(), options).expect("open");
+                assert_eq!(dump(&fs), world.model.dump(), "seed {seed} step {step}, opened again");
             }
+            _ => {}
         }
-        assert_eq!(dump(&fs), world.model.dump(), "seed {seed} at the end");
-        world.held.clear();
-        fs.close().expect("close");
-        let report = betrfs::check(storage, false).expect("check");
-        assert!(report.is_clean() && report.findings.is_empty(), "seed {seed}: {report}");
     }
+    assert_eq!(dump(&fs), world.model.dump(), "seed {seed} at the end");
+    world.held.clear();
+    fs.close().expect("close");
+    let report = betrfs::check(storage, false).expect("check");
+    assert!(report.is_clean() && report.findings.is_empty(), "seed {seed}: {report}");
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use betree::WriteBatch;
 
 use super::remove::delete_data;
+use super::stream::Piece;
 use super::{Fs, now};
 use crate::error::{Error, Result};
 use crate::key::{self, BLOCK, SIZE_MAX};
@@ -67,6 +68,7 @@ impl Fs {
         if len == 0 {
             return Ok(out);
         }
+        self.streams.flush_file(ino)?;
         let home = node.home(&state)?;
         let (first, last) = (off / SIZE, (off + len - 1) / SIZE);
         if first == last {
@@ -137,26 +139,14 @@ impl Fs {
         data: &[u8],
         kill: bool,
     ) -> Result<()> {
-        let mut batch = WriteBatch::new();
         let end = off + data.len() as u64;
+        let old_size = state.inode.size;
         let mut inode = state.inode.clone();
         let (first, last) = (off / SIZE, (end - 1) / SIZE);
-        for number in first..=last {
-            let start = number * SIZE;
-            let (from, to) = (off.max(start), end.min(start + SIZE));
-            let piece = &data[(from - off) as usize..(to - off) as usize];
-            let key = key::block(home, number);
-            // What replaces all there is of a block needs nothing below it.
-            if from == start && (to == start + SIZE || to >= state.inode.size) {
-                batch.put(&key, piece);
-            } else {
-                batch.patch(&key, (from - start) as u32, piece);
-            }
-        }
-        if off.div_ceil(SIZE) > state.inode.size.div_ceil(SIZE) {
+        if off.div_ceil(SIZE) > old_size.div_ceil(SIZE) {
             inode.make_sparse();
         }
-        inode.size = inode.size.max(end);
+        inode.size = old_size.max(end);
         if inode.flags & SPARSE != 0 {
             inode.blocks = (inode.blocks + last + 1 - first).min(inode.size.div_ceil(SIZE));
         }
@@ -165,10 +155,21 @@ impl Fs {
         if kill {
             inode.kill_priv();
         }
-        if inode != state.inode {
-            self.put_record(&mut batch, node, state, &inode)?;
+        let record = match inode != state.inode && !state.dead {
+            true => Some((node.record_key(state)?, node.record(state, &inode))),
+            false => None,
+        };
+        let whole = off.is_multiple_of(SIZE) && (end.is_multiple_of(SIZE) || end >= old_size);
+        if whole && self.streams.takes(data.len()) {
+            self.streams.push(Piece { ino: node.ino, home, off, data, record })?;
+        } else {
+            let mut batch = WriteBatch::new();
+            put_blocks(&mut batch, home, off, data, old_size);
+            if let Some((key, value)) = &record {
+                batch.put(key, value);
+            }
+            self.commit(batch)?;
         }
-        self.commit(batch)?;
         state.inode = inode;
         state.unsaved = false;
         Ok(())
@@ -305,6 +306,7 @@ impl Fs {
         if state.inode.flags & SPARSE == 0 {
             return Ok(if whence == Whence::Data { off } else { size });
         }
+        self.streams.flush_file(ino)?;
         let home = node.home(&state)?;
         let mut next = off / SIZE;
         for item in self.db.scan(&key::blocks(&home, next, Some(size.div_ceil(SIZE)))) {
@@ -318,6 +320,22 @@ impl Fs {
         match whence {
             Whence::Data => Err(Error::BehindEnd),
             Whence::Hole => Ok(off.max(next * SIZE).min(size)),
+        }
+    }
+}
+
+/// Adds a write to a file of `size` bytes, block by block. What replaces all there is of one needs nothing below it.
+fn put_blocks(batch: &mut WriteBatch, home: &[u8], off: u64, data: &[u8], size: u64) {
+    let end = off + data.len() as u64;
+    for number in off / SIZE..=(end - 1) / SIZE {
+        let start = number * SIZE;
+        let (from, to) = (off.max(start), end.min(start + SIZE));
+        let piece = &data[(from - off) as usize..(to - off) as usize];
+        let key = key::block(home, number);
+        if from == start && (to == start + SIZE || to >= size) {
+            batch.put(&key, piece);
+        } else {
+            batch.patch(&key, (from - start) as u32, piece);
         }
     }
 }

@@ -16,6 +16,7 @@ mod dir;
 mod names;
 mod remove;
 mod rename;
+mod stream;
 mod xattr;
 
 pub use attr::{Attr, SetAttr, SetTime, Space};
@@ -28,6 +29,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, RwLock};
 
 use betree::{Db, KeyRange, Storage, WriteBatch};
+use stream::Streams;
 
 use crate::error::{Error, Result};
 use crate::key;
@@ -65,7 +67,8 @@ impl Options {
 /// An inode number is valid from the call that returned it ([`Fs::lookup`], the calls that make something) until
 /// it was given back as often by [`Fs::forget`]; until then the file lives on after its last name is gone.
 pub struct Fs {
-    db: Db,
+    streams: Streams,
+    db: Arc<Db>,
     nodes: Nodes,
     tree: RwLock<()>,
     /// Next inode number, and where the reserved ones end.
@@ -118,7 +121,9 @@ impl Fs {
         }
         let root = db.get(key::ROOT_RECORD)?.ok_or_else(|| Error::Corrupt("no root directory".into()))?;
         let root = record::decode_record(&root)?;
+        let db = Arc::new(db);
         let fs = Fs {
+            streams: Streams::new(db.clone(), options.store.background)?,
             db,
             nodes: Nodes::new(),
             tree: RwLock::new(()),
@@ -140,7 +145,9 @@ impl Fs {
     /// The store's; the file system is then as after a crash.
     pub fn close(self) -> Result<()> {
         self.settle()?;
-        Ok(self.db.close()?)
+        let Fs { streams, db, .. } = self;
+        drop(streams);
+        Arc::into_inner(db).map_or(Ok(()), |db| Ok(db.close()?))
     }
 
     /// Removes what is unlinked but held, and makes everything durable in its place: what [`Fs::close`] does
@@ -150,6 +157,7 @@ impl Fs {
     /// The store's.
     pub fn settle(&self) -> Result<()> {
         self.save_unsaved();
+        self.streams.flush()?;
         self.remove_dead()?;
         Ok(self.db.checkpoint()?)
     }
@@ -165,6 +173,7 @@ impl Fs {
     /// The store's.
     pub fn sync(&self) -> Result<()> {
         self.save_unsaved();
+        self.streams.flush()?;
         Ok(self.db.sync()?)
     }
 
@@ -190,6 +199,7 @@ impl Fs {
 
     fn commit(&self, batch: WriteBatch) -> Result<()> {
         if !batch.is_empty() {
+            self.streams.flush()?;
             self.db.write(batch)?;
         }
         Ok(())

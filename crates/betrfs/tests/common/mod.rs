@@ -37,6 +37,13 @@ pub fn options() -> Options {
     options
 }
 
+/// As mounts have it: with threads, so that sequential writes are collected.
+pub fn threaded() -> Options {
+    let mut options = options();
+    options.store.background = true;
+    options
+}
+
 #[derive(Clone, Debug)]
 enum What {
     File(Vec<u8>),
@@ -475,10 +482,12 @@ impl World {
             0 => data.len(),
             _ => self.random.below(far) as usize,
         };
-        let len = match self.random.below(4) {
+        let off = if self.random.below(3) == 0 { off / 4096 * 4096 } else { off };
+        let len = match self.random.below(5) {
             0 => 1 + self.random.below(16),
             1 => 4096,
-            2 => 1 + self.random.below(6000),
+            2 => 4096 * (1 + self.random.below(12)),
+            3 => 1 + self.random.below(6000),
             _ => 1 + self.random.below(20_000),
         } as usize;
         let kind = self.random.below(10);

@@ -1,0 +1,230 @@
+//! Long sequential writes: neighbouring writes to one file become one batch of the store, written by a thread of its
+//! own while the next is collected.
+//!
+//! The order of operations stays: whatever else is to be written waits until all that was collected before has been.
+//! Only as much is collected as there is space for, so that a write that was taken finds its place.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use betree::{Db, WriteBatch};
+
+use crate::error::{Error, Result};
+use crate::key::{self, BLOCK};
+
+/// A shorter write is written by itself.
+pub(super) const PIECE_MIN: usize = 16 << 10;
+/// Bytes of a batch.
+const BATCH: usize = 1 << 20;
+/// Batches that may wait.
+const QUEUE_MAX: usize = 4;
+/// Space that must be free besides, so that what is collected finds its place whatever the store rewrites meanwhile.
+const SPACE_MIN: u64 = 64 << 20;
+/// Longest time that something is collected.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Neighbouring writes to one file, from the beginning of a block on.
+struct Stream {
+    ino: u64,
+    home: Vec<u8>,
+    start: u64,
+    data: Vec<u8>,
+    /// Key and value of the file's record after them.
+    record: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Stream {
+    fn batch(&self) -> WriteBatch {
+        let mut batch = WriteBatch::new();
+        let first = self.start / BLOCK as u64;
+        for (i, block) in self.data.chunks(BLOCK).enumerate() {
+            batch.put(&key::block(&self.home, first + i as u64), block);
+        }
+        if let Some((key, value)) = &self.record {
+            batch.put(key, value);
+        }
+        batch
+    }
+}
+
+#[derive(Default)]
+struct State {
+    filling: Option<Stream>,
+    /// The first one is being written.
+    queue: VecDeque<Arc<Stream>>,
+    /// Something was collected that could not be written.
+    failed: Option<String>,
+    stop: bool,
+}
+
+impl State {
+    fn seal(&mut self) {
+        self.queue.extend(self.filling.take().map(Arc::new));
+    }
+
+    fn holds(&self, ino: u64) -> bool {
+        self.filling.iter().any(|s| s.ino == ino) || self.queue.iter().any(|s| s.ino == ino)
+    }
+}
+
+struct Shared {
+    db: Arc<Db>,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Streams there are: filling or waiting.
+    active: AtomicUsize,
+}
+
+/// What is being collected, and the thread that writes it.
+pub(super) struct Streams {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A piece of a stream.
+pub(super) struct Piece<'a> {
+    pub ino: u64,
+    pub home: &'a [u8],
+    pub off: u64,
+    pub data: &'a [u8],
+    pub record: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>, time: Duration) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, time).unwrap_or_else(|e| e.into_inner()).0
+    }
+
+    /// Writes the first of the queue; false if there is none.
+    fn write_one(&self) -> bool {
+        let Some(stream) = self.state().queue.front().cloned() else { return false };
+        let written = self.db.write(stream.batch());
+        let mut state = self.state();
+        state.queue.pop_front();
+        if let Err(error) = written {
+            state.failed.get_or_insert(error.to_string());
+        }
+        drop(state);
+        self.active.fetch_sub(1, Ordering::AcqRel);
+        self.changed.notify_all();
+        true
+    }
+
+    fn run(&self) {
+        let mut state = self.state();
+        loop {
+            if !state.queue.is_empty() {
+                drop(state);
+                self.write_one();
+                state = self.state();
+            } else if state.stop {
+                return;
+            } else {
+                let before = state.filling.as_ref().map(|s| (s.ino, s.start));
+                state = self.wait(state, PATIENCE);
+                if before.is_some() && before == state.filling.as_ref().map(|s| (s.ino, s.start)) {
+                    state.seal();
+                }
+            }
+        }
+    }
+}
+
+impl Streams {
+    /// Without a thread every piece is written at once.
+    pub fn new(db: Arc<Db>, background: bool) -> Result<Streams> {
+        let shared =
+            Shared { db, state: Mutex::default(), changed: Condvar::new(), active: AtomicUsize::new(0) };
+        let shared = Arc::new(shared);
+        let run = shared.clone();
+        let start = || std::thread::Builder::new().name("betrfs-stream".into()).spawn(move || run.run());
+        let failed = |source| Error::Store(betree::Error::Io { doing: "starting a thread", source });
+        let thread = if background { Some(start().map_err(failed)?) } else { None };
+        Ok(Streams { shared, thread })
+    }
+
+    /// True if a piece of `len` bytes may be collected: there is a thread, and space.
+    pub fn takes(&self, len: usize) -> bool {
+        if len < PIECE_MIN || self.thread.is_none() {
+            return false;
+        }
+        let stats = self.shared.db.stats();
+        let waiting = (stats.unwritten_bytes + stats.memtable_bytes) as u64 / 4 * 5;
+        let collected = (BATCH * (QUEUE_MAX + 2)) as u64;
+        stats.free_bytes > stats.reserve_bytes + waiting + collected + SPACE_MIN
+    }
+
+    /// Takes a piece that [`Streams::takes`]: it begins at a block, and what lies behind a block's end is not in the
+    /// file.
+    pub fn push(&self, piece: Piece<'_>) -> Result<()> {
+        let mut state = self.shared.state();
+        check(&state)?;
+        let fits = |s: &Stream| s.ino == piece.ino && s.start + s.data.len() as u64 == piece.off;
+        if !state.filling.as_ref().is_some_and(fits) {
+            state.seal();
+            self.shared.active.fetch_add(1, Ordering::AcqRel);
+            let mut data = Vec::with_capacity(BATCH.max(piece.data.len()));
+            data.extend_from_slice(piece.data);
+            let (ino, home, start) = (piece.ino, piece.home.to_vec(), piece.off);
+            state.filling = Some(Stream { ino, home, start, data, record: piece.record });
+        } else if let Some(stream) = &mut state.filling {
+            stream.data.extend_from_slice(piece.data);
+            stream.record = piece.record.or(stream.record.take());
+        }
+        let full = |s: &Stream| s.data.len() >= BATCH || !s.data.len().is_multiple_of(BLOCK);
+        if state.filling.as_ref().is_some_and(full) {
+            state.seal();
+        }
+        self.shared.changed.notify_all();
+        while state.queue.len() > QUEUE_MAX {
+            state = self.shared.wait(state, PATIENCE);
+        }
+        check(&state)
+    }
+
+    /// Returns when everything collected so far is in the store.
+    pub fn flush(&self) -> Result<()> {
+        if self.shared.active.load(Ordering::Acquire) == 0 {
+            return Ok(());
+        }
+        let mut state = self.shared.state();
+        state.seal();
+        self.shared.changed.notify_all();
+        if let Some(last) = state.queue.back().cloned() {
+            while state.queue.iter().any(|s| Arc::ptr_eq(s, &last)) {
+                state = self.shared.wait(state, PATIENCE);
+            }
+        }
+        check(&state)
+    }
+
+    /// Returns when the store has everything that was written to `ino`.
+    pub fn flush_file(&self, ino: u64) -> Result<()> {
+        if self.shared.active.load(Ordering::Acquire) == 0 || !self.shared.state().holds(ino) {
+            return Ok(());
+        }
+        self.flush()
+    }
+}
+
+/// After a failure to write what had been taken nothing more is: its order could not be kept.
+fn check(state: &State) -> Result<()> {
+    state.failed.as_ref().map_or(Ok(()), |why| Err(Error::ReadOnly(why.clone())))
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        self.shared.state().stop = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
