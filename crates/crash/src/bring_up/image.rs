@@ -67,34 +67,36 @@ impl Image {
     pub(crate) fn restore(&mut self) -> io::Result<u64> {
         let end = self.pristine.bytes.len() as u64;
         let (mut at, mut changed) = (0, 0);
+        // the filled blocks that no run of data has covered so far
+        let mut filled = 0;
         while at < end {
             let data = match seek(&self.file, SeekFrom::Data(at)) {
                 Ok(data) => data,
-                // no more data
-                Err(rustix::io::Errno::NXIO) => break,
+                Err(rustix::io::Errno::NXIO) => end,
                 Err(error) => return Err(error.into()),
             };
+            changed += self.refill(&mut filled, data)?;
+            if data >= end {
+                break;
+            }
             let hole = seek(&self.file, SeekFrom::Hole(data))?.min(end);
             changed += self.restore_run(data / BLOCK as u64 * BLOCK as u64, hole)?;
-            at = hole;
-        }
-        // what had been filled and is a hole now was discarded
-        for i in 0..self.pristine.filled.len() {
-            let lba = self.pristine.filled[i];
-            if self.is_hole(lba)? {
-                self.file.write_all_at(self.pristine.block(lba), lba * BLOCK as u64)?;
-                changed += 1;
+            while self.pristine.filled.get(filled).is_some_and(|lba| lba * (BLOCK as u64) < hole) {
+                filled += 1;
             }
+            at = hole;
         }
         Ok(changed)
     }
 
-    fn is_hole(&self, lba: u64) -> io::Result<bool> {
-        let start = lba * BLOCK as u64;
-        match seek(&self.file, SeekFrom::Hole(start)) {
-            Ok(hole) => Ok(hole == start),
-            Err(error) => Err(error.into()),
+    /// Fills what should be filled before `to` and is a hole: it was discarded.
+    fn refill(&self, filled: &mut usize, to: u64) -> io::Result<u64> {
+        let first = *filled;
+        while let Some(lba) = self.pristine.filled.get(*filled).filter(|lba| **lba * (BLOCK as u64) < to) {
+            self.file.write_all_at(self.pristine.block(*lba), lba * BLOCK as u64)?;
+            *filled += 1;
         }
+        Ok((*filled - first) as u64)
     }
 
     fn restore_run(&mut self, from: u64, to: u64) -> io::Result<u64> {
