@@ -1,13 +1,13 @@
 //! Attaches an emulated SSD and prints its block device; `detach`, `list`, `stats`, `power-cut` as well.
 //!
-//! `attach HOME NAME PROFILE BYTES [REGIME [TRANSPORT [BACKING]]]`, `detach HOME NAME [force]`, `stats HOME NAME`,
+//! `attach HOME NAME STACK [RECORDING]` (a stack such as `ext4@980pro(fua=flush,transport=classic):8G:flush`, whose
+//! file system does not matter), `detach HOME NAME [force]`, `stats HOME NAME`,
 //! `list HOME`, `power-cut HOME NAME IMAGE`.
 
 use std::process::ExitCode;
 
-use blockdev::{AttachOptions, Backing, Launcher, Transport};
+use blockdev::{AttachOptions, Launcher};
 use camino::Utf8Path;
-use ssd::Regime;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -26,17 +26,10 @@ fn main() -> ExitCode {
 
 fn run(args: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
     match args {
-        ["attach", home, name, profile, bytes, rest @ ..] => {
-            let mut options = AttachOptions::new(name, profile, bytes.parse()?);
-            if let Some(regime) = rest.first() {
-                options.regime = Regime::parse(regime).ok_or("unknown regime")?;
-            }
-            if let Some(transport) = rest.get(1) {
-                options.transport = Transport::parse(transport).ok_or("unknown transport")?;
-            }
-            if let Some(file) = rest.get(2) {
-                options.backing = Backing::File((*file).into());
-            }
+        ["attach", home, name, stack, record @ ..] => {
+            let options = AttachOptions::of_stack(&stack.parse()?, name)?;
+            let mut options = options.ok_or("the stack names no emulated SSD")?;
+            options.record = record.first().map(|file| (*file).into());
             let state = blockdev::attach(Utf8Path::new(home), &options, &Launcher::this_program()?)?.keep();
             println!("{}", state.device);
             state.notes.iter().for_each(|note| eprintln!("note: {note}"));
