@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::Re
 
 use prefetch::FileState;
 use prefetch::area::{Area, BYTES, Head, MAGIC, RECORDS};
+use prefetch::stream::Shape;
 use prefetch_os::memory::join;
 use prefetch_os::sys;
 
@@ -91,7 +92,8 @@ pub fn make() {
     area.set_head(Head::Magic, MAGIC);
 }
 
-fn decimal(mut value: u32, buffer: &mut [u8; 10]) -> &[u8] {
+/// Writes a decimal number into a buffer.
+pub fn decimal(mut value: u32, buffer: &mut [u8; 10]) -> &[u8] {
     let mut at = buffer.len();
     while at > 0 {
         at -= 1;
@@ -121,10 +123,15 @@ pub fn begin(slot: &Slot, fd: i32, device: u64, inode: u64) {
 }
 
 /// Writes what is known of a file.
-pub fn file(_at: usize, slot: &Slot, file: &FileState) {
+pub fn file(slot: &Slot, file: &FileState) {
+    last(slot, file, file.latest());
+}
+
+/// Writes what is known of a file whose streams have ended: what was seen of the latest of them before.
+pub fn last(slot: &Slot, file: &FileState, latest: (Shape, u64, bool)) {
     if let Some(area) = area() {
         let record = slot.record.load(Relaxed) as usize;
-        area.set_file(record, file.size, &file.counters, file.reason, file.latest());
+        area.set_file(record, file.size, &file.counters, file.reason, latest);
     }
 }
 

@@ -243,16 +243,18 @@ pub fn release(fd: i32) {
     set_meta(fd, Meta::Unknown(0));
     if let Some(slot) = slot(at) {
         slot.dead.store(true, Ordering::Relaxed);
-        bury(at, slot);
+        bury(slot);
     }
 }
 
 /// Frees a slot whose descriptor was closed, if nobody is busy with it.
-pub fn bury(at: usize, slot: &Slot) {
+pub fn bury(slot: &Slot) {
     let Some(mut guard) = slot.try_lock() else { return };
     if slot.dead.swap(false, Ordering::Relaxed) && slot.fd.load(Ordering::Relaxed) >= 0 {
+        let latest = guard.latest();
         guard.close(slot.device(), &BUDGET);
-        crate::report::file(at, slot, &guard);
+        crate::report::last(slot, &guard, latest);
+        crate::report::process();
         slot.fd.store(-1, Ordering::Relaxed);
     }
 }

@@ -94,7 +94,7 @@ fn look(start_ns: u64, meta: Meta, fd: i32, offset: Option<i64>, got: u64) {
         Meta::Unknown(_) | Meta::Ignored(_) => register(fd),
         Meta::Tracked(at) => {
             if let Some(slot) = table::slot(at) {
-                tracked(at, slot, start_ns, fd, offset, got);
+                tracked(slot, start_ns, fd, offset, got);
             }
         }
     }
@@ -138,7 +138,7 @@ fn register(fd: i32) {
     table::set_meta(fd, Meta::Tracked(at));
 }
 
-fn tracked(at: usize, slot: &'static Slot, start_ns: u64, fd: i32, offset: Option<i64>, got: u64) {
+fn tracked(slot: &'static Slot, start_ns: u64, fd: i32, offset: Option<i64>, got: u64) {
     let now_ns = if start_ns != 0 { sys::now_ns() } else { 0 };
     let by_position = offset.is_none();
     let offset = offset.map_or_else(|| advance(slot, fd, got), |offset| offset as u64);
@@ -154,7 +154,7 @@ fn tracked(at: usize, slot: &'static Slot, start_ns: u64, fd: i32, offset: Optio
     let effect = file.on_read(&read, device, &BUDGET, &table::tuning());
     slot.timed.store(true, Relaxed);
     if file.counters.reads.is_multiple_of(64) {
-        report::file(at, slot, &file);
+        report::file(slot, &file);
     }
     rest(slot, read.is_slow() || effect.wake, &file);
     if effect.wake && !slot.wake.load(Relaxed) {

@@ -126,6 +126,7 @@ pub fn forked() {
         worker.sleeping.store(false, Relaxed);
     }
     QUIT.store(false, Relaxed);
+    walker::forked();
     for at in 0..HIGH.load(Relaxed) as usize {
         if let Some(slot) = table::slot(at) {
             slot.wake.store(false, Relaxed);
@@ -258,13 +259,16 @@ fn streams() {
         for at in 0..HIGH.load(Relaxed) as usize {
             let Some(slot) = table::slot(at) else { break };
             if slot.dead.load(Relaxed) {
-                table::bury(at, slot);
+                table::bury(slot);
             } else if slot.wake.swap(false, Relaxed) {
                 busy |= serve(at, slot);
             }
         }
         if busy {
-            ACTIVE_NS.store(sys::now_ns(), Relaxed);
+            let now = sys::now_ns();
+            if now.saturating_sub(ACTIVE_NS.swap(now, Relaxed)) > 1_000_000_000 {
+                rouse(Role::Keeper);
+            }
             if QUIT.load(SeqCst) {
                 return;
             }
@@ -380,7 +384,7 @@ fn fetch_step(at: usize, slot: &'static Slot) -> bool {
         if let Some(mut file) = patiently(slot) {
             if slot.fd.load(Relaxed) == fd {
                 file.fetched(request.len, done.cached, elapsed_ns, slot.device(), table::tuning().mode);
-                report::file(at, slot, &file);
+                report::file(slot, &file);
             }
             return !done.refused;
         }
@@ -401,12 +405,16 @@ fn keeper() {
         // Before Linux 5.9: nothing may be opened here, so there is nothing to do.
         return;
     }
+    let mut told_ns = 0;
     loop {
         let seen = WORKER[Role::Keeper as usize].seq.load(SeqCst);
-        BUDGET.tell(&memory::look());
-        report::process();
-        let walking = walker::walk();
         let now = sys::now_ns();
+        if now.saturating_sub(told_ns) > 100_000_000 {
+            told_ns = now;
+            BUDGET.tell(&memory::look());
+            report::process();
+        }
+        let walking = walker::walk();
         let active = now.saturating_sub(ACTIVE_NS.load(Relaxed)) < 1_000_000_000;
         let timeout = match (walking, active) {
             (true, _) => 1_000_000,

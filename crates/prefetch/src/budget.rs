@@ -1,6 +1,6 @@
 //! How much may be prefetched and unread: headroom, pressure, evictions.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// What the shell read of the machine's and the cgroup's memory, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -34,6 +34,7 @@ pub struct Budget {
     factor: AtomicU64,
     outstanding: AtomicU64,
     user_max: AtomicU64,
+    told: AtomicBool,
 }
 
 /// What is assumed before the first look at the machine: enough for one stream.
@@ -53,6 +54,7 @@ impl Budget {
             factor: AtomicU64::new(256),
             outstanding: AtomicU64::new(0),
             user_max: AtomicU64::new(u64::MAX),
+            told: AtomicBool::new(false),
         }
     }
 
@@ -64,12 +66,18 @@ impl Budget {
     /// Tells the state of memory; to be called a few times a second. Pressure over 10 % halves, calm restores 1/16.
     pub fn tell(&self, memory: &Memory) {
         self.room.store(memory.room(), Relaxed);
+        self.told.store(true, Relaxed);
         if memory.pressure_centi > 1_000 {
             self.halve();
         } else {
             let factor = self.factor.load(Relaxed);
             self.factor.store((factor + 16).min(256), Relaxed);
         }
+    }
+
+    /// Whether the state of memory is known.
+    pub fn is_told(&self) -> bool {
+        self.told.load(Relaxed)
     }
 
     /// Pages that were prefetched have been evicted before use.

@@ -147,7 +147,6 @@ impl Device {
         let known = self.fetch_rate.load(Relaxed);
         let next = if known == 0 { rate } else { known - known / 4 + rate / 4 };
         self.fetch_rate.store(next.max(1), Relaxed);
-        self.learn_rate(rate);
     }
 
     /// How long fetching so many bytes in one go takes, ns.

@@ -122,6 +122,7 @@ pub struct FileState {
     runs: [u64; RUNS],
     runs_len: u32,
     limit: u64,
+    wants_worker: bool,
 }
 
 impl FileState {
@@ -160,7 +161,8 @@ impl FileState {
         }
         self.rent(read, covered || fetched, &stream, device, budget, tuning);
         let observing = tuning.mode == Mode::Observe;
-        Effect { wake: !observing && (headroom || self.fetch == FetchState::Running), time_next }
+        let wanted = core::mem::take(&mut self.wants_worker);
+        Effect { wake: !observing && (headroom || wanted || self.fetch == FetchState::Running), time_next }
     }
 
     fn wants_more(&self, stream: &Stream, device: &Device) -> bool {
@@ -304,9 +306,6 @@ impl FileState {
             self.settle(stream, device, budget);
             stream.active = false;
             stream.owed = 0;
-            if self.reason != Reason::Paying {
-                self.reason = Reason::NoPattern;
-            }
             return;
         }
         if stream.active {
@@ -467,6 +466,8 @@ impl FileState {
     fn begin_fetch(&mut self, device: &Device, budget: &Budget, tuning: &Tuning) {
         if !budget.fits(self.rent.wanted_bytes(self.size)) {
             self.reason = Reason::NoMemory;
+            // A worker that wakes looks at memory first; the next miss tries again.
+            self.wants_worker = !budget.is_told();
             return;
         }
         if tuning.mode == Mode::Observe {
@@ -530,7 +531,8 @@ impl FileState {
     /// Tells how long a step took, and how much of it had been cached. Stops when going on would not pay.
     pub fn fetched(&mut self, bytes: u64, cached: u64, elapsed_ns: u64, device: &Device, mode: Mode) {
         self.counters.redundant += cached;
-        let transfer = elapsed_ns.saturating_sub(device.latency_ns()).max(1_000);
+        // On a busy device the latency that was learned may be longer than this step's.
+        let transfer = elapsed_ns.saturating_sub(device.latency_ns()).max(elapsed_ns / 4).max(1_000);
         let fresh = bytes.saturating_sub(cached);
         if fresh >= 64 << 10 {
             let rate = (u128::from(fresh) * 1_000_000_000 / u128::from(transfer)) as u64;

@@ -98,7 +98,7 @@ impl Rent {
         for _ in 0..65 {
             let end = (u64::from(self.region) + 1).saturating_mul(region_bytes).min(size);
             if self.running && self.next < end {
-                let smallest = (device.bdp() / 8).clamp(128 << 10, 4 << 20);
+                let smallest = (device.bdp() / 4).clamp(512 << 10, 4 << 20);
                 self.step = self.step.max(smallest).min(device.fetch_step_bytes().max(smallest));
                 let range = (self.next, self.step.min(end - self.next));
                 self.next += range.1;
