@@ -72,6 +72,7 @@ fn asked(arguments: &Crash, spec: StackSpec, home: &Utf8Path) -> anyhow::Result<
     asked.seed = arguments.seed;
     asked.jobs = arguments.jobs;
     asked.strict = arguments.strict;
+    asked.order_only = arguments.order_only;
     asked.work_dir = arguments.work_dir.clone().map(utf8).transpose()?;
     asked.keep = arguments.keep.clone().map(utf8).transpose()?;
     let budget = arguments.budget.as_deref().map(workload::size::parse_duration).transpose();

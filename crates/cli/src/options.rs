@@ -53,6 +53,8 @@ pub enum Command {
     Crash(Crash),
     /// Show a stored run: terminal, HTML, CSV, JSON, Filebench's text
     Report(Report),
+    /// Run a published evaluation and judge its claims: BetrFS, Table 3 and Figure 2
+    Reproduce(Box<crate::reproduce::Reproduce>),
     /// List or delete stored runs
     Runs(Runs),
     /// Emulated SSDs as block devices: modelled timing, volatile cache, power cuts
@@ -448,6 +450,7 @@ Examples:
   loadline crash --on ext4,xfs,btrfs@980pro
   loadline crash --on ext4@980pro:flush rename-replace --states 5000 --seed 7
   loadline crash --on ext4,nobarrier@980pro:none --keep broken/
+  loadline crash --on ext4@980pro:barrier --order-only
   loadline crash --on xfs@980pro:1G workloads/varmail.f --for 2s --budget 5m
 Exit code 1: some state is not what it must be (docs/crash.md).")]
 pub struct Crash {
@@ -475,6 +478,9 @@ pub struct Crash {
     /// Keep the smallest failing case there: image, list of writes, checker's output
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub keep: Option<PathBuf>,
+    /// Take flushes for cache barriers, which order and make nothing durable (regimes barrier and streams)
+    #[arg(long)]
+    pub order_only: bool,
     /// Count known weaknesses of a file system as violations, too
     #[arg(long)]
     pub strict: bool,

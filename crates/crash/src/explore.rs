@@ -58,11 +58,13 @@ impl<'a> Judge<'a> {
             let contract = self.history.contract();
             let base = self.history.recording().base_progress;
             let strict = Window { must: progress.returned, may: progress.begun };
-            if contract.regime.honours_flush() || contract.plp {
+            if contract.flush_is_durable() || contract.plp && !contract.order_only {
                 breaches.extend(check(timeline, strict, tree));
             } else {
-                // the device ignores flushes: only what was there at first can be demanded
-                breaches.extend(check(timeline, Window { must: base.returned, ..strict }, tree));
+                // only what was there at first can be demanded, and where there is an order also what was
+                // synced before the newest write that is seen began
+                let seen = if contract.order_only { timeline.newest_seen(tree) } else { 0 };
+                breaches.extend(check(timeline, Window { must: base.returned.max(seen), ..strict }, tree));
                 lost_as_expected = breaches.is_empty() && !check(timeline, strict, tree).is_empty();
             }
         }

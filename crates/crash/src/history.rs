@@ -24,12 +24,27 @@ pub struct Contract {
     pub regime: Regime,
     /// Whether completed writes survive a power cut.
     pub plp: bool,
+    /// Flushes only order, as cache barriers do: what completed before one was submitted persists before what
+    /// is submitted after it has completed, but not because of it. Needs a regime with epochs.
+    pub order_only: bool,
+}
+
+impl Contract {
+    /// A contract in which a flush is a flush.
+    pub fn new(regime: Regime, plp: bool) -> Contract {
+        Contract { regime, plp, order_only: false }
+    }
+
+    /// Whether a completed flush makes durable what it covers.
+    pub fn flush_is_durable(&self) -> bool {
+        self.regime.honours_flush() && !self.order_only
+    }
 }
 
 impl Default for Contract {
     /// Today's drives: flushes, and a cache that loses its contents.
     fn default() -> Contract {
-        Contract { regime: Regime::Flush, plp: false }
+        Contract::new(Regime::Flush, false)
     }
 }
 
@@ -298,7 +313,7 @@ impl<'i> Promises<'i> {
     }
 
     fn follow(mut self, history: &mut History<'_>) {
-        let Contract { regime, plp } = history.contract;
+        let contract = history.contract;
         let recording = history.recording;
         for (at, event) in recording.events.iter().enumerate() {
             let raised = match *event {
@@ -309,10 +324,11 @@ impl<'i> Promises<'i> {
                 Event::WriteDone(w) => {
                     self.acked.push(w);
                     let write = &recording.writes[w as usize];
-                    let durable = write.fua && regime.honours_flush() || plp && write.epochs[0].is_none();
+                    let durable =
+                        write.fua && contract.flush_is_durable() || contract.plp && write.epochs[0].is_none();
                     if durable { vec![w] } else { continue }
                 }
-                Event::Flush(f) if regime.honours_flush() => {
+                Event::Flush(f) if contract.flush_is_durable() => {
                     self.covered.insert(f, self.acked.clone());
                     continue;
                 }

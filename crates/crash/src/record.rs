@@ -84,7 +84,13 @@ fn device(options: &CrashOptions, load: &Load) -> Result<(AttachOptions, Contrac
         ssd::Profile::named(&attach.profile)
     };
     let profile = profile.map_err(|error| blockdev::SsdError::Model(error.into()))?;
-    let contract = Contract { regime: attach.regime, plp: profile.power.plp };
+    let order_only = options.order_only;
+    if order_only && !attach.regime.is_ordered() {
+        let what =
+            format!("flushes that only order need regime barrier or streams, not {}", attach.regime.name());
+        return Err(CrashError::BadOption { what });
+    }
+    let contract = Contract { order_only, ..Contract::new(attach.regime, profile.power.plp) };
     Ok((attach, contract))
 }
 
@@ -107,11 +113,12 @@ pub(crate) fn record(
         Load::Script(script) => script.setup,
         Load::Custom { .. } => 0,
     };
-    let mut recording = read(&file, setup)?;
+    let mut recording = read(&file, Events::new(setup, contract.order_only))?;
     let _ = std::fs::remove_file(&file);
     let poisoned = poison(&mut recording);
     let size = stack::Size::from_bytes(attach.bytes);
-    let device = format!("{} of {size}, regime {}", attach.profile, attach.regime.name());
+    let flushes = if contract.order_only { ", flushes only order" } else { "" };
+    let device = format!("{} of {size}, regime {}{flushes}", attach.profile, attach.regime.name());
     Ok(Recorded { recording, contract, device, poisoned })
 }
 
@@ -161,12 +168,12 @@ fn work(load: &mut Load, stack: &MountedStack, ssd: &Attached) -> Result<(), Cra
 }
 
 /// Reads a device's recording: the base image up to its mark, then events up to the end's.
-fn read(path: &Utf8Path, setup: usize) -> Result<Recording, CrashError> {
+fn read(path: &Utf8Path, mut events: Events) -> Result<Recording, CrashError> {
     let reader = Reader::open(path)?;
-    let mut builder = Events::new(reader.device_bytes() / BLOCK as u64, setup);
+    events.recording.blocks = reader.device_bytes() / BLOCK as u64;
     for event in reader {
-        if builder.take(event?.what) {
-            return Ok(builder.recording);
+        if events.take(event?.what) {
+            return Ok(events.recording);
         }
     }
     Err(CrashError::Unusable { path: path.to_owned(), what: "its end is missing".into() })
@@ -186,14 +193,22 @@ struct Events {
     /// Before the base: writes that have not completed.
     early: HashMap<u64, (u64, Vec<ContentId>)>,
     open: HashMap<u64, Open>,
+    /// Where flushes only order: how many have completed, which is the epoch of what is submitted now.
+    epoch: Option<u64>,
 }
 
 impl Events {
-    fn new(blocks: u64, setup: usize) -> Events {
-        let mut recording = Recording::new(blocks);
+    fn new(setup: usize, order_only: bool) -> Events {
+        let mut recording = Recording::new(u64::MAX);
         recording.base_progress.begun = setup;
         recording.base_progress.returned = setup;
-        Events { recording, begun: false, early: HashMap::new(), open: HashMap::new() }
+        Events {
+            recording,
+            begun: false,
+            early: HashMap::new(),
+            open: HashMap::new(),
+            epoch: order_only.then_some(0),
+        }
     }
 
     /// Whether this was the end.
@@ -224,7 +239,8 @@ impl Events {
 
     fn write(&mut self, id: u64, lba: u64, contents: Vec<ContentId>) {
         if self.begun {
-            let write = self.recording.write(id, lba, contents, false, [None; 2]);
+            let epochs = [self.epoch.map(|epoch| (0, epoch)), None];
+            let write = self.recording.write(id, lba, contents, false, epochs);
             self.open.insert(id, Open::Write(write));
         } else {
             self.early.insert(id, (lba, contents));
@@ -244,7 +260,10 @@ impl Events {
         match self.open.remove(&id) {
             // one that failed may have done something or nothing, for ever
             Some(Open::Write(write)) if well => self.recording.write_done(write),
-            Some(Open::Flush(flush)) if well => self.recording.flush_done(flush),
+            Some(Open::Flush(flush)) if well => {
+                self.recording.flush_done(flush);
+                self.epoch = self.epoch.map(|epoch| epoch + 1);
+            }
             _ => {}
         }
     }
@@ -301,7 +320,7 @@ mod tests {
 
     #[test]
     fn the_base_is_what_had_completed_and_the_rest_follows() {
-        let mut b = Events::new(64, 2);
+        let mut b = Events::new(2, false);
         let mark = |text: &str| What::Mark { text: text.into() };
         let write = |id, lba: u64, byte| What::Write { id, offset: lba * BLOCK as u64, data: block(byte) };
         let done = |id| What::Complete { id, errno: 0 };
@@ -332,6 +351,20 @@ mod tests {
         assert_eq!((r.writes[0].id, r.writes[2].completed), (4, None));
         let progress = r.progress_at(r.events.len());
         assert_eq!((r.base_progress.returned, progress.begun, progress.returned), (2, 3, 3));
+    }
+
+    #[test]
+    fn flushes_that_only_order_end_epochs() {
+        let mut e = Events::new(0, true);
+        let write = |id| What::Write { id, offset: id * BLOCK as u64, data: block(1) };
+        let done = |id| What::Complete { id, errno: 0 };
+        let mark = What::Mark { text: "base".into() };
+        let all =
+            [mark, write(1), done(1), What::Flush { id: 2 }, write(3), done(2), write(4), done(3), done(4)];
+        all.into_iter().for_each(|what| assert!(!e.take(what)));
+        let epochs: Vec<_> = e.recording.writes.iter().map(|write| write.epochs[0]).collect();
+        // write 3 was on its way beside the flush: it is taken to come before what follows the flush
+        assert_eq!(epochs, [Some((0, 0)), Some((0, 0)), Some((0, 1))]);
     }
 
     #[test]

@@ -47,6 +47,9 @@ pub struct CrashOptions {
     pub jobs: usize,
     /// Time for checking; without one as long as it takes.
     pub budget: Option<Duration>,
+    /// Take flushes for cache barriers: they order, and make nothing durable. Needs regime barrier or streams.
+    /// Then synced data may be lost, but never a sync whose successor's data is seen.
+    pub order_only: bool,
     /// Count known weaknesses of the file system ([`crate::oracle::Weakness`]) as violations too.
     pub strict: bool,
     /// Where the smallest failing case is kept: a directory, made if missing.
@@ -65,6 +68,7 @@ impl CrashOptions {
             seed: 1,
             jobs: 0,
             budget: None,
+            order_only: false,
             strict: false,
             keep: None,
         }

@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn the_smallest_case_is_found() {
         let recording = recording();
-        let history = History::new(&recording, Contract { regime: Regime::None, plp: false });
+        let history = History::new(&recording, Contract::new(Regime::None, false));
         let end = recording.events.len();
         for seed in 0..20 {
             let rng = &mut Rng::new(seed);
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn what_fails_whatever_is_lost_shrinks_to_nothing() {
         let recording = recording();
-        let history = History::new(&recording, Contract { regime: Regime::None, plp: false });
+        let history = History::new(&recording, Contract::new(Regime::None, false));
         let state = State { cut: recording.events.len(), lost: (0..20).map(|b| (b, 0)).collect() };
         let small = shrink(&history, state, &mut |_| true);
         assert_eq!(small, State { cut: 1, lost: vec![] });
@@ -147,7 +147,7 @@ mod tests {
         let mut recording = recording();
         let f = recording.flush(99, None);
         recording.flush_done(f);
-        let history = History::new(&recording, Contract { regime: Regime::Flush, plp: false });
+        let history = History::new(&recording, Contract::new(Regime::Flush, false));
         let cut = *history.windows().first().unwrap();
         let state = State { cut, lost: (0..20).map(|b| (b, 1)).collect() };
         let small = shrink(&history, state, &mut |s| {

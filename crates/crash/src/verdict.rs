@@ -186,7 +186,7 @@ impl fmt::Display for Verdict {
         if self.lost_as_expected > 0 {
             writeln!(
                 f,
-                "  expected  {} states lost synced data: this device promises nothing",
+                "  expected  {} states lost synced data: this device does not promise it",
                 self.lost_as_expected
             )?;
         }

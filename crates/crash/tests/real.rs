@@ -17,12 +17,13 @@ use stack::{Host, Journal};
 
 type Test = (&'static str, fn(&Bench));
 
-const TESTS: [Test; 9] = [
+const TESTS: [Test; 10] = [
     ("ext4_survives", |bench| survives(bench, "ext4@980pro", "e2fsck")),
     ("xfs_survives", |bench| survives(bench, "xfs@980pro", "xfs_repair")),
     ("btrfs_survives", |bench| survives(bench, "btrfs@980pro:flush", "btrfs")),
     ("ext4_without_barriers_is_corrupted", ext4_without_barriers_is_corrupted),
     ("power_loss_protection_makes_up_for_barriers", power_loss_protection_makes_up_for_barriers),
+    ("order_alone_keeps_ext4_whole", order_alone_keeps_ext4_whole),
     ("exposed_stale_bytes_are_seen", exposed_stale_bytes_are_seen),
     ("any_load_can_be_checked_for_consistency", any_load_can_be_checked_for_consistency),
     ("a_check_ends_when_it_should", a_check_ends_when_it_should),
@@ -156,6 +157,19 @@ fn power_loss_protection_makes_up_for_barriers(bench: &Bench) {
     assert!(verdict.kinds.contains_key(&Kind::Lost), "{verdict}");
     let verdict = bench.check(&bench.options("ext4,nobarrier@plp-datacenter"), "append-fsync");
     assert_eq!((verdict.flushes, verdict.outcome()), (0, Outcome::Clean), "{verdict}");
+}
+
+/// Flushes that make nothing durable but keep the order: data is lost, and the file system is whole.
+fn order_alone_keeps_ext4_whole(bench: &Bench) {
+    let mut options = bench.options("ext4@980pro:barrier");
+    options.order_only = true;
+    let verdict = bench.check(&options, "random");
+    assert_eq!((verdict.outcome(), verdict.checked, verdict.windows), (Outcome::Clean, 60, 1), "{verdict}");
+    assert!(verdict.lost_as_expected > 5, "{verdict}");
+    options.spec = "ext4@980pro:flush".parse().unwrap();
+    let mut load = Load::Script(builtin("random", 1).unwrap());
+    let error = bench.run(&options, &mut load, &AtomicBool::new(false)).unwrap_err();
+    assert!(error.to_string().contains("barrier or streams"), "{error}");
 }
 
 /// data=writeback without delayed allocation commits an extent before its data.

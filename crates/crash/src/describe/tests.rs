@@ -30,7 +30,7 @@ fn made(program: &str, args: &[&str], mib: u64) -> Option<Recording> {
 
 /// The kinds of blocks found, with how many of each.
 fn kinds(recording: &Recording, fs: FsKind) -> std::collections::BTreeMap<String, usize> {
-    let history = History::new(recording, Contract { regime: Regime::Flush, plp: false });
+    let history = History::new(recording, Contract::new(Regime::Flush, false));
     let describer = Describer::new(&history, None, fs);
     let mut kinds = std::collections::BTreeMap::new();
     for (lba, content) in &recording.base {

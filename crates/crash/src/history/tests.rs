@@ -177,7 +177,7 @@ fn the_lawful_images_are_those_of_the_oracle() {
         for seed in 0..25 {
             let rng = &mut Rng::new(seed);
             let (both, then) = random_host(regime, plp, rng);
-            let history = History::new(&both.recording, Contract { regime, plp });
+            let history = History::new(&both.recording, Contract::new(regime, plp));
             for (cut, oracle) in then.iter().filter(|_| rng.percent(30)).chain(then.last()) {
                 // the same image may come from several choices: one of them must be lawful
                 let (mut fine, mut wrong) = (HashSet::new(), HashSet::new());
@@ -208,7 +208,7 @@ fn the_windows_hold_the_images_of_every_cut() {
     for (regime, plp) in CONTRACTS {
         for seed in 100..115 {
             let (both, _) = random_host(regime, plp, &mut Rng::new(seed));
-            let history = History::new(&both.recording, Contract { regime, plp });
+            let history = History::new(&both.recording, Contract::new(regime, plp));
             let images = |cut: usize| -> HashSet<u128> {
                 let states = combinations(&history, cut);
                 states.iter().filter(|s| history.is_lawful(s)).map(|s| history.hash(s)).collect()
@@ -230,7 +230,7 @@ fn an_image_is_told_by_its_bytes() {
     for (id, contents) in [(1, vec![a, b]), (2, vec![b, b]), (3, vec![a, b])] {
         r.write(id, 3, contents, false, [None; 2]);
     }
-    let history = History::new(&r, Contract { regime: Regime::Flush, plp: false });
+    let history = History::new(&r, Contract::new(Regime::Flush, false));
     let newest = State { cut: r.events.len(), lost: vec![] };
     let same = State { lost: vec![(0, 0), (1, 1)], ..newest.clone() };
     let other = State { lost: vec![(1, 0)], ..newest.clone() };

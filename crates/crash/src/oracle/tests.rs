@@ -137,6 +137,30 @@ fn a_replacement_is_old_or_new_but_never_neither_nor_both() {
 }
 
 #[test]
+fn on_a_device_that_keeps_the_order_new_data_asks_for_old_syncs() {
+    let mut a = Author::new();
+    for (i, path) in ["a", "b", "c"].into_iter().enumerate() {
+        a.create(path); // 0, 3, 6
+        a.write(path, 0, 1 + i as u32);
+        a.then(Op::Fsync(path.into()));
+    }
+    let script = a.finish("chain");
+    let (timeline, trees) = (Timeline::new(&script), trees(&script));
+    assert_eq!([0, 1, 2, 5, 9].map(|op| timeline.newest_seen(&trees[op])), [0, 0, 1, 4, 7]);
+    let mut hole = trees[9].clone();
+    hole.nodes.remove("a");
+    let seen = timeline.newest_seen(&hole);
+    assert_eq!(
+        kinds(&timeline, seen, 9, &hole),
+        [Kind::Lost],
+        "`c` is there, and the fsync of `a` came before"
+    );
+    hole.nodes.remove("c");
+    hole.nodes.remove("b");
+    assert_eq!(kinds(&timeline, timeline.newest_seen(&hole), 9, &hole), []);
+}
+
+#[test]
 fn the_patterns_of_known_weaknesses_are_told() {
     let mut a = Author::new();
     a.then(Op::Mkdir("d".into()));

@@ -1,7 +1,9 @@
 //! A script worked out: what every name and file is after each operation, and what each sync covers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::tree::{Node, Tree};
+use crate::workload::data::Sector;
 use crate::workload::{Op, Script, parent};
 
 /// What a name stands for.
@@ -82,6 +84,24 @@ impl Timeline {
             timeline.step(at, op);
         }
         timeline
+    }
+
+    /// The newest operation of which data is found: on a device that keeps the order, every sync that had
+    /// returned before it began must be found as well.
+    pub fn newest_seen(&self, tree: &Tree) -> usize {
+        let mut op_of: HashMap<u32, usize> = HashMap::new();
+        for line in &self.files {
+            op_of.extend(line.writes.iter().map(|(op, version, _, _)| (*version, *op)));
+        }
+        let sectors = tree.nodes.values().flat_map(|node| match node {
+            Node::File { sectors, .. } => sectors.as_slice(),
+            _ => &[],
+        });
+        let versions = sectors.filter_map(|sector| match sector {
+            Sector::Data { version, .. } => op_of.get(version).copied(),
+            _ => None,
+        });
+        versions.max().unwrap_or(0)
     }
 
     fn step(&mut self, at: usize, op: &Op) {
