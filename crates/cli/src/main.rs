@@ -10,6 +10,7 @@
 //! | `ssd` | emulated SSDs as block devices |
 //! | `prefetch` | programs under the prefetcher, and what it did for them |
 //! | `pages` | man pages and completions |
+//! | `reproduce` | published evaluations as one command |
 //! | `screen` | colours, widths, exit codes |
 
 mod betrfs;
@@ -23,6 +24,7 @@ mod pages;
 mod prefetch;
 mod progress;
 mod report;
+mod reproduce;
 mod run;
 mod runs;
 mod screen;
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Compare(compare) => compare::compare(&options, compare),
         Command::Explain(explain) => explain::explain(&options, explain),
         Command::Report(report) => report::report(&options, report),
+        Command::Reproduce(what) => reproduce::reproduce(&options, what),
         Command::Runs(runs) => runs::runs(&options, runs),
         Command::Ssd(ssd) => ssd::ssd(&options, ssd),
         Command::Prefetch(what) => prefetch::prefetch(what),

@@ -25,7 +25,7 @@ pub fn run(options: &Options, arguments: &options::Run) -> anyhow::Result<Exit> 
     let study = study(arguments)?;
     check_workloads(&study)?;
     let mut store = Store::open(&home)?;
-    let mut run = begin(&mut store, &study, arguments)?;
+    let mut run = begin(&mut store, &study, arguments.resume)?;
     let work = arguments.work_dir.clone().unwrap_or_else(|| home.join("images"));
     let mut runner = RealRunner::new(&home, &work, &run.id)?;
     runner.site.builder.erase = arguments.erase.as_ref().map(|device| device.as_str().into());
@@ -147,9 +147,10 @@ fn check_workloads(study: &Study) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn begin(store: &mut Store, study: &Study, arguments: &options::Run) -> anyhow::Result<Run> {
+/// A new run of a study, or the latest unfinished one.
+pub fn begin(store: &mut Store, study: &Study, resume: bool) -> anyhow::Result<Run> {
     let command_line: Vec<String> = std::env::args().collect();
-    if !arguments.resume {
+    if !resume {
         return Ok(store.begin(study, &command_line)?);
     }
     match store.unfinished(&study.hash())?.first() {
@@ -168,7 +169,7 @@ fn begin(store: &mut Store, study: &Study, arguments: &options::Run) -> anyhow::
 }
 
 /// Shows what is on each real device before anything happens to it.
-fn show_devices(runner: &RealRunner, study: &Study) -> anyhow::Result<()> {
+pub fn show_devices(runner: &RealRunner, study: &Study) -> anyhow::Result<()> {
     for spec in &study.stacks {
         let Some(device) = spec.block_device() else { continue };
         if let Some(report) = runner.site.builder.inspect_device(spec).map_err(bad_input)? {
@@ -184,7 +185,8 @@ fn show_devices(runner: &RealRunner, study: &Study) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn warn_of_leftovers(home: &Path) {
+/// Says when an earlier run left things behind.
+pub fn warn_of_leftovers(home: &Path) {
     let Some(home) = camino::Utf8Path::from_path(home) else { return };
     let leftovers = Journal::leftovers(&lab::real::journal_folder(home)).unwrap_or_default();
     if !leftovers.is_empty() {

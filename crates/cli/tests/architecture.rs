@@ -13,9 +13,11 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("apps", &["probe", "stats"]),
     ("lab", &["apps", "stats", "workload", "wml", "engine", "stack", "blockdev", "probe"]),
     ("report", &["lab", "stats", "probe"]),
+    ("reproduce", &["apps", "lab", "stack", "stats"]),
     (
         "cli",
         &[
+            "apps",
             "betrfs",
             "blockdev",
             "crash",
@@ -25,6 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "prefetch-os",
             "probe",
             "report",
+            "reproduce",
             "ssd",
             "stack",
             "stats",
