@@ -20,7 +20,7 @@ setup:
 	@scripts/setup.sh
 
 build: setup
-	$(CARGO) build --release --locked -p loadline
+	$(CARGO) build --release --locked -p loadline -p loadline-prefetch-preload
 
 demo: build
 	$(ROOT) target/release/loadline run studies/everyday.toml --html report.html
@@ -46,6 +46,8 @@ bench: setup
 
 install: build
 	install -D -m 755 target/release/loadline $(DESTDIR)$(PREFIX)/bin/loadline
+	install -D -m 755 target/release/libloadline_prefetch.so \
+		$(DESTDIR)$(PREFIX)/lib/loadline/libloadline_prefetch.so
 	install -d $(DESTDIR)$(SBINDIR)
 	for helper in mount mkfs fsck; do ln -sf $(PREFIX)/bin/loadline $(DESTDIR)$(SBINDIR)/$$helper.betrfs; done
 	target/release/loadline man $(DESTDIR)$(PREFIX)/share/man/man1

@@ -44,11 +44,12 @@ macro_rules! through {
         if found.is_null() {
             bare($number, &[$($value as usize),*]) as $answer
         } else {
-            // SAFETY: dlsym found the function of this name, which has this type.
-            let function: unsafe extern "C-unwind" fn($($type),*) -> $answer =
-                unsafe { core::mem::transmute(found) };
-            // SAFETY: the caller of the hook vouches for the arguments, as it would to the original.
-            unsafe { function($($value),*) }
+            // SAFETY: dlsym found the function of this name, which has this type; the caller of the hook vouches
+            // for the arguments, as it would to the original.
+            unsafe {
+                let function: unsafe extern "C-unwind" fn($($type),*) -> $answer = core::mem::transmute(found);
+                function($($value),*)
+            }
         }
     }};
 }

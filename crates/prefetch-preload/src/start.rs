@@ -17,7 +17,7 @@ use crate::{calls, report, watch, worker};
 pub static PANIC_AT: AtomicU64 = AtomicU64::new(0);
 
 /// Programs that are left alone: they change credentials, namespaces or filters, count their threads, or trace.
-const DENIED: [&[u8]; 26] = [
+const DENIED: [&[u8]; 29] = [
     b"sshd",
     b"su",
     b"sudo",

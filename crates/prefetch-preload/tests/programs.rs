@@ -1,0 +1,127 @@
+//! Real programs do the same under the library: output, errors and exit codes.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Program that is needed, and what is run in a directory with `big` (8 MiB), `text` and `tree/`.
+const PROGRAMS: [(&str, &str); 44] = [
+    ("cat", "cat big | md5sum; cat nothing"),
+    ("cp", "cp big copy && cmp big copy; cp nothing x"),
+    ("dd", "dd if=big bs=4096 skip=100 count=500 2>/dev/null | md5sum"),
+    ("tac", "tac text | md5sum"),
+    ("sort", "sort text | md5sum; sort -r --parallel=4 -S 1M text | md5sum"),
+    ("grep", "grep -rc 7 tree | sort | md5sum; grep -q nothing text; echo $?"),
+    ("find", "find tree -type f -exec md5sum {} + | sort | md5sum"),
+    ("xargs", "find tree -type f | sort | xargs -P 4 -n 3 cat | wc -c"),
+    ("wc", "wc text tree/*/*"),
+    ("od", "od -x big | tail -3"),
+    ("split", "split -b 1M big part. && cat part.* | md5sum; rm part.*"),
+    ("tail", "tail -c 100000 big | md5sum; tail -n 5 text"),
+    ("diff", "cp text other; echo x >> other; diff text other; diff -r tree tree"),
+    ("sed", "sed -n '100,200p' text | md5sum; sed s/1/2/ text | md5sum"),
+    ("awk", "awk '{s+=$1} END {print s, NR}' text"),
+    ("tar", "tar cf - tree big | tar tf - | sort | md5sum; tar xf nothing.tar"),
+    ("gzip", "gzip -c big | gzip -dc | md5sum; gzip -t big"),
+    ("bzip2", "bzip2 -c text | bzip2 -dc | md5sum"),
+    ("xz", "xz -1 -T2 -c big | xz -dc | md5sum"),
+    ("zstd", "zstd -q -T2 -c big | zstd -dc | md5sum"),
+    ("bash", "bash -c 'while read -r a; do echo $a; done < text | md5sum; exit 7'; echo $?"),
+    ("dash", "dash -c 'cat <text | md5sum; (exit 3); echo $?; kill -9 $$'; echo $?"),
+    ("perl", "perl -ne 'print if /99/' text | md5sum; perl -e 'die 3'"),
+    ("perl", "perl -e 'for (1..20) { if (!fork) { open F, \"big\"; seek F, $_*9999, 0; read F, $x, 9; exit $_ } } \
+        $s += $? while wait > 0; print $s'"),
+    ("python3", "python3 -c 'import hashlib; print(hashlib.sha1(open(\"big\",\"rb\").read()).hexdigest())'"),
+    ("python3", "python3 -c 'import mmap; m=mmap.mmap(open(\"big\",\"rb\").fileno(),0,prot=1); print(sum(m[::4099]))'"),
+    ("python3", "python3 -c '\nimport os,threading\nf=os.open(\"big\",0)\ns=[]\ndef r(i):\n for j in range(200): \
+        s.append(sum(os.pread(f,999,(i*200+j)*9000)))\nt=[threading.Thread(target=r,args=(i,)) for i in range(4)]\n\
+        [x.start() for x in t];[x.join() for x in t];print(sum(s))'"),
+    ("python3", "python3 -c 'import subprocess,multiprocessing as m; \
+        print(m.Pool(3).map(abs,range(-50,0))); print(subprocess.run([\"cat\",\"nothing\"]).returncode)'"),
+    ("python3", "python3 -c 'import os; os.close(0); f=os.open(\"big\",0); [os.pread(f,4096,i*20480) for i in range(300)]; \
+        print(f, os.open(\"text\",0))'"),
+    ("node", "node -e 'const f=require(\"fs\"); console.log(require(\"crypto\").createHash(\"md5\").update(\
+        f.readFileSync(\"big\")).digest(\"hex\")); process.exit(5)'; echo $?"),
+    ("sqlite3", "rm -f db; sqlite3 db 'create table t(a,b); with recursive c(x) as (select 1 union all select x+1 from c \
+        where x<20000) insert into t select x*7919%20011, hex(randomblob(0))||x from c; create index i on t(a); \
+        select sum(a), count(distinct b) from t; pragma integrity_check'"),
+    ("git", "rm -rf r; git init -q r; cp -r tree text r; cd r; git add .; GIT_AUTHOR_DATE=@1 GIT_COMMITTER_DATE=@1 \
+        git -c user.name=a -c user.email=b commit -qm x; git log --format=%H; git status -s; git grep -c 77; git fsck; \
+        git gc -q; git show nothing"),
+    ("gcc", "printf 'int main(){return 42;}' > a.c; gcc -O2 a.c -o a.out && ./a.out; echo $?; gcc nothing.c"),
+    ("make", "printf 'all: a b c\\na b c:\\n\\t@md5sum big > $@.sum; echo $@\\n' > M; make -s -j3 -f M | sort; cat *.sum"),
+    ("rsync", "rm -rf to; rsync -a tree big to/; diff -r tree to/tree && cmp big to/big; rsync nothing to 2>/dev/null; echo $?"),
+    ("openssl", "openssl dgst -sha256 big; openssl dgst nothing 2>/dev/null; echo $?"),
+    ("jq", "echo '{\"a\":[1,2]}' | jq .a[1]; jq . nothing"),
+    ("java", "java -version 2>/dev/null; echo $?"),
+    ("ps", "ps -o comm= -p $$"),
+    ("timeout", "timeout -s KILL 0.2 tail -f big > /dev/null; echo $?"),
+    ("env", "env -i /bin/cat text | md5sum"),
+    ("unshare", "unshare -U id -u 2>/dev/null; echo $?"),
+    ("setpriv", "setpriv --reuid 65534 --regid 65534 --clear-groups cat text | md5sum; echo $?"),
+    ("file", "file text big | sort"),
+];
+
+fn prepare(directory: &Path) {
+    common::cold_file(&directory.join("big"), 8);
+    let text: String = (0..60_000u64).map(|n| format!("{} line {n}\n", n * 7919 % 60_013)).collect();
+    std::fs::write(directory.join("text"), text).unwrap();
+    for d in 0..4 {
+        let sub = directory.join(format!("tree/d{d}"));
+        std::fs::create_dir_all(&sub).unwrap();
+        for f in 0..20u32 {
+            std::fs::write(sub.join(format!("f{f}")), format!("{f} ").repeat(1000 + 500 * f as usize)).unwrap();
+        }
+    }
+}
+
+fn run(directory: &Path, script: &str, mode: Option<&str>, statistics: &Path) -> Output {
+    let mut command = Command::new("sh");
+    command.current_dir(directory).args(["-c", script]).env("LC_ALL", "C").env("HOME", directory);
+    if let Some(mode) = mode {
+        command.env("LD_PRELOAD", common::library());
+        command.env("LOADLINE_PREFETCH", mode).env("LOADLINE_PREFETCH_DIR", statistics);
+    }
+    command.output().unwrap()
+}
+
+#[test]
+fn real_programs_do_the_same() {
+    let statistics = common::directory();
+    let mut ran = 0;
+    for (program, script) in PROGRAMS {
+        let there = Command::new("sh").args(["-c", &format!("command -v {program}")]).output().unwrap();
+        if !there.status.success() {
+            eprintln!("skipped: no {program}");
+            continue;
+        }
+        let directory = common::directory();
+        prepare(directory.path());
+        let alone = run(directory.path(), script, None, statistics.path());
+        for mode in ["auto", "fetch-all", "os-only"] {
+            common::drop_cache(&directory.path().join("big"));
+            let under = run(directory.path(), script, Some(mode), statistics.path());
+            assert_eq!(
+                (String::from_utf8_lossy(&alone.stdout), String::from_utf8_lossy(&alone.stderr), alone.status),
+                (String::from_utf8_lossy(&under.stdout), String::from_utf8_lossy(&under.stderr), under.status),
+                "{program} in mode {mode}: {script}"
+            );
+        }
+        ran += 1;
+    }
+    eprintln!("{ran} scripts of real programs");
+    assert!(ran >= 15, "only {ran} programs are installed");
+}
+
+#[test]
+fn the_kill_switch_and_unknown_modes_leave_programs_alone() {
+    let directory = common::directory();
+    prepare(directory.path());
+    for mode in ["off", "nonsense", "app-only"] {
+        let statistics = common::directory();
+        let script = "dd if=big bs=4096 of=/dev/null 2>/dev/null; md5sum < text";
+        assert!(run(directory.path(), script, Some(mode), statistics.path()).status.success());
+        assert_eq!(std::fs::read_dir(statistics.path()).unwrap().count(), 0, "{mode}");
+    }
+}

@@ -1,0 +1,291 @@
+//! The library under threads, forks, signals, locks and a panic of its own. Each test runs this program again
+//! under LD_PRELOAD, with the part to play in an environment variable.
+
+mod common;
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const PART: &str = "LOADLINE_TEST_PART";
+const FILE: &str = "LOADLINE_TEST_FILE";
+
+fn again(part: &str, file: &Path, statistics: &Path, extra: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"]);
+    command.env(PART, part).env(FILE, file).env("LD_PRELOAD", common::library());
+    command.env("LOADLINE_PREFETCH", "auto").env("LOADLINE_PREFETCH_DIR", statistics);
+    command.envs(extra.iter().copied());
+    command.output().unwrap()
+}
+
+fn assert_done(output: &Output) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{} {text} {}", output.status, String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("PART DONE"), "{text}");
+}
+
+fn snapshots(statistics: &Path) -> Vec<prefetch::area::Snapshot> {
+    let files = std::fs::read_dir(statistics).unwrap().flatten();
+    files.filter_map(|f| prefetch::area::Snapshot::parse(&std::fs::read(f.path()).ok()?).ok()).collect()
+}
+
+/// Runs a part on a cold file of so many MiB; what the statistics say afterwards.
+fn play(part: &str, mib: u64, extra: &[(&str, &str)]) -> Vec<prefetch::area::Snapshot> {
+    let directory = common::directory();
+    let file = directory.path().join("data");
+    common::cold_file(&file, mib);
+    let statistics = common::directory();
+    assert_done(&again(part, &file, statistics.path(), extra));
+    snapshots(statistics.path())
+}
+
+#[test]
+fn threads_read_what_is_there() {
+    let seen = play("threads", 64, &[]);
+    assert!(seen.iter().any(|s| s.files.iter().any(|f| f.counters.reads > 100)), "{seen:?}");
+}
+
+#[test]
+fn forks_and_signals_do_no_harm() {
+    play("forks", 32, &[]);
+}
+
+#[test]
+fn locks_descriptors_and_errno_stay_as_they_were() {
+    play("locks", 64, &[]);
+}
+
+#[test]
+fn namespaces_and_credentials_can_be_changed_after_prefetching() {
+    play("unshare", 64, &[]);
+}
+
+#[test]
+fn cancelled_threads_unwind_through_the_hooks() {
+    play("cancel", 8, &[]);
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn a_panic_in_the_core_leaves_the_program_running() {
+    let seen = play("threads", 16, &[("LOADLINE_PREFETCH_PANIC", "200")]);
+    assert!(seen.iter().any(|s| s.panics > 0), "{seen:?}");
+}
+
+/// The program under the library: only when it is told its part.
+#[test]
+#[ignore = "the other tests run it in a process of its own"]
+fn child() {
+    let Ok(part) = std::env::var(PART) else { return };
+    let path = PathBuf::from(std::env::var_os(FILE).unwrap());
+    match part.as_str() {
+        "threads" => threads(&path),
+        "forks" => forks(&path),
+        "locks" => locks(&path),
+        "unshare" => unshare(&path),
+        "cancel" => cancel(&path),
+        _ => panic!("no such part"),
+    }
+    println!("PART DONE");
+}
+
+/// Reads and checks what was read: every 8 bytes are their own offset.
+fn check(file: &File, offset: u64, len: usize) {
+    let offset = offset / 8 * 8;
+    let mut buffer = vec![0; len];
+    let got = file.read_at(&mut buffer, offset).unwrap();
+    for (at, word) in buffer[..got].chunks_exact(8).enumerate() {
+        assert_eq!(u64::from_le_bytes(word.try_into().unwrap()), offset + at as u64 * 8);
+    }
+}
+
+/// Reads with a stride, so that a stream is confirmed and prefetched when the file is cold.
+fn stride(file: &File, size: u64) {
+    (0..size / 163_840).for_each(|i| check(file, i * 163_840, 16_384));
+}
+
+fn threads(path: &Path) {
+    let size = std::fs::metadata(path).unwrap().len();
+    let shared = File::open(path).unwrap();
+    std::thread::scope(|scope| {
+        for thread in 0..6u64 {
+            let shared = &shared;
+            scope.spawn(move || {
+                for round in 0..4 {
+                    let own = File::open(path).unwrap();
+                    let file = if thread % 2 == 0 { shared } else { &own };
+                    match (thread + round) % 3 {
+                        0 => stride(file, size),
+                        1 => (0..size / 65_536).rev().for_each(|i| check(file, i * 65_536, 65_536)),
+                        _ => (0..500).for_each(|i| check(file, i * 7_919 * 4_096 % size, 4_096)),
+                    }
+                }
+            });
+        }
+    });
+}
+
+static SIGNAL_FILE: AtomicI32 = AtomicI32::new(-1);
+static SIGNAL_AT: AtomicU64 = AtomicU64::new(0);
+
+extern "C" fn on_alarm(_: i32) {
+    let mut byte = [0u8; 512];
+    let at = SIGNAL_AT.fetch_add(40_960, Ordering::Relaxed) % (16 << 20);
+    // SAFETY: pread and the buffer: allowed in a signal handler.
+    unsafe {
+        let before = *libc::__errno_location();
+        libc::pread(SIGNAL_FILE.load(Ordering::Relaxed), byte.as_mut_ptr().cast(), byte.len(), at as i64);
+        *libc::__errno_location() = before;
+    }
+}
+
+fn forks(path: &Path) {
+    let size = std::fs::metadata(path).unwrap().len();
+    let signalled = File::open(path).unwrap();
+    SIGNAL_FILE.store(signalled.as_raw_fd(), Ordering::Relaxed);
+    // SAFETY: a handler that only reads; a timer.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_alarm as extern "C" fn(i32) as usize;
+        action.sa_flags = libc::SA_RESTART;
+        libc::sigaction(libc::SIGALRM, &raw const action, std::ptr::null_mut());
+        let every = libc::timeval { tv_sec: 0, tv_usec: 700 };
+        let timer = libc::itimerval { it_interval: every, it_value: every };
+        libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut());
+    }
+    let file = File::open(path).unwrap();
+    let seconds = std::env::var("LOADLINE_STRESS_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(3);
+    let end = Instant::now() + Duration::from_secs(seconds);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while Instant::now() < end {
+                    stride(&file, size);
+                }
+            });
+        }
+        let mut forks = 0;
+        while Instant::now() < end {
+            // SAFETY: the child only reads through descriptors it has, and leaves without unwinding.
+            let pid = unsafe { libc::fork() };
+            if pid == 0 {
+                let mut buffer = [0u8; 4096];
+                for i in 0..400i64 {
+                    // SAFETY: the buffer is valid for its length.
+                    let got = unsafe {
+                        libc::pread(file.as_raw_fd(), buffer.as_mut_ptr().cast(), 4096, i * 40_960 % size as i64)
+                    };
+                    if got != 4096 || i64::from_le_bytes(buffer[..8].try_into().unwrap()) != i * 40_960 % size as i64 {
+                        // SAFETY: ends the child.
+                        unsafe { libc::_exit(9) };
+                    }
+                }
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(0) };
+            }
+            let mut status = 0;
+            // SAFETY: waits for the child made above; interrupted by the timer, it waits on.
+            while unsafe { libc::waitpid(pid, &raw mut status, 0) } < 0 {}
+            assert_eq!(status, 0);
+            assert!(Command::new("true").status().unwrap().success());
+            forks += 1;
+        }
+        println!("{forks} forks");
+    });
+}
+
+fn locks(path: &Path) {
+    let size = std::fs::metadata(path).unwrap().len();
+    let file = File::options().read(true).write(true).open(path).unwrap();
+    let whole = libc::flock { l_type: libc::F_WRLCK as i16, l_whence: 0, l_start: 0, l_len: 0, l_pid: 0 };
+    // SAFETY: the structure lives through the call.
+    assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const whole) }, 0);
+    let lowest = File::open("/dev/null").unwrap().as_raw_fd();
+    // SAFETY: this thread's errno.
+    unsafe { *libc::__errno_location() = 77 };
+    let mut buffer = vec![0; 16_384];
+    for i in 0..size / 163_840 {
+        // SAFETY: the buffer is valid for its length.
+        unsafe { libc::pread(file.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), (i * 163_840) as i64) };
+        // SAFETY: this thread's errno.
+        assert_eq!(unsafe { *libc::__errno_location() }, 77);
+    }
+    (0..size / 4096).for_each(|i| check(&file, i * 7919 % (size / 4096) * 4096, 4096));
+    assert_eq!(File::open("/dev/null").unwrap().as_raw_fd(), lowest);
+    // Another process still finds the file locked.
+    let script = "import fcntl,sys\ntry: fcntl.lockf(open(sys.argv[1],'r+'),fcntl.LOCK_EX|fcntl.LOCK_NB)\n\
+                  except OSError: sys.exit(5)";
+    match Command::new("python3").args(["-c", script]).arg(path).status() {
+        Ok(status) => assert_eq!(status.code(), Some(5), "the lock is gone"),
+        Err(_) => eprintln!("skipped: no python3"),
+    }
+}
+
+fn tasks() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+fn unshare(path: &Path) {
+    let size = std::fs::metadata(path).unwrap().len();
+    let file = File::open(path).unwrap();
+    stride(&file, size);
+    println!("{} tasks", tasks());
+    // The test harness has a second thread itself, so the call that needs a single one is made in a child.
+    // SAFETY: the child leaves without unwinding.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        common::drop_cache(path);
+        stride(&file, size);
+        // SAFETY: no pointers.
+        let code = unsafe {
+            let refused = libc::unshare(libc::CLONE_NEWUSER) != 0;
+            let errno = *libc::__errno_location();
+            // Without user namespaces (EPERM, ENOSPC) nothing is said; EINVAL would mean a second thread.
+            if refused && errno == libc::EINVAL { 3 } else { 0 }
+        };
+        if code == 0 && tasks() != 1 {
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(4) };
+        }
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(code) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child made above.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    assert_eq!(status, 0);
+}
+
+fn cancel(path: &Path) {
+    extern "C" fn reader(pipe: *mut libc::c_void) -> *mut libc::c_void {
+        let mut byte = 0u8;
+        // SAFETY: blocks in a cancellation point until it is cancelled.
+        unsafe { libc::read(pipe as i32, (&raw mut byte).cast(), 1) };
+        std::ptr::null_mut()
+    }
+    stride(&File::open(path).unwrap(), 8 << 20);
+    unsafe extern "C" {
+        fn pthread_cancel(thread: libc::pthread_t) -> i32;
+    }
+    let mut ends = [0; 2];
+    // SAFETY: a pipe nobody writes to, threads that are joined, pointers to locals that live on.
+    unsafe {
+        libc::pipe(ends.as_mut_ptr());
+        for _ in 0..20 {
+            let mut thread: libc::pthread_t = std::mem::zeroed();
+            let pipe = ends[0] as usize as *mut libc::c_void;
+            assert_eq!(libc::pthread_create(&raw mut thread, std::ptr::null(), reader, pipe), 0);
+            std::thread::sleep(Duration::from_millis(2));
+            assert_eq!(pthread_cancel(thread), 0);
+            let mut result = std::ptr::null_mut();
+            libc::pthread_join(thread, &raw mut result);
+            // PTHREAD_CANCELED is -1; a thread cancelled before its read began has the same.
+            assert_eq!(result as isize, -1);
+        }
+    }
+}
