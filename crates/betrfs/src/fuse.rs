@@ -21,6 +21,7 @@ use crate::error::{Error, Result};
 use crate::fs::{Attr, DirStream, Fs, NewFile, RenameMode, SetAttr, SetTime, Whence};
 use crate::key;
 use crate::record::Time;
+use crate::syncer::Syncer;
 
 /// Largest request in bytes: what FUSE carries in 256 pages.
 pub(crate) const REQUEST_BYTES_MAX: u32 = 1 << 20;
@@ -39,13 +40,15 @@ pub(crate) struct Settings {
 pub(crate) struct Server {
     fs: Arc<Fs>,
     settings: Settings,
+    syncer: Syncer,
     dirs: Mutex<HashMap<u64, Arc<Mutex<DirStream>>>>,
     next_handle: AtomicU64,
 }
 
 impl Server {
     pub fn new(fs: Arc<Fs>, settings: Settings) -> Server {
-        Server { fs, settings, dirs: Mutex::default(), next_handle: AtomicU64::new(1) }
+        let syncer = Syncer::new(fs.clone());
+        Server { fs, settings, syncer, dirs: Mutex::default(), next_handle: AtomicU64::new(1) }
     }
 
     fn dirs(&self) -> MutexGuard<'_, HashMap<u64, Arc<Mutex<DirStream>>>> {
@@ -412,7 +415,7 @@ impl Filesystem for Server {
     }
 
     fn fsync(&self, _request: &Request, _ino: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        empty(self.fs.sync(), reply);
+        self.syncer.sync(reply);
     }
 
     fn opendir(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
@@ -467,7 +470,7 @@ impl Filesystem for Server {
     }
 
     fn fsyncdir(&self, _request: &Request, _ino: INodeNo, _fh: FileHandle, _data: bool, reply: ReplyEmpty) {
-        empty(self.fs.sync(), reply);
+        self.syncer.sync(reply);
     }
 
     fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {

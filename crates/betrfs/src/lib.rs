@@ -6,7 +6,7 @@
 //! | `node` | inodes in memory |
 //! | [`fs`] | POSIX semantics: [`Fs`], one file for each group of operations |
 //! | [`error`] | errors and their numbers |
-//! | `fuse` | the kernel's requests |
+//! | `fuse`, `syncer` | the kernel's requests; syncs for many at once |
 //! | [`mod@mount`], [`daemon`], `memory` | mounting in this process, or in one of its own |
 //! | [`mod@format`] | making file systems, and what may be overwritten |
 //! | [`mod@check`], `overlay` | fsck and dump |
@@ -25,6 +25,7 @@ pub mod mount;
 mod node;
 mod overlay;
 pub mod record;
+mod syncer;
 
 pub use check::{CheckReport, check, dump};
 pub use daemon::{Launcher, mount_daemon};

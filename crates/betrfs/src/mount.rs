@@ -125,7 +125,7 @@ impl Default for MountOptions {
             no_suid: false,
             no_dev: false,
             no_exec: false,
-            threads: 6,
+            threads: 8,
             ttl: Duration::from_secs(86_400),
             writeback: false,
             direct: true,

@@ -50,6 +50,8 @@ pub(crate) struct State {
     pub dead: bool,
     /// The record could not be written for want of space.
     pub unsaved: bool,
+    /// Where the last write ended.
+    pub last_end: u64,
     /// The directory whose `orphans` counts this one.
     pub lender: Option<Arc<Node>>,
 }

@@ -160,7 +160,8 @@ impl Fs {
             false => None,
         };
         let whole = off.is_multiple_of(SIZE) && (end.is_multiple_of(SIZE) || end >= old_size);
-        if whole && self.streams.takes(data.len()) {
+        let follows = state.last_end == off;
+        if whole && follows && self.streams.takes(off, data.len()) {
             self.streams.push(Piece { ino: node.ino, home, off, data, record })?;
         } else {
             let mut batch = WriteBatch::new();
@@ -172,6 +173,7 @@ impl Fs {
         }
         state.inode = inode;
         state.unsaved = false;
+        state.last_end = end;
         Ok(())
     }
 

@@ -25,7 +25,7 @@ pub use dir::{DirItem, DirStream};
 pub use names::NewFile;
 pub use rename::RenameMode;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
 use betree::{Db, KeyRange, Storage, WriteBatch};
@@ -74,6 +74,8 @@ pub struct Fs {
     /// Next inode number, and where the reserved ones end.
     numbers: Mutex<(u64, u64)>,
     idle_nodes_max: usize,
+    /// Some node may be `unsaved`.
+    unsaved: AtomicBool,
 }
 
 impl Fs {
@@ -129,6 +131,7 @@ impl Fs {
             tree: RwLock::new(()),
             numbers: Mutex::new((superblock.next_ino, superblock.next_ino)),
             idle_nodes_max: options.idle_nodes_max,
+            unsaved: AtomicBool::new(false),
         };
         let state = State { inode: root.inode, ..State::default() };
         let root =
@@ -211,6 +214,7 @@ impl Fs {
             Ok(()) => Ok(true),
             Err(Error::NoSpace) => {
                 self.commit(least()?)?;
+                self.unsaved.store(true, Ordering::Release);
                 Ok(false)
             }
             Err(e) => Err(e),
@@ -231,12 +235,18 @@ impl Fs {
 
     /// Tries again to write records for which there was no space.
     fn save_unsaved(&self) {
+        if !self.unsaved.swap(false, Ordering::AcqRel) {
+            return;
+        }
         for node in self.nodes.all() {
             if node.read().unsaved {
                 let mut state = node.write();
                 let mut batch = WriteBatch::new();
                 let put = self.put_record(&mut batch, &node, &state, &state.inode);
                 state.unsaved = put.and_then(|()| self.commit(batch)).is_err();
+                if state.unsaved {
+                    self.unsaved.store(true, Ordering::Release);
+                }
             }
         }
     }
@@ -259,6 +269,10 @@ impl Fs {
     fn evict(&self) {
         let _tree = self.alone();
         if self.nodes.idle.load(Ordering::Relaxed) <= self.idle_nodes_max {
+            return;
+        }
+        // What is read again must be what was written.
+        if self.streams.flush().is_err() {
             return;
         }
         let mut left = self.nodes.all();

@@ -16,13 +16,17 @@ use crate::error::{Error, Result};
 use crate::key::{self, BLOCK};
 
 /// A shorter write is written by itself.
-pub(super) const PIECE_MIN: usize = 16 << 10;
+const PIECE_MIN: usize = 16 << 10;
+/// So is one nearer to the beginning of the file: most files are short.
+const OFFSET_MIN: u64 = 64 << 10;
 /// Bytes of a batch.
 const BATCH: usize = 1 << 20;
 /// Batches that may wait.
 const QUEUE_MAX: usize = 4;
 /// Space that must be free besides, so that what is collected finds its place whatever the store rewrites meanwhile.
 const SPACE_MIN: u64 = 64 << 20;
+/// Bytes that are taken before the free space is looked at again.
+const CREDIT: usize = 16 << 20;
 /// Longest time that something is collected.
 const PATIENCE: Duration = Duration::from_millis(200);
 
@@ -53,8 +57,9 @@ impl Stream {
 #[derive(Default)]
 struct State {
     filling: Option<Stream>,
-    /// The first one is being written.
     queue: VecDeque<Arc<Stream>>,
+    /// Somebody is writing the first of the queue.
+    writing: bool,
     /// Something was collected that could not be written.
     failed: Option<String>,
     stop: bool,
@@ -76,6 +81,8 @@ struct Shared {
     changed: Condvar,
     /// Streams there are: filling or waiting.
     active: AtomicUsize,
+    /// Bytes that may be taken unseen.
+    credit: AtomicUsize,
 }
 
 /// What is being collected, and the thread that writes it.
@@ -102,29 +109,29 @@ impl Shared {
         self.changed.wait_timeout(state, time).unwrap_or_else(|e| e.into_inner()).0
     }
 
-    /// Writes the first of the queue; false if there is none.
-    fn write_one(&self) -> bool {
-        let Some(stream) = self.state().queue.front().cloned() else { return false };
+    /// Writes the first of the queue, unless it is empty or somebody does already.
+    fn write_one<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let Some(stream) = state.queue.front().filter(|_| !state.writing).cloned() else { return state };
+        state.writing = true;
+        drop(state);
         let written = self.db.write(stream.batch());
         let mut state = self.state();
+        state.writing = false;
         state.queue.pop_front();
         if let Err(error) = written {
             state.failed.get_or_insert(error.to_string());
         }
-        drop(state);
         self.active.fetch_sub(1, Ordering::AcqRel);
         self.changed.notify_all();
-        true
+        state
     }
 
     fn run(&self) {
         let mut state = self.state();
         loop {
-            if !state.queue.is_empty() {
-                drop(state);
-                self.write_one();
-                state = self.state();
-            } else if state.stop {
+            if !state.queue.is_empty() && !state.writing {
+                state = self.write_one(state);
+            } else if state.stop && state.queue.is_empty() {
                 return;
             } else {
                 let before = state.filling.as_ref().map(|s| (s.ino, s.start));
@@ -140,8 +147,13 @@ impl Shared {
 impl Streams {
     /// Without a thread every piece is written at once.
     pub fn new(db: Arc<Db>, background: bool) -> Result<Streams> {
-        let shared =
-            Shared { db, state: Mutex::default(), changed: Condvar::new(), active: AtomicUsize::new(0) };
+        let shared = Shared {
+            db,
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            active: AtomicUsize::new(0),
+            credit: AtomicUsize::new(0),
+        };
         let shared = Arc::new(shared);
         let run = shared.clone();
         let start = || std::thread::Builder::new().name("betrfs-stream".into()).spawn(move || run.run());
@@ -150,15 +162,20 @@ impl Streams {
         Ok(Streams { shared, thread })
     }
 
-    /// True if a piece of `len` bytes may be collected: there is a thread, and space.
-    pub fn takes(&self, len: usize) -> bool {
-        if len < PIECE_MIN || self.thread.is_none() {
+    /// True if a piece of `len` bytes at `off` is worth collecting, and there is a thread, and space.
+    pub fn takes(&self, off: u64, len: usize) -> bool {
+        if len < PIECE_MIN || off < OFFSET_MIN || self.thread.is_none() {
             return false;
+        }
+        let credit = &self.shared.credit;
+        if credit.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(len)).is_ok() {
+            return true;
         }
         let stats = self.shared.db.stats();
         let waiting = (stats.unwritten_bytes + stats.memtable_bytes) as u64 / 4 * 5;
-        let collected = (BATCH * (QUEUE_MAX + 2)) as u64;
-        stats.free_bytes > stats.reserve_bytes + waiting + collected + SPACE_MIN
+        let plenty = stats.free_bytes > stats.reserve_bytes + waiting + CREDIT as u64 + SPACE_MIN;
+        credit.store(if plenty { CREDIT } else { 0 }, Ordering::Relaxed);
+        plenty
     }
 
     /// Takes a piece that [`Streams::takes`]: it begins at a block, and what lies behind a block's end is not in the
@@ -196,10 +213,13 @@ impl Streams {
         }
         let mut state = self.shared.state();
         state.seal();
-        self.shared.changed.notify_all();
         if let Some(last) = state.queue.back().cloned() {
             while state.queue.iter().any(|s| Arc::ptr_eq(s, &last)) {
-                state = self.shared.wait(state, PATIENCE);
+                // Done here, unless it is being done: a wait for the thread would take longer.
+                state = match state.writing {
+                    true => self.shared.wait(state, PATIENCE),
+                    false => self.shared.write_one(state),
+                };
             }
         }
         check(&state)
