@@ -13,6 +13,7 @@ use io_uring::squeue::Entry128;
 use io_uring::{IoUring, opcode, types};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::driver::{Answer, Driver};
 use crate::engine::Outcome;
@@ -216,6 +217,10 @@ impl Ring {
         registered: &mpsc::Sender<io::Result<()>>,
     ) {
         MINE.set(self.number.into());
+        // requests of a CPU come to its ring: the thread beside them needs no other CPU to wake up
+        let mut beside = CpuSet::new();
+        beside.set(self.number.into());
+        let _ = sched_setaffinity(None, &beside);
         self.listen();
         for entry in 0..ENTRIES {
             self.push(&self.command(REGISTER, 0, entry));
