@@ -44,6 +44,10 @@ const DENIED: [&[u8]; 29] = [
     b"firejail",
     b"loadline",
     b"valgrind",
+    // Their sandboxes count threads.
+    b"chrome",
+    b"chromium",
+    b"electron",
 ];
 
 #[used]

@@ -62,7 +62,8 @@ fn locks_descriptors_and_errno_stay_as_they_were() {
 
 #[test]
 fn namespaces_and_credentials_can_be_changed_after_prefetching() {
-    play("unshare", 64, &[]);
+    let seen = play("unshare", 64, &[]);
+    eprintln!("{} threads were made", seen.iter().map(|s| s.workers).sum::<u64>());
 }
 
 #[test]
@@ -178,9 +179,16 @@ fn forks(path: &Path) {
                 for i in 0..400i64 {
                     // SAFETY: the buffer is valid for its length.
                     let got = unsafe {
-                        libc::pread(file.as_raw_fd(), buffer.as_mut_ptr().cast(), 4096, i * 40_960 % size as i64)
+                        libc::pread(
+                            file.as_raw_fd(),
+                            buffer.as_mut_ptr().cast(),
+                            4096,
+                            i * 40_960 % size as i64,
+                        )
                     };
-                    if got != 4096 || i64::from_le_bytes(buffer[..8].try_into().unwrap()) != i * 40_960 % size as i64 {
+                    if got != 4096
+                        || i64::from_le_bytes(buffer[..8].try_into().unwrap()) != i * 40_960 % size as i64
+                    {
                         // SAFETY: ends the child.
                         unsafe { libc::_exit(9) };
                     }
@@ -211,7 +219,9 @@ fn locks(path: &Path) {
     let mut buffer = vec![0; 16_384];
     for i in 0..size / 163_840 {
         // SAFETY: the buffer is valid for its length.
-        unsafe { libc::pread(file.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), (i * 163_840) as i64) };
+        unsafe {
+            libc::pread(file.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), (i * 163_840) as i64)
+        };
         // SAFETY: this thread's errno.
         assert_eq!(unsafe { *libc::__errno_location() }, 77);
     }
