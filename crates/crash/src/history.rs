@@ -199,6 +199,30 @@ impl<'a> History<'a> {
         before == choice
     }
 
+    /// The same image at the latest of the windows at which it is lawful too: there the workload had been
+    /// promised most. After a flush, an image that holds what was flushed and nothing newer is such a one.
+    pub fn latest(&self, state: State) -> State {
+        let later = self.windows.partition_point(|cut| *cut <= state.cut);
+        let mut latest = state;
+        for cut in &self.windows[later..] {
+            let moved = self.at_later_cut(&latest, *cut);
+            if !self.is_lawful(&moved) {
+                break;
+            }
+            latest = moved;
+        }
+        latest
+    }
+
+    fn at_later_cut(&self, state: &State, cut: usize) -> State {
+        let mut lost = state.lost.iter().peekable();
+        let held = (0..self.lbas.len() as u32).map(|block| match lost.next_if(|(b, _)| *b == block) {
+            Some(kept) => *kept,
+            None => (block, self.newest_at(block, state.cut)),
+        });
+        State { cut, lost: held.filter(|(block, version)| *version < self.newest_at(*block, cut)).collect() }
+    }
+
     /// Raises the versions chosen for `open` (all open blocks of the cut) until they are an order ideal: every
     /// epoch found has all that came before it. Nothing to do in regimes without epochs.
     pub fn settle(&self, cut: usize, open: &[Open], choice: &mut [u32]) {

@@ -74,8 +74,7 @@ impl Window {
     }
 }
 
-/// Chooses up to `limit` distinct states. Later windows come first in case of equal images, because there
-/// the workload had been promised more.
+/// Chooses up to `limit` distinct states, each at the latest cut at which it is lawful.
 pub fn plan(history: &History<'_>, limit: usize, seed: u64) -> Plan {
     let windows: Vec<Window> = history.windows().iter().rev().map(|cut| Window::new(history, *cut)).collect();
     let total: f64 = windows.iter().map(|w| w.choices_log2.exp2()).sum();
@@ -112,7 +111,7 @@ impl Collector<'_, '_> {
         self.history.settle(window.cut, &window.open, &mut choice);
         let state = self.history.state(window.cut, &window.open, &choice);
         if self.seen.insert(self.history.hash(&state)) {
-            self.states.push(state);
+            self.states.push(self.history.latest(state));
         }
     }
 

@@ -93,6 +93,9 @@ fn a_sample_is_lawful_repeatable_and_holds_the_likely_culprits() {
         assert_eq!(hashes.len(), 900);
         assert_eq!(plan(&history, 900, 7).states, first.states, "same seed, same states");
         assert_ne!(plan(&history, 900, 8).states, first.states);
+        for state in &first.states {
+            assert_eq!(history.latest(state.clone()), *state, "at the latest cut");
+        }
         for cut in history.windows() {
             let whole = State { cut: *cut, lost: vec![] };
             assert!(hashes.contains(&history.hash(&whole)), "{regime:?}: all persisted at {cut}");
@@ -115,6 +118,23 @@ fn the_likely_culprits_of_a_window() {
     assert_eq!(lost.count(), 6, "each block lost alone");
     assert!(choices.contains(&vec![0; 6]) && choices.contains(&vec![1; 6]));
     assert_eq!(history.floor_at(0, recording.events.len()), 1);
+}
+
+#[test]
+fn an_image_is_judged_by_the_latest_cut_that_allows_it() {
+    let recording = long(3);
+    let history = History::new(&recording, Contract::new(Regime::Flush, false));
+    let windows = history.windows();
+    let whole = State { cut: windows[0], lost: vec![] };
+    let latest = history.latest(whole.clone());
+    // all of the first window is there: that is also what the next one begins with
+    assert_eq!((latest.cut, history.hash(&latest)), (windows[1], history.hash(&whole)));
+    assert!(history.is_lawful(&latest) && latest.lost.len() == 6);
+    let torn = State { cut: windows[0], lost: vec![(history.open_at(windows[0])[0].block, 0)] };
+    assert_eq!(history.latest(torn.clone()), torn, "the flush forbids it");
+    // where nothing is promised every image is lawful to the end
+    let history = History::new(&recording, Contract::new(Regime::None, false));
+    assert_eq!(history.latest(State { cut: 3, lost: vec![] }).cut, recording.events.len());
 }
 
 #[test]
