@@ -14,6 +14,9 @@ use std::ops::Bound;
 /// Memory of an entry besides key and payload, about.
 const ENTRY_OVERHEAD: usize = 48;
 
+/// Memory that an entry takes beyond its weight, about: allocator, reference counts, map.
+pub const MEMORY_OVERHEAD: usize = 112;
+
 /// Weight of one entry; see [`Op::weight`].
 pub fn entry_weight(key: &[u8], op: &Op) -> usize {
     key.len() + op.weight() + ENTRY_OVERHEAD
@@ -245,6 +248,11 @@ impl Memtable {
             ops.push((k.clone(), op.clone()));
         }
         Some(Buffer::from_parts(self.tombs.clip(window), ops))
+    }
+
+    /// Bytes of memory it takes, about: more than its weight, which is what counts on storage.
+    pub fn memory(&self) -> usize {
+        self.weight + self.ops.len() * MEMORY_OVERHEAD
     }
 
     /// Everything, as an immutable buffer.

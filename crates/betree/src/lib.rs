@@ -21,6 +21,7 @@ pub mod db;
 mod dump;
 pub mod edits;
 pub mod error;
+mod flight;
 mod fsck;
 mod header;
 pub mod key;

@@ -9,6 +9,7 @@
 //! never wraps: if it does not fit before the end of the ring, it goes to the start of the next lap.
 
 use crate::error::{Doing, Error, Result};
+use crate::flight::Flight;
 use crate::storage::{AlignedBuf, Storage, UNIT, round_up};
 use crate::wire::{Decoded, Malformed, Reader, put_u32, put_u64};
 use std::collections::VecDeque;
@@ -61,6 +62,8 @@ struct State {
 pub(crate) struct Log {
     storage: Arc<dyn Storage>,
     ring: Ring,
+    /// Extents that records may refer to and that are still being written.
+    flight: Arc<Flight>,
     state: Mutex<State>,
     turn: Condvar,
 }
@@ -181,7 +184,13 @@ impl Log {
             syncs: 0,
             bytes: 0,
         };
-        Log { storage, ring, state: Mutex::new(state), turn: Condvar::new() }
+        Log { storage, ring, flight: Arc::default(), state: Mutex::new(state), turn: Condvar::new() }
+    }
+
+    /// Names the extents that must be on storage before a record that refers to one.
+    pub fn behind(mut self, flight: &Arc<Flight>) -> Self {
+        self.flight = flight.clone();
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -323,6 +332,7 @@ impl Log {
     fn write(&self, job: Option<&Job>, sync: bool) -> Result<()> {
         if let Some(job) = job {
             if job.binds {
+                self.flight.drain()?;
                 // A record may only become durable after the extent it binds.
                 self.storage.flush().doing("flushing extents before the log")?;
             }

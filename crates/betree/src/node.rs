@@ -5,13 +5,13 @@
 //! of the tree may have several parents.
 
 use crate::block::{BlockId, BlockRef};
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, MEMORY_OVERHEAD};
 use crate::codec::{Basement, Body};
 use crate::key::{Key, KeyRange, Translation};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-/// Bytes of parts held in memory, in the sense of [`crate::message::Op::weight`].
+/// Bytes of parts held in memory, see [`Part::memory`].
 #[derive(Debug, Default)]
 pub struct Meter {
     resident: AtomicUsize,
@@ -77,9 +77,10 @@ impl<T: Body> Part<T> {
     /// A new part, in memory only.
     pub fn dirty(body: T, meter: &Arc<Meter>) -> Arc<Self> {
         let weight = body.weight();
-        meter.resident.fetch_add(weight, Ordering::Relaxed);
-        meter.dirty.fetch_add(weight, Ordering::Relaxed);
         let entries = body.entries().len() as u32;
+        let memory = memory_of(weight as u32, entries);
+        meter.resident.fetch_add(memory, Ordering::Relaxed);
+        meter.dirty.fetch_add(memory, Ordering::Relaxed);
         Self::make(weight as u32, entries, PartState { body: Some(Arc::new(body)), home: None }, meter)
     }
 
@@ -118,14 +119,14 @@ impl<T: Body> Part<T> {
     /// Notes that `state` now has its body in memory again.
     pub(crate) fn loaded(&self, state: &mut PartState<T>, body: Arc<T>) {
         state.body = Some(body);
-        self.meter.resident.fetch_add(self.weight as usize, Ordering::Relaxed);
+        self.meter.resident.fetch_add(self.memory(), Ordering::Relaxed);
     }
 
     /// The part has been written to `home`. Returns true if it was dirty.
     pub(crate) fn settle(&self, home: Home) -> bool {
         let old = self.lock().home.replace(home);
         if old.is_none() {
-            self.meter.dirty.fetch_sub(self.weight as usize, Ordering::Relaxed);
+            self.meter.dirty.fetch_sub(self.memory(), Ordering::Relaxed);
         }
         old.is_none()
     }
@@ -136,15 +137,25 @@ impl<T> Part<T> {
     pub fn weight(&self) -> usize {
         self.weight as usize
     }
+
+    /// Bytes of memory that the content takes, about.
+    pub fn memory(&self) -> usize {
+        memory_of(self.weight, self.entries)
+    }
+}
+
+fn memory_of(weight: u32, entries: u32) -> usize {
+    weight as usize + entries as usize * MEMORY_OVERHEAD
 }
 
 impl<T> Drop for Part<T> {
     fn drop(&mut self) {
+        let memory = self.memory();
         let state = self.state.get_mut().unwrap_or_else(|e| e.into_inner());
         if state.body.is_some() {
-            self.meter.resident.fetch_sub(self.weight as usize, Ordering::Relaxed);
+            self.meter.resident.fetch_sub(memory, Ordering::Relaxed);
             if state.home.is_none() {
-                self.meter.dirty.fetch_sub(self.weight as usize, Ordering::Relaxed);
+                self.meter.dirty.fetch_sub(memory, Ordering::Relaxed);
             }
         }
     }
@@ -172,14 +183,14 @@ impl<T: Body> Evictable for Part<T> {
     }
 
     fn size(&self) -> usize {
-        self.weight()
+        self.memory()
     }
 
     fn evict(&self) {
         let mut state = self.lock();
         if state.home.is_some() && state.body.take().is_some() {
             self.ghost.store(true, Ordering::Relaxed);
-            self.meter.resident.fetch_sub(self.weight as usize, Ordering::Relaxed);
+            self.meter.resident.fetch_sub(self.memory(), Ordering::Relaxed);
         }
     }
 }

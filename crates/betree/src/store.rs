@@ -4,6 +4,7 @@ use crate::block::{BlockId, BlockInfo, BlockKind, BlockRef, EXTENT_CHUNK};
 use crate::cache::Cache;
 use crate::codec::{Body, Compression, compress, decompress, extents_of};
 use crate::error::{Doing, Error, Result};
+use crate::flight::Flight;
 use crate::header::{self, Placed};
 use crate::message::{Base, ExtentSlice, Op, Value};
 use crate::node::{Home, Inner, LeafPart, Meter, Node, NodeRef, Part, Slot};
@@ -81,6 +82,9 @@ pub struct Store {
     pub(crate) pool: BufPool,
     /// Threads that may still be started to flush subtrees side by side.
     pub(crate) helpers: AtomicUsize,
+    /// Extents that are being written; with threads that do it, `behind` is set.
+    pub(crate) flight: Arc<Flight>,
+    pub(crate) behind: bool,
     /// Space is short: inner nodes keep fewer messages, so that they hardly grow.
     pub(crate) short: AtomicBool,
     /// New nodes in the order made, so children before parents.
@@ -126,6 +130,8 @@ impl Store {
             counters: Counters::default(),
             steps,
             helpers: AtomicUsize::new(0),
+            flight: Arc::default(),
+            behind: false,
             pool: BufPool::new(if steps.malloc { POOL_BYTES } else { 0 }),
             short: AtomicBool::new(false),
             dirty: Mutex::default(),
@@ -478,23 +484,30 @@ impl Store {
         }
     }
 
-    /// Writes an extent. It becomes durable with the next flush.
-    pub(crate) fn write_extent(&self, bytes: &[u8]) -> Result<BlockRef> {
-        let buf = self.pool.filled(&[bytes]);
+    /// Writes an extent of `parts` one after the other. It becomes durable with the next flush, provided that
+    /// [`Flight::drain`] was called before.
+    pub(crate) fn write_extent(&self, parts: &[&[u8]]) -> Result<BlockRef> {
+        let len: usize = parts.iter().map(|p| p.len()).sum();
+        let buf = self.pool.filled(parts);
         let segments = self.table.allocate((buf.len() / UNIT) as u64).ok_or(Error::NoSpace)?;
         let info = BlockInfo {
             kind: BlockKind::Extent,
             segments,
-            len: bytes.len() as u32,
+            len: len as u32,
             head_len: 0,
-            sums: bytes.chunks(EXTENT_CHUNK).map(crc32c::crc32c).collect(),
+            sums: buf[..len].chunks(EXTENT_CHUNK).map(crc32c::crc32c).collect(),
             out: Vec::new(),
         };
+        count(&self.counters.extent_bytes_written, buf.len() as u64);
+        if self.behind {
+            let block = self.table.insert(info);
+            self.flight.send(block.clone(), buf)?;
+            return Ok(block);
+        }
         if let Err(e) = self.storage.write_many(&scatter(&info, &buf)).doing("writing an extent") {
             self.table.give_back(&info.segments);
             return Err(e);
         }
-        count(&self.counters.extent_bytes_written, buf.len() as u64);
         Ok(self.table.insert(info))
     }
 
@@ -504,6 +517,9 @@ impl Store {
         let (off, len) = (slice.off as usize, slice.len as usize);
         if len == 0 {
             return Ok(Vec::new());
+        }
+        if let Some(bytes) = self.flight.read(slice.extent.id(), off, len) {
+            return Ok(bytes);
         }
         let first = off / EXTENT_CHUNK * EXTENT_CHUNK;
         let last = ((off + len).div_ceil(EXTENT_CHUNK) * EXTENT_CHUNK).min(info.len as usize);
@@ -532,7 +548,7 @@ impl Store {
 }
 
 /// Pairs the segments of a block with the bytes that go there.
-fn scatter<'a>(info: &BlockInfo, buf: &'a [u8]) -> Vec<(u64, &'a [u8])> {
+pub(crate) fn scatter<'a>(info: &BlockInfo, buf: &'a [u8]) -> Vec<(u64, &'a [u8])> {
     let mut rest = buf;
     let places = info.locate(0, buf.len() as u64);
     places

@@ -1,11 +1,12 @@
 //! Threads that keep writers from doing the tree's work: flushing, checkpoints, log syncs, read-ahead.
 
 use super::Inner;
+use super::run::Run;
 use crate::error::{Doing, Error, Result};
 use crate::key::KeyRange;
 use crate::node::NodeRef;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,14 +20,27 @@ pub(super) struct Signals {
     checkpoint: bool,
 }
 
+/// What a scan will want next.
+enum Request {
+    /// The first leaf of a range.
+    Leaf(NodeRef, KeyRange),
+    /// Part of an extent.
+    Run(Arc<Run>),
+}
+
 /// A handle through which scans ask for read-ahead.
 #[derive(Clone)]
-pub(super) struct Prefetch(SyncSender<(NodeRef, KeyRange)>);
+pub(super) struct Prefetch(SyncSender<Request>);
 
 impl Prefetch {
     /// Has the first leaf of `range` loaded, unless the thread is busy enough.
     pub fn ask(&self, root: &NodeRef, range: KeyRange) {
-        let _ = self.0.try_send((root.clone(), range));
+        let _ = self.0.try_send(Request::Leaf(root.clone(), range));
+    }
+
+    /// Has part of an extent read, unless the threads are busy enough.
+    pub fn ask_run(&self, run: &Arc<Run>) {
+        let _ = self.0.try_send(Request::Run(run.clone()));
     }
 }
 
@@ -35,12 +49,16 @@ pub(super) struct Background {
     inner: Arc<Inner>,
     prefetch: Option<Prefetch>,
     threads: Vec<JoinHandle<()>>,
+    /// Those that write extents, which the others may need to the end.
+    senders: Vec<JoinHandle<()>>,
 }
 
 impl Background {
     /// Starts all threads; if one cannot be had, none stays.
     pub fn start(inner: &Arc<Inner>) -> Result<Self> {
-        let (sender, receiver) = sync_channel(PREFETCH_QUEUE);
+        let (requests, receiver) = sync_channel(PREFETCH_QUEUE);
+        let receiver = Arc::new(Mutex::new(receiver));
+        let other = receiver.clone();
         let spawn = |name: &str, work: Box<dyn FnOnce(&Inner) + Send>| {
             let inner = inner.clone();
             std::thread::Builder::new().name(name.into()).spawn(move || work(&inner))
@@ -51,9 +69,16 @@ impl Background {
             spawn("betree-checkpoint", Box::new(checkpointer)),
             spawn("betree-log", Box::new(syncer)),
             spawn("betree-prefetch", Box::new(move |inner| prefetcher(inner, &receiver))),
+            spawn("betree-prefetch", Box::new(move |inner| prefetcher(inner, &other))),
         ];
+        let write = || spawn("betree-extents", Box::new(|i| i.store.flight.run(&*i.store.storage)));
+        let senders = [write(), write()];
+        let prefetch = Some(Prefetch(requests));
         let mut started =
-            Background { inner: inner.clone(), prefetch: Some(Prefetch(sender)), threads: Vec::new() };
+            Background { inner: inner.clone(), prefetch, threads: Vec::new(), senders: Vec::new() };
+        for thread in senders {
+            started.senders.push(thread.doing("starting a thread")?);
+        }
         for thread in threads {
             started.threads.push(thread.doing("starting a thread")?);
         }
@@ -72,6 +97,10 @@ impl Drop for Background {
         // Cursors may still hold senders; the thread also looks at the stop signal.
         self.prefetch.take();
         for t in self.threads.drain(..) {
+            let _ = t.join();
+        }
+        self.inner.store.flight.close();
+        for t in self.senders.drain(..) {
             let _ = t.join();
         }
     }
@@ -164,12 +193,18 @@ fn syncer(inner: &Inner) {
     }
 }
 
-/// Loads leaves that scans will want next.
-fn prefetcher(inner: &Inner, requests: &Receiver<(NodeRef, KeyRange)>) {
+/// Loads what scans will want next.
+fn prefetcher(inner: &Inner, requests: &Mutex<Receiver<Request>>) {
     while !inner.stopping() {
-        if let Ok((root, range)) = requests.recv_timeout(Duration::from_millis(50)) {
+        let next = {
+            let requests = requests.lock().unwrap_or_else(|e| e.into_inner());
+            requests.recv_timeout(Duration::from_millis(50))
+        };
+        match next {
             // The scan itself will meet the error again and report it.
-            let _ = inner.store.chunk(&root, &range, true);
+            Ok(Request::Leaf(root, range)) => _ = inner.store.chunk(&root, &range, true),
+            Ok(Request::Run(run)) => run.fetch(&inner.store),
+            Err(_) => {}
         }
     }
 }

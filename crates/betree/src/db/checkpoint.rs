@@ -36,6 +36,7 @@ impl Inner {
         }
         // So that this state could also be reached from the checkpoint before, should this one be damaged.
         self.log.commit(false).map_err(|e| self.fail(e))?;
+        self.store.flight.drain().map_err(|e| self.fail(e))?;
         let storage = &*self.store.storage;
         // After a failed flush nobody knows which blocks survived, so nothing written since can be relied on.
         storage.flush().doing("flushing a checkpoint").map_err(|e| self.fail(e))?;

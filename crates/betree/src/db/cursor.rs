@@ -1,8 +1,8 @@
 //! Scans.
 
 use super::background::Prefetch;
+use super::run::Run;
 use super::{Inner, View};
-use crate::block::BlockId;
 use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::key::{End, Key, KeyRange};
@@ -16,8 +16,8 @@ const COPY_MAX: usize = 1024;
 const EXTENT_READ_MAX: u32 = 1 << 20;
 /// Bytes between two slices that are read along rather than skipped.
 const EXTENT_GAP_MAX: u32 = 64 << 10;
-/// Bytes of an extent read at once when a scan goes through it in order.
-const EXTENT_AHEAD: u32 = 256 << 10;
+/// Runs read ahead of the one in use.
+const RUNS_AHEAD: usize = 3;
 
 /// An iterator over the key-value pairs of a range, in key order; see [`super::Db::scan`]. Ends after an error.
 pub struct Cursor {
@@ -29,8 +29,8 @@ pub struct Cursor {
     chunks: u64,
     leaf_end: Option<End>,
     prefetch: Option<Prefetch>,
-    /// The part of an extent read last: number, offset, bytes.
-    extent: Option<(BlockId, u32, Vec<u8>)>,
+    /// The part of an extent in use, and those that are read ahead.
+    runs: VecDeque<Arc<Run>>,
     failed: bool,
 }
 
@@ -54,7 +54,7 @@ impl Cursor {
             chunks: 0,
             leaf_end: None,
             prefetch,
-            extent: None,
+            runs: VecDeque::new(),
             failed: false,
         }
     }
@@ -106,42 +106,64 @@ impl Cursor {
         Ok(op.edits.as_ref().map_or(Some(bytes.clone()), |e| e.apply(Some(bytes))))
     }
 
-    /// The bytes of a slice; what the queue needs of the same extent is read with it, and more when the scan goes
-    /// through the extent in order.
+    /// The bytes of a slice; what the queue needs of the same extent is read with it, and the next runs ahead of time.
     fn slice(&mut self, slice: &ExtentSlice) -> Result<Vec<u8>> {
-        let (id, from, end) = (slice.extent.id(), slice.off, slice.off + slice.len);
-        let mut upto = end;
-        if let Some((have, off, bytes)) = &self.extent
-            && *have == id
-        {
-            let have_end = off + bytes.len() as u32;
-            if *off <= from && end <= have_end {
-                return Ok(bytes[(from - off) as usize..(end - off) as usize].to_vec());
-            }
-            if have_end <= from && from - have_end < EXTENT_GAP_MAX {
-                upto = slice.extent.info().len.min(from + EXTENT_AHEAD).max(end);
+        let at = self.runs.iter().position(|run| run.covers(slice));
+        match at {
+            Some(i) => _ = self.runs.drain(..i),
+            None => {
+                self.runs.clear();
+                let run = self.run_from(slice, 0).0;
+                self.runs.push_back(Arc::new(Run::new(run)));
             }
         }
-        for (_, op) in &self.queue {
-            if let Base::Value(Value::Slice(next)) = &op.base
-                && next.extent.id() == id
-                && next.off >= from
-            {
-                let next_end = next.off + next.len;
-                if next.off > upto + EXTENT_GAP_MAX || next_end - from > EXTENT_READ_MAX {
+        self.ask_for_runs();
+        match self.runs.front() {
+            Some(run) => run.bytes(&self.inner.store, slice),
+            None => self.inner.store.read_slice(slice),
+        }
+    }
+
+    /// What is worth reading together with `slice`, given the queue from index `at` on; and the index behind it.
+    fn run_from(&self, slice: &ExtentSlice, mut at: usize) -> (ExtentSlice, usize) {
+        let (id, from) = (slice.extent.id(), slice.off);
+        let mut upto = slice.off + slice.len;
+        for (_, op) in self.queue.iter().skip(at) {
+            if let Base::Value(Value::Slice(next)) = &op.base {
+                let end = next.off + next.len;
+                if next.extent.id() != id
+                    || next.off < from
+                    || next.off > upto + EXTENT_GAP_MAX
+                    || end - from > EXTENT_READ_MAX
+                {
                     break;
                 }
-                upto = upto.max(next_end);
+                upto = upto.max(end);
             }
+            at += 1;
         }
-        let whole = ExtentSlice { extent: slice.extent.clone(), off: from, len: upto - from };
-        let bytes = self.inner.store.read_slice(&whole)?;
-        if upto == end {
-            return Ok(bytes);
+        (ExtentSlice { extent: slice.extent.clone(), off: from, len: upto - from }, at)
+    }
+
+    /// Has the runs that follow the ones at hand read by other threads.
+    fn ask_for_runs(&mut self) {
+        let Some(prefetch) = &self.prefetch else { return };
+        if self.runs.len() > 1 {
+            return;
         }
-        let first = bytes[..slice.len as usize].to_vec();
-        self.extent = Some((id, from, bytes));
-        Ok(first)
+        let mut at = 0;
+        while self.runs.len() <= RUNS_AHEAD {
+            let next = self.queue.iter().enumerate().skip(at).find_map(|(i, (_, op))| match &op.base {
+                Base::Value(Value::Slice(s)) if !self.runs.iter().any(|run| run.covers(s)) => Some((i, s)),
+                _ => None,
+            });
+            let Some((i, slice)) = next else { return };
+            let (run, end) = self.run_from(slice, i);
+            at = end;
+            let run = Arc::new(Run::new(run));
+            prefetch.ask_run(&run);
+            self.runs.push_back(run);
+        }
     }
 }
 

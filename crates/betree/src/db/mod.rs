@@ -21,6 +21,7 @@ mod cursor;
 mod open;
 mod options;
 mod repair;
+mod run;
 #[cfg(test)]
 pub(crate) mod tests;
 mod verify;

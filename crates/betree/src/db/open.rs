@@ -91,7 +91,9 @@ impl Db {
         Db::start(inner)
     }
 
-    fn start(inner: Inner) -> Result<Db> {
+    fn start(mut inner: Inner) -> Result<Db> {
+        // Nobody would write them before the threads run.
+        inner.store.behind = inner.options.background;
         let inner = Arc::new(inner);
         let background = inner.options.background.then(|| Background::start(&inner)).transpose()?;
         Ok(Db { inner, background })
@@ -145,7 +147,7 @@ pub(super) fn assemble(storage: Arc<dyn Storage>, options: Options, found: &Foun
     let root = store.empty_tree();
     Inner {
         options,
-        log: Log::new(storage, ring, found.log_pos, found.log_seq, found.msn),
+        log: Log::new(storage, ring, found.log_pos, found.log_seq, found.msn).behind(&store.flight),
         uuid: found.uuid,
         life: found.life,
         units: found.units,
@@ -243,7 +245,7 @@ impl Inner {
                     Change::Clone { .. } | Change::Rename { .. } => {}
                 }
             }
-            let full = front.active.weight() >= memtable_bytes;
+            let full = front.active.memory() >= memtable_bytes;
             drop(front);
             if full {
                 self.freeze();

@@ -71,7 +71,7 @@ impl Inner {
                 }
             }
             self.pin(msn, binds);
-            if front.active.weight() >= memtable_bytes {
+            if front.active.memory() >= memtable_bytes {
                 freeze(&mut front);
                 self.progress.notify_all();
             }
@@ -289,21 +289,23 @@ impl Inner {
         }
         let mut at = 0;
         while at < changes.len() {
-            let (mut bytes, mut members) = (Vec::new(), Vec::new());
-            while at < changes.len() && bytes.len() < EXTENT_TARGET {
+            let (mut bytes, mut members) = (0, Vec::new());
+            while at < changes.len() && bytes < EXTENT_TARGET {
                 if let Change::Key(_, Op { base: Base::Value(Value::Inline(b)), .. }) = &changes[at]
                     && b.len() >= PACKED_VALUE_MIN
                 {
-                    members.push((at, bytes.len() as u32, b.len() as u32));
-                    bytes.extend_from_slice(b);
+                    members.push((at, bytes as u32, b.clone()));
+                    bytes += b.len();
                 }
                 at += 1;
             }
             if members.is_empty() {
                 break;
             }
-            let extent = self.store.write_extent(&bytes)?;
-            for (i, off, len) in members {
+            let parts: Vec<&[u8]> = members.iter().map(|(_, _, b)| &b[..]).collect();
+            let extent = self.store.write_extent(&parts)?;
+            for (i, off, b) in members {
+                let len = b.len() as u32;
                 if let Change::Key(_, op) = &mut changes[i] {
                     *op = Op::put_slice(ExtentSlice { extent: extent.clone(), off, len });
                 }

@@ -147,7 +147,7 @@ impl<'a> BadExtents<'a> {
             Some(slice) => slice.clone(),
             None => {
                 let bytes = store.read_slice(s)?;
-                let slice = ExtentSlice { extent: store.write_extent(&bytes)?, off: 0, len: s.len };
+                let slice = ExtentSlice { extent: store.write_extent(&[&bytes])?, off: 0, len: s.len };
                 self.moved.insert(place, slice.clone());
                 slice
             }

@@ -103,6 +103,10 @@ macro_rules! forward {
                 (**self).flush()
             }
 
+            fn flush_stacked(&self) -> io::Result<()> {
+                (**self).flush_stacked()
+            }
+
             fn discard(&self, off: u64, len: u64) -> io::Result<()> {
                 (**self).discard(off, len)
             }

@@ -2,6 +2,7 @@
 
 use super::{Storage, UNIT};
 use std::io;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// What survives or is lost on its own in a power cut.
@@ -13,6 +14,9 @@ pub struct FaultPlan {
     /// After this many writes and flushes have completed, the power is off: every later call fails, and the
     /// call that hits the limit may be torn.
     pub power_off_after: Option<u64>,
+    /// The power goes off, as above, with the write of this number (from 0) among those that begin in this range of
+    /// offsets: to tear what lies there.
+    pub power_off_within: Option<(Range<u64>, u64)>,
     /// The write with this number (from 0) fails with `EIO` and leaves no trace.
     pub write_error_at: Option<u64>,
     /// Every write from this number on fails with `ENOSPC`.
@@ -32,6 +36,8 @@ struct State {
     pending: Vec<(usize, Vec<u8>)>,
     plan: FaultPlan,
     writes: u64,
+    /// Writes in the range of `power_off_within`.
+    within: u64,
     flushes: u64,
     reads: u64,
     dead: bool,
@@ -60,6 +66,7 @@ impl SimStorage {
             pending: Vec::new(),
             plan: FaultPlan::default(),
             writes: 0,
+            within: 0,
             flushes: 0,
             reads: 0,
             dead: false,
@@ -75,7 +82,7 @@ impl SimStorage {
     pub fn set_faults(&self, plan: FaultPlan) {
         let mut s = self.lock();
         s.plan = plan;
-        (s.writes, s.flushes, s.reads) = (0, 0, 0);
+        (s.writes, s.within, s.flushes, s.reads) = (0, 0, 0, 0);
     }
 
     /// Writes and flushes completed since the faults were last set.
@@ -111,6 +118,11 @@ impl SimStorage {
         SimStorage::from_image(image)
     }
 
+    /// Offset and length in bytes of each write since the last flush, oldest first: what a power cut may lose or tear.
+    pub fn unflushed(&self) -> Vec<(u64, usize)> {
+        self.lock().pending.iter().map(|(off, data)| (*off as u64, data.len())).collect()
+    }
+
     /// The bytes a read would see now.
     pub fn image(&self) -> Vec<u8> {
         self.lock().current.clone()
@@ -135,6 +147,16 @@ impl State {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "transfer not inside, or not in units"));
         }
         Ok(())
+    }
+
+    /// Lets the power go if a write at `off` is the one aimed at.
+    fn aim(&mut self, off: u64) {
+        if let Some((range, n)) = &self.plan.power_off_within
+            && range.contains(&off)
+        {
+            self.dead |= self.within == *n;
+            self.within += 1;
+        }
     }
 
     /// Counts one mutation; false when the power goes with it.
@@ -165,6 +187,7 @@ impl Storage for SimStorage {
     fn write_at(&self, buf: &[u8], off: u64) -> io::Result<()> {
         let mut s = self.lock();
         s.check(off, buf.len())?;
+        s.aim(off);
         let alive = s.powered();
         let number = s.writes;
         s.writes += 1;
@@ -249,6 +272,7 @@ mod tests {
         s.write_at(&vec![2; PAGE], 0).expect("write");
         s.write_at(&vec![3; PAGE], UNIT as u64).expect("write");
         assert_eq!((read(&s, 0), read(&s, 1)), (2, 3));
+        assert_eq!(s.unflushed(), [(0, PAGE), (UNIT as u64, PAGE)]);
         let outcomes: std::collections::BTreeSet<(u8, u8)> =
             (0..200).map(|seed| s.power_cut(seed)).map(|c| (read(&c, 0), read(&c, 1))).collect();
         for expected in [(1, 0), (2, 0), (1, 3), (2, 3)] {
@@ -275,5 +299,13 @@ mod tests {
         assert!(s.write_at(&page, 0).is_ok());
         assert!(s.flush().is_err());
         assert!(s.read_at(&mut vec![0; PAGE], 0).is_err());
+
+        let s = SimStorage::new(4 * UNIT as u64);
+        let second = UNIT as u64..2 * UNIT as u64;
+        s.set_faults(FaultPlan { power_off_within: Some((second.clone(), 1)), ..FaultPlan::default() });
+        assert!(s.write_at(&page, second.start).is_ok());
+        assert!(s.write_at(&page, 0).is_ok());
+        assert!(s.write_at(&page, second.start).is_err());
+        assert_eq!(s.unflushed().len(), 3, "the write in flight may be found");
     }
 }

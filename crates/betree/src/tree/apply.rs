@@ -141,7 +141,7 @@ impl Store {
             *op = Op::put(&bytes);
             return Ok(());
         }
-        match self.write_extent(&bytes) {
+        match self.write_extent(&[&bytes]) {
             Ok(extent) => *op = Op::put_slice(ExtentSlice { extent, off: 0, len: bytes.len() as u32 }),
             Err(Error::NoSpace) => {}
             Err(e) => return Err(e),

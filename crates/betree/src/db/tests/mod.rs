@@ -6,6 +6,7 @@ pub(crate) mod model;
 mod space;
 mod steps;
 mod threads;
+mod trial;
 
 use super::*;
 use crate::storage::SimStorage;

@@ -43,6 +43,44 @@ fn at_a_hundred_per_cent_deletes_and_checkpoints_still_succeed() {
 }
 
 #[test]
+fn filling_to_the_brim_and_deleting_half_ten_times_over() {
+    fill_and_delete_half(sim(900), Options::tiny(), 3000, 10);
+}
+
+/// Fills the store, deletes half of the keys, and so on: nothing but `NoSpace` ever, nothing lost, and no round takes
+/// much less than the first.
+fn fill_and_delete_half(storage: SimStorage, options: Options, value: usize, rounds: u32) {
+    let mut db = Db::create(storage.clone(), options.clone()).expect("create");
+    let mut model = model::Model::new();
+    let (mut next, mut most) = (0u32, 0);
+    for round in 0..rounds {
+        loop {
+            let key = next.wrapping_mul(2_654_435_761).to_be_bytes();
+            match db.put(&key, &vec![next as u8; value]) {
+                Ok(_) => _ = model.insert(key.to_vec(), vec![next as u8; value]),
+                Err(Error::NoSpace) => break,
+                Err(e) => panic!("round {round}: {e}"),
+            }
+            next += 1;
+        }
+        db.sync().expect("sync on a full store");
+        most = most.max(model.len());
+        assert!(model.len() * 10 >= most * 8, "round {round}: {} keys, {most} fitted before", model.len());
+        let half: Vec<Vec<u8>> = model.keys().step_by(2).cloned().collect();
+        for key in half {
+            db.delete(&key).unwrap_or_else(|e| panic!("round {round}: delete on a full store: {e}"));
+            model.remove(&key);
+        }
+        if round % 3 == 1 {
+            drop(db);
+            db = Db::open(storage.clone(), options.clone()).expect("open");
+        }
+        assert!(contents(&db) == model, "round {round}");
+        assert_sound(&db);
+    }
+}
+
+#[test]
 fn random_batches_on_a_nearly_full_store_are_done_or_refused() {
     for seed in seeds(6) {
         println!("seed {seed}");

@@ -113,3 +113,72 @@ fn the_store_is_send_and_sync() {
     shared::<Db>();
     moved::<Cursor>();
 }
+
+#[test]
+fn extents_on_their_way_can_be_read_and_a_sync_waits_for_them() {
+    let storage = sim(16_384);
+    let options =
+        Options { background: true, sync_interval: None, log_bytes: 256 * UNIT as u64, ..Options::tiny() };
+    let db = Db::create(storage.clone(), options.clone()).expect("create");
+    std::thread::scope(|s| {
+        for w in 0..3u8 {
+            let db = &db;
+            s.spawn(move || {
+                for i in 0..30u8 {
+                    let value = vec![w * 50 + i; 100_000];
+                    db.put(&[w, i], &value).expect("put");
+                    assert!(db.get(&[w, i]).expect("get") == Some(value), "read while it is being written");
+                    if i % 10 == 9 {
+                        db.sync().expect("sync");
+                    }
+                }
+            });
+        }
+    });
+    let expected = contents(&db);
+    assert_eq!(expected.len(), 90);
+    // Nothing but what the last sync made durable.
+    let cut = storage.power_cut(0);
+    let again = Db::open(cut, Options::tiny()).expect("open");
+    assert!(contents(&again) == expected, "a synced extent is missing");
+    assert_sound(&again);
+    drop(db);
+    assert!(contents(&Db::open(storage, options).expect("open")) == expected);
+}
+
+#[test]
+fn a_failed_extent_write_is_reported_by_the_sync() {
+    let storage = sim(4096);
+    let options = Options { background: true, sync_interval: None, ..Options::tiny() };
+    let db = Db::create(storage.clone(), options).expect("create");
+    storage.set_faults(crate::storage::FaultPlan { write_error_at: Some(0), ..Default::default() });
+    let put = db.put(b"big", &[1; 50_000]);
+    assert!(put.is_ok(), "the write is behind: {put:?}");
+    assert!(db.sync().is_err() && db.sync().is_err(), "a lost extent was promised");
+}
+
+#[test]
+fn a_scan_that_reads_ahead_returns_the_same() {
+    let storage = sim(32_768);
+    let options = Options { background: true, sync_interval: None, ..Options::tiny() };
+    let db = Db::create(storage, options).expect("create");
+    let mut expected = Model::new();
+    for i in 0..4000u32 {
+        let value = i.to_be_bytes().repeat(512 + (i % 7) as usize * 64);
+        // Some values next to each other in an extent, some overwritten or patched later.
+        expected.insert(i.to_be_bytes().to_vec(), value);
+    }
+    for chunk in expected.iter().collect::<Vec<_>>().chunks(50) {
+        let mut batch = WriteBatch::new();
+        chunk.iter().for_each(|(k, v)| _ = batch.put(k, v));
+        db.write(batch).expect("write");
+    }
+    for i in (0..4000u32).step_by(37) {
+        db.patch(&i.to_be_bytes(), 100, b"patch").expect("patch");
+        expected.get_mut(&i.to_be_bytes()[..]).expect("there")[100..105].copy_from_slice(b"patch");
+    }
+    db.checkpoint().expect("checkpoint");
+    assert!(contents(&db) == expected);
+    let first: Model = db.scan(&KeyRange::all()).take(3).map(|r| r.expect("scan")).collect();
+    assert!(first.iter().eq(expected.iter().take(3)));
+}

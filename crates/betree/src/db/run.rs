@@ -1,0 +1,68 @@
+//! Runs: parts of extents that a scan reads with one request each, some of them ahead of time.
+
+use crate::error::{Error, Result};
+use crate::message::ExtentSlice;
+use crate::store::Store;
+use std::sync::{Condvar, Mutex};
+
+enum State {
+    /// Nobody has begun to read.
+    Wanted,
+    Reading,
+    Read(std::result::Result<Vec<u8>, Error>),
+}
+
+/// Part of an extent, read once by whoever comes first: a prefetching thread or the scan.
+pub(super) struct Run {
+    /// What is read.
+    pub slice: ExtentSlice,
+    state: Mutex<State>,
+    ready: Condvar,
+}
+
+impl Run {
+    pub fn new(slice: ExtentSlice) -> Self {
+        Run { slice, state: Mutex::new(State::Wanted), ready: Condvar::new() }
+    }
+
+    /// True if the run holds all of `slice`.
+    pub fn covers(&self, slice: &ExtentSlice) -> bool {
+        self.slice.extent.id() == slice.extent.id()
+            && self.slice.off <= slice.off
+            && slice.off + slice.len <= self.slice.off + self.slice.len
+    }
+
+    /// Reads the run unless somebody else has begun to.
+    pub fn fetch(&self, store: &Store) {
+        {
+            let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
+            if !matches!(*state, State::Wanted) {
+                return;
+            }
+            *state = State::Reading;
+        }
+        let read = store.read_slice(&self.slice);
+        *self.state.lock().unwrap_or_else(|e| e.into_inner()) = State::Read(read);
+        self.ready.notify_all();
+    }
+
+    /// The bytes of `slice`, which the run covers; an error is reported once and met again by reading again.
+    pub fn bytes(&self, store: &Store, slice: &ExtentSlice) -> Result<Vec<u8>> {
+        self.fetch(store);
+        let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
+        while matches!(*state, State::Reading) {
+            state = self.ready.wait(state).unwrap_or_else(|e| e.into_inner());
+        }
+        match &*state {
+            State::Read(Ok(bytes)) => {
+                let at = (slice.off - self.slice.off) as usize;
+                Ok(bytes[at..at + slice.len as usize].to_vec())
+            }
+            // Damage elsewhere in the run does not concern this slice.
+            _ => {
+                drop(state);
+                store.read_slice(slice)
+            }
+        }
+    }
+}
