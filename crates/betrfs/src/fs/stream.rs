@@ -206,8 +206,10 @@ impl Streams {
         check(&state)
     }
 
-    /// Returns when everything collected so far is in the store.
+    /// Returns when everything collected so far is in the store. Whoever asks may write something himself, so the
+    /// free space is looked at again before more is taken.
     pub fn flush(&self) -> Result<()> {
+        self.shared.credit.store(0, Ordering::Relaxed);
         if self.shared.active.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
