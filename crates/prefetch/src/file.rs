@@ -421,8 +421,13 @@ impl FileState {
 
     /// How far a stream may be ahead now: its depth, what it has read so far, the usual run, all limits.
     fn ahead_max(&self, stream: &Stream, device: &Device) -> u64 {
-        // A short forward run is mostly read ahead by the kernel already: less is staked on its going on.
-        let stake = if stream.shape == Shape::Forward && stream.run_bytes < 4 << 20 { 1 } else { 2 };
+        // A short forward run is mostly read ahead by the kernel already: less is staked on its going on. A stride
+        // that was met three times is no accident: more is.
+        let stake = match stream.shape {
+            Shape::Forward if stream.run_bytes < 4 << 20 => 1,
+            Shape::Stride(_) => 4,
+            _ => 2,
+        };
         let ramp = stream.run_bytes.saturating_mul(stake).max(128 << 10);
         let run = self.usual_run();
         // Up to the usual length, then nothing until the run has clearly outgrown it.
