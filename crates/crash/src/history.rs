@@ -223,8 +223,8 @@ impl<'a> History<'a> {
         State { cut, lost: held.filter(|(block, version)| *version < self.newest_at(*block, cut)).collect() }
     }
 
-    /// Raises the versions chosen for `open` (all open blocks of the cut) until they are an order ideal: every
-    /// epoch found has all that came before it. Nothing to do in regimes without epochs.
+    /// Raises the versions chosen for `open` (all open blocks of the cut) until they are an order ideal:
+    /// every epoch found has all that came before it. Nothing to do in regimes without epochs.
     pub fn settle(&self, cut: usize, open: &[Open], choice: &mut [u32]) {
         if !self.contract.regime.is_ordered() {
             return;

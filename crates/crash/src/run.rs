@@ -47,8 +47,8 @@ pub struct CrashOptions {
     pub jobs: usize,
     /// Time for checking; without one as long as it takes.
     pub budget: Option<Duration>,
-    /// Take flushes for cache barriers: they order, and make nothing durable. Needs regime barrier or streams.
-    /// Then synced data may be lost, but never a sync whose successor's data is seen.
+    /// Take flushes for cache barriers: they order, and make nothing durable. Needs regime barrier or
+    /// streams. Then synced data may be lost, but never a sync whose successor's data is seen.
     pub order_only: bool,
     /// Count known weaknesses of the file system ([`crate::oracle::Weakness`]) as violations too.
     pub strict: bool,
@@ -263,7 +263,7 @@ impl Check<'_> {
         let pristine = Arc::new(Pristine::new(recording.blocks, &filled));
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = if self.options.jobs == 0 { cores } else { self.options.jobs };
-        let jobs = jobs.clamp(1, states.max(1));
+        let jobs = jobs.min(self.system.jobs_max()).clamp(1, states.max(1));
         (0..jobs).map(|i| Rig::new(self.journal, &self.place.dir, i, self.system, &pristine)).collect()
     }
 
@@ -367,5 +367,7 @@ fn worst<'s>(
     judged: &std::collections::HashMap<usize, Judged>,
 ) -> Option<(&'s State, Kind)> {
     let failing = judged.iter().filter_map(|(i, judged)| Some((*i, judged.breaches.first()?.kind)));
-    failing.min_by_key(|(i, kind)| (*kind, states[*i].lost.len(), *i)).map(|(i, kind)| (&states[i], kind))
+    failing
+        .min_by_key(|(i, kind)| (*kind, states[*i].lost.len(), states[*i].cut, *i))
+        .map(|(i, kind)| (&states[i], kind))
 }

@@ -4,8 +4,8 @@
 use crate::history::{History, State};
 use crate::recording::Event;
 
-/// Makes a failing state smaller as long as `fails` says that it still fails. `fails` may say no to everything
-/// once it has had enough.
+/// Makes a failing state smaller as long as `fails` says that it still fails. `fails` may say no to
+/// everything once it has had enough.
 pub fn shrink(history: &History<'_>, state: State, fails: &mut dyn FnMut(&State) -> bool) -> State {
     let mut fails = |state: &State| history.is_lawful(state) && fails(state);
     let mut state = fewest(state, &mut fails);

@@ -1,4 +1,5 @@
-//! Choosing states: all of them when there are few, else a sample by seed that begins with the likely culprits.
+//! Choosing states: all of them when there are few, else a sample by seed that begins with the likely
+//! culprits.
 
 use std::collections::HashSet;
 

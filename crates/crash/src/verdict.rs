@@ -43,7 +43,8 @@ pub struct Verdict {
     pub checked: usize,
     /// Of these, with something wrong.
     pub failed: usize,
-    /// States that show a known weakness of the file system ([`crate::oracle::Weakness`]), not among the failed.
+    /// States that show a known weakness of the file system ([`crate::oracle::Weakness`]), not among the
+    /// failed.
     pub known: usize,
     /// One of these.
     pub known_example: Option<String>,

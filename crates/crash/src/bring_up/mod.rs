@@ -1,5 +1,5 @@
-//! Bringing a state up: the image is made, the real file system mounts it (and replays its journal), everything
-//! in it is read, it is unmounted, and its checker must find nothing.
+//! Bringing a state up: the image is made, the real file system mounts it (and replays its journal),
+//! everything in it is read, it is unmounted, and its checker must find nothing.
 //!
 //! Each worker has one sparse image file (in memory where there is a tmpfs), one loop device and one mount
 //! point for all its states. Blocks are patched into the file, and afterwards whatever the state or the file
@@ -27,8 +27,8 @@ use image::Image;
 pub(crate) use image::Pristine;
 pub(crate) use system::{System, default_bytes};
 
-/// How long an unmount is tried again: a checker that is being started in another thread holds every open file
-/// for a moment.
+/// How long an unmount is tried again: a checker that is being started in another thread holds every open
+/// file for a moment.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Most of a checker's output that is kept.
 const OUTPUT_MAX: usize = 4000;
@@ -141,7 +141,8 @@ impl Rig {
                 | Errno::PERM
                 | Errno::ACCESS
                 | Errno::NODEV
-                | Errno::NOTBLK),
+                | Errno::NOTBLK
+                | Errno::EXIST),
             ) => {
                 let what = format!("mount {} at {}", self.device, self.target);
                 return Err(CrashError::io(what)(error.into()));
@@ -158,11 +159,11 @@ impl Rig {
     fn mount(&self) -> Result<(), Errno> {
         let _making = self.journal.begin().map_err(|_| Errno::PERM)?;
         let fs = self.system.fs.name();
+        let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
         let mut result = Err(Errno::BUSY);
         let start = Instant::now();
         while result == Err(Errno::BUSY) && start.elapsed() < PATIENCE {
-            result =
-                mount(self.device.as_str(), self.target.as_str(), fs, MountFlags::NOATIME, &*self.options);
+            result = mount(self.device.as_str(), self.target.as_str(), fs, flags, &*self.options);
             if result == Err(Errno::BUSY) {
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -61,6 +61,13 @@ impl System {
         Ok(System { fs, options: options.join(","), checker: program })
     }
 
+    /// How many images of one file system can be mounted at a time.
+    pub(crate) fn jobs_max(&self) -> usize {
+        let release = rustix::system::uname().release().to_string_lossy().into_owned();
+        let clones = release_number(&release).is_none_or(|number| number >= CLONES_SINCE);
+        if self.fs == FsKind::Btrfs && !clones { 1 } else { usize::MAX }
+    }
+
     /// The command that checks an image that is not mounted; it ends with 0 if all is well.
     pub(crate) fn check(&self, image: &Utf8Path) -> std::process::Command {
         let mut command = std::process::Command::new(&self.checker);
@@ -68,6 +75,15 @@ impl System {
         command.env("LC_ALL", "C").stdin(std::process::Stdio::null());
         command
     }
+}
+
+/// Since Linux 6.7 several devices with the same btrfs can be mounted at a time (temporary fsid).
+const CLONES_SINCE: (u32, u32) = (6, 7);
+
+/// First two numbers of a kernel's release, such as 6.1.0-56-amd64.
+fn release_number(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// Program and arguments before the image.
@@ -94,6 +110,13 @@ pub(crate) fn default_bytes(fs: FsKind) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn releases_are_read() {
+        assert_eq!(release_number("6.1.0-56-amd64"), Some((6, 1)));
+        assert_eq!(release_number("6.18.44-fc"), Some((6, 18)));
+        assert_eq!(release_number("next"), None);
+    }
 
     #[test]
     fn options_that_the_kernel_takes_and_checkers_that_change_nothing() {

@@ -9,8 +9,8 @@ pub(super) fn node(lba: u64, bytes: &[u8]) -> Option<String> {
     if bytes.get(0x40..0x48) == Some(SUPER_MAGIC) {
         return Some(format!("superblock of generation {}", le(bytes, 0x48, 8)));
     }
-    // a node's header holds its own address in the address space of chunks, which is a multiple of 4096, and a
-    // level below 8
+    // a node's header holds its own address in the address space of chunks, which is a multiple of 4096,
+    // and a level below 8
     let (address, generation, level) = (le(bytes, 0x30, 8), le(bytes, 0x50, 8), le(bytes, 0x64, 1));
     let plausible = address > 0 && address.is_multiple_of(BLOCK as u64) && level < 8 && generation < 1 << 32;
     let (_, name) = OWNERS.iter().find(|(owner, _)| *owner == le(bytes, 0x58, 8))?;

@@ -1,5 +1,5 @@
-//! ext4: where its fixed structures are (kernel documentation, "ext4 Data Structures and Algorithms"), and jbd2's
-//! blocks by their magic number.
+//! ext4: where its fixed structures are (kernel documentation, "ext4 Data Structures and Algorithms"), and
+//! jbd2's blocks by their magic number.
 
 use super::{BLOCK, le};
 

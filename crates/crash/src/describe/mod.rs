@@ -63,7 +63,8 @@ impl<'a> Describer<'a> {
         }
     }
 
-    /// What the block is in the request that wrote it: a part of a tree node is told by the node's first block.
+    /// What the block is in the request that wrote it: a part of a tree node is told by the node's first
+    /// block.
     fn what_of_write(&self, write: u32, lba: u64, content: ContentId) -> String {
         let of = &self.recording().writes[write as usize];
         let place = (lba - of.lba) as usize;

@@ -1,5 +1,5 @@
-//! xfs: structures by their magic numbers (XFS Algorithms & Data Structures, "On-disk format"), the log by its
-//! place.
+//! xfs: structures by their magic numbers (XFS Algorithms & Data Structures, "On-disk format"), the log by
+//! its place.
 
 use super::be;
 

@@ -9,8 +9,9 @@
 //! - fsync of a file: its bytes, its size, the names it has, and the directories they lie in;
 //! - fdatasync: bytes and size, but no name; syncfs: everything;
 //! - fsync of a directory: the names in it, also that removed ones are gone;
-//! - after the last sync any mixture of later operations may be there, per name and per sector, but a file that
-//!   was synced keeps a name unless a later operation took its last one, and a rename never shows both names.
+//! - after the last sync any mixture of later operations may be there, per name and per sector, but a file
+//!   that was synced keeps a name unless a later operation took its last one, and a rename never shows both
+//!   names.
 
 mod check;
 mod timeline;
