@@ -114,7 +114,7 @@ mod tests {
         assert!(any.iter().any(|at| at + 4096 > 1 << 20), "the artifact's writes may extend the file");
         assert!((0..4000).all(|_| {
             let at = offset(&mut rng, 1 << 20, 4096, true);
-            at % 4096 == 0 && at + 4096 <= 1 << 20
+            at.is_multiple_of(4096) && at + 4096 <= 1 << 20
         }));
     }
 }
