@@ -6,14 +6,14 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`calls`] | the hooked functions of libc |
-//! | [`original`] | the functions behind them, resolved once |
-//! | [`watch`] | what happens around a read: registration, timing, the core |
-//! | [`table`] | descriptors and files that are watched: static memory, try-locks |
-//! | [`worker`] | threads without libc: stream workers, the one that fetches files, the one that may open files |
-//! | [`walker`] | follows a program through its directories |
-//! | [`start`] | the constructor: environment, deny list, kill switch, fork |
-//! | [`report`] | the statistics page |
+//! | `calls` | the hooked functions of libc |
+//! | `original` | the functions behind them, resolved once |
+//! | `watch` | what happens around a read: registration, timing, the core |
+//! | `table` | descriptors and files that are watched: static memory, try-locks |
+//! | `worker` | threads without libc: stream workers, the one that fetches files, the one that may open files |
+//! | `walker` | follows a program through its directories |
+//! | `start` | the constructor: environment, deny list, kill switch, fork |
+//! | `report` | the statistics page |
 
 mod calls;
 mod original;
