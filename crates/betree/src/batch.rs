@@ -26,6 +26,8 @@ pub(crate) enum Change {
 #[derive(Clone, Debug, Default)]
 pub struct WriteBatch {
     pub(crate) changes: Vec<Change>,
+    /// The space that is kept for deletes may be used.
+    from_reserve: bool,
 }
 
 impl WriteBatch {
@@ -87,6 +89,13 @@ impl WriteBatch {
         self
     }
 
+    /// Lets the batch be written even if there is no space but what is kept for deletes. For batches that remove
+    /// more than they add, such as a record replaced by a smaller note.
+    pub fn from_reserve(&mut self) -> &mut Self {
+        self.from_reserve = true;
+        self
+    }
+
     /// Number of changes.
     pub fn len(&self) -> usize {
         self.changes.len()
@@ -142,8 +151,11 @@ impl WriteBatch {
         self.changes.iter().any(|c| matches!(c, Change::DeleteRange(_)))
     }
 
-    /// Bytes of new data; 0 if the batch only removes.
+    /// Bytes of new data; 0 if the batch only removes or may use the reserve.
     pub(crate) fn growth(&self) -> usize {
+        if self.from_reserve {
+            return 0;
+        }
         // A patch may extend its value up to its own end.
         let growth = |op: &Op| match (&op.base, &op.edits) {
             (Base::Value(_), _) => op.weight(),

@@ -68,6 +68,11 @@ impl Buffer {
         self.weight
     }
 
+    /// Bytes of memory it takes, about.
+    pub fn memory(&self) -> usize {
+        self.weight + self.ops.len() * MEMORY_OVERHEAD
+    }
+
     /// True if nothing is pending.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty() && self.tombs.is_empty()

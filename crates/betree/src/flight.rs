@@ -91,6 +91,11 @@ impl Flight {
         s.failed.as_ref().map_or(Ok(()), |why| Err(Error::ReadOnly(why.clone())))
     }
 
+    /// Bytes on their way.
+    pub fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
     /// Nothing will be sent any more: the threads may end.
     pub fn close(&self) {
         self.lock().closed = true;

@@ -250,6 +250,11 @@ impl Log {
         self.lock().syncs
     }
 
+    /// Bytes of records that have not been written.
+    pub fn pending_bytes(&self) -> usize {
+        self.lock().buf.len()
+    }
+
     /// Bytes of records appended.
     pub fn bytes(&self) -> u64 {
         self.lock().bytes

@@ -143,6 +143,8 @@ pub struct Stats {
     pub unwritten_bytes: usize,
     /// Bytes in the memtable and the frozen ones.
     pub memtable_bytes: usize,
+    /// Bytes of memory accounted for, about: node parts, memtables, extents on their way, transfer buffers, log records.
+    pub memory_bytes: usize,
     /// Part of the log in use, in thousandths.
     pub log_fill: u64,
     /// Since opening: checkpoints, log flushes for syncs, nodes and their bytes written, bytes of extents
@@ -353,9 +355,9 @@ impl Inner {
     }
 
     fn stats(&self) -> Stats {
-        let (view, active, last_msn) = {
+        let (view, active, active_memory, last_msn) = {
             let front = self.read_front();
-            (front.view.clone(), front.active.weight(), front.last_msn)
+            (front.view.clone(), front.active.weight(), front.active.memory(), front.last_msn)
         };
         let c = &self.store.counters;
         let n = |a: &AtomicU64| a.load(Ordering::Relaxed);
@@ -375,6 +377,12 @@ impl Inner {
             cached_bytes: self.store.meter.resident(),
             unwritten_bytes: self.store.meter.unwritten(),
             memtable_bytes: active + view.frozen.iter().map(|f| f.buffer.weight()).sum::<usize>(),
+            memory_bytes: self.store.meter.resident()
+                + active_memory
+                + view.frozen.iter().map(|f| f.buffer.memory()).sum::<usize>()
+                + self.store.flight.bytes()
+                + self.store.pool.bytes()
+                + self.log.pending_bytes(),
             log_fill: self.log.fill(),
             checkpoints: n(&self.checkpoints),
             log_syncs: self.log.syncs(),

@@ -67,6 +67,14 @@ impl BufPool {
         buf
     }
 
+    /// Bytes of buffers that wait to be used again.
+    pub fn bytes(&self) -> usize {
+        let classes = self.0.free.iter().enumerate();
+        let kept =
+            classes.map(|(i, c)| c.lock().unwrap_or_else(|e| e.into_inner()).len() << (i as u32 + CLASS_MIN));
+        kept.sum()
+    }
+
     /// Buffers allocated, and buffers used again.
     pub fn counts(&self) -> (u64, u64) {
         (self.0.made.load(Ordering::Relaxed), self.0.reused.load(Ordering::Relaxed))
