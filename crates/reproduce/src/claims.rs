@@ -5,7 +5,7 @@ use stats::compleat::{BAD, Compleat, GOOD};
 use stats::verdict::MIN_TRIALS;
 use stats::{Rules, compare};
 
-use crate::columns::Group;
+use crate::columns::{COLUMNS, Group};
 use crate::grid::Grid;
 
 /// Share of the published gain that must be there for a claim to count as reproduced.
@@ -104,7 +104,7 @@ fn gain(grid: &Grid, gain: &Gain, rules: &Rules) -> Judged {
 /// Our shares in the columns of Table 3 and Figure 2, with titles.
 fn ours(grid: &Grid) -> Vec<(&'static str, Option<f64>)> {
     let Some(row) = grid.rows.iter().position(|row| row.id == OURS) else { return Vec::new() };
-    let columns = grid.columns.iter().filter(|column| column.group != Group::Corrected);
+    let columns = COLUMNS.iter().filter(|column| column.group != Group::Corrected);
     columns.map(|column| column.title).zip(grid.shares(row)).collect()
 }
 
@@ -150,9 +150,11 @@ fn no_rival(grid: &Grid) -> Judged {
     };
     let (yes, unknown) = (is(Compleat::Yes), is(Compleat::Unknown));
     let (answer, reason) = if !yes.is_empty() {
-        (Answer::NotReproduced, format!("compleat on what was run: {}", yes.join(", ")))
+        (Answer::NotReproduced, format!("compleat: {}", yes.join(", ")))
     } else if !unknown.is_empty() {
-        (Answer::CannotTell, format!("results are missing for {}", unknown.join(", ")))
+        let no = is(Compleat::No).join(", ");
+        let no = if no.is_empty() { "none" } else { &no };
+        (Answer::CannotTell, format!("results are missing for {}; not compleat: {no}", unknown.join(", ")))
     } else {
         (Answer::Reproduced, "each has a workload below 30 %, or half of them below 85 %".into())
     };

@@ -93,7 +93,7 @@ fn sentence(column: &Column, cell: &Cell, best: &str, theirs: &Cell) -> String {
 fn cause(a: &Facts, b: &Facts) -> &'static str {
     if a.busy_percent < 50.0 && a.cpu_per_second > 0.9 {
         "The CPU limits it, not the device"
-    } else if a.flushes > 3.0 * b.flushes.max(1.0) {
+    } else if a.flushes > 3.0 * b.flushes.max(7.0) {
         "It flushes the device's cache more often"
     } else if a.written_mb > 3.0 * b.written_mb.max(1.0) {
         "It writes more"

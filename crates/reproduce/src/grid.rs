@@ -96,16 +96,17 @@ impl Grid {
         (0..self.columns.len()).filter(|at| self.columns[*at].group == group).collect()
     }
 
-    /// Whether a row is compleat on Table 3 and Figure 2 together, as far as they were run.
+    /// Whether a row is compleat on Table 3 and Figure 2 together; what was not run leaves it open.
     pub fn compleat(&self, row: usize) -> Compleat {
-        is_compleat(&self.shares(row))
+        let shares = self.shares(row);
+        if shares.iter().all(Option::is_none) { Compleat::Unknown } else { is_compleat(&shares) }
     }
 
-    /// Shares of a row in the columns of Table 3 and Figure 2.
+    /// Shares of a row in all columns of Table 3 and Figure 2, also those that were not run.
     pub fn shares(&self, row: usize) -> Vec<Option<f64>> {
-        let counted = |column: &Column| column.group != Group::Corrected;
-        let cells = self.columns.iter().zip(&self.cells[row]).filter(|(column, _)| counted(column));
-        cells.map(|(_, cell)| cell.share).collect()
+        let counted = COLUMNS.iter().filter(|column| column.group != Group::Corrected);
+        let place = |column: &Column| self.columns.iter().position(|one| one == column);
+        counted.map(|column| place(column).and_then(|at| self.cells[row][at].share)).collect()
     }
 
     /// The best row of a column.
@@ -113,18 +114,27 @@ impl Grid {
         (0..self.rows.len()).find(|row| self.cells[*row][column].share == Some(1.0))
     }
 
-    /// Rows without any value, each with reason and remedy.
-    pub fn absent_rows(&self) -> Vec<(&Row, String, String)> {
-        let absent = |(row, cells): (&'_ Row, &Vec<Cell>)| {
+    /// Rows without any value, those of one reason together: titles, reason, remedy.
+    pub fn absent_rows(&self) -> Vec<(String, String, String)> {
+        let mut groups: Vec<(String, String, String)> = Vec::new();
+        for (row, reason, remedy) in self.each_absent_row() {
+            match groups.iter_mut().find(|group| (&group.1, &group.2) == (&reason, &remedy)) {
+                Some(group) => group.0.push_str(&format!(", {}", row.title)),
+                None => groups.push((row.title.to_string(), reason, remedy)),
+            }
+        }
+        groups
+    }
+
+    fn each_absent_row(&self) -> Vec<(&Row, String, String)> {
+        let absent = |(_, cells): (&'_ Row, &Vec<Cell>)| {
             if cells.is_empty() || cells.iter().any(|cell| cell.median.is_some()) {
                 return None;
             }
             match cells.iter().find_map(|cell| cell.absent.clone())? {
                 Absent::Unavailable { reason, remedy } => Some((reason, remedy)),
                 Absent::Failed(message) => Some((message, String::new())),
-                Absent::NotRun => {
-                    Some(("not part of this run".into(), format!("name it: --rows {}", row.id)))
-                }
+                Absent::NotRun => Some(("not part of this run".into(), "name it in --rows".into())),
             }
         };
         let pairs = self.rows.iter().zip(&self.cells);

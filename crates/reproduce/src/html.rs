@@ -14,7 +14,7 @@ use crate::{explain, plan, rows};
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:78rem;margin:2rem auto;padding:0 1rem;color:#222;\
 background:#fff}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}.wide{overflow-x:auto}\
 table{border-collapse:collapse}th,td{padding:.3rem .6rem;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}\
-th:first-child,td:first-child{text-align:left}td.long{white-space:normal;text-align:left;max-width:48rem}\
+th:first-child,td:first-child{text-align:left}th small{font-weight:normal}td.long{white-space:normal;text-align:left;max-width:48rem}\
 .good{background:#bfe3c0}.middle{background:#f6f1d5}.bad{background:#f3b8b0}.none{color:#777}\
 small{color:#555;display:block}svg{max-width:100%;height:auto}";
 
@@ -69,10 +69,8 @@ pub fn page(
         let lines = explained.iter().map(|one| format!("{}, {}: {}", one.row, one.column, one.text));
         body.push_str(&list(&lines.collect::<Vec<_>>()));
     }
-    let absent = grid
-        .absent_rows()
-        .into_iter()
-        .map(|(row, reason, remedy)| format!("{}: {reason}; {remedy}", row.title));
+    let absent =
+        grid.absent_rows().into_iter().map(|(rows, reason, remedy)| format!("{rows}: {reason}; {remedy}"));
     let cells = grid.absent_cells().into_iter();
     let cells = cells.map(|(row, column, why)| format!("{}, {}: {why}", row.title, column.title));
     body.push_str(&format!("<h2>Without results</h2>\n{}", list(&absent.chain(cells).collect::<Vec<_>>())));

@@ -6,7 +6,7 @@ use crate::columns::Group;
 use crate::grid::Grid;
 use crate::terminal::{compleat_word, number};
 
-const CELL: (usize, usize) = (104, 30);
+const CELL: (usize, usize) = (132, 30);
 const FIRST: usize = 170;
 const PANEL: (usize, usize) = (250, 190);
 const PANELS_ACROSS: usize = 4;

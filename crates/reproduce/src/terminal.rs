@@ -31,10 +31,8 @@ pub fn report(grid: &Grid, judged: &[Judged], published: &[Value], sizes: &[Stri
     }
     text.push_str(&format!("{}\n", rows::BETRFS_NOTE));
     section(&mut text, "Sizes", sizes.to_vec());
-    let absent = grid
-        .absent_rows()
-        .into_iter()
-        .map(|(row, reason, remedy)| format!("{}: {reason}; {remedy}", row.title));
+    let absent =
+        grid.absent_rows().into_iter().map(|(rows, reason, remedy)| format!("{rows}: {reason}; {remedy}"));
     section(&mut text, "Rows without results", absent.collect());
     let cells = grid.absent_cells().into_iter();
     section(

@@ -142,7 +142,7 @@ pub fn archive(home: &Path, subset: Subset, tell: &mut dyn FnMut(&str)) -> Resul
         tell("packing the source tree (xz)");
         let from = tree.path.parent().unwrap_or(&tree.path);
         program("tar", "tar")?
-            .env("XZ_OPT", "-6 -T2")
+            .env("XZ_OPT", "-3 -T2")
             .arg("-cJf")
             .arg(path)
             .arg("-C")
