@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use io_uring::squeue::Entry128;
@@ -47,6 +48,8 @@ struct Ring {
     submission: Mutex<bool>,
     /// Written to wake it.
     bell: OwnedFd,
+    /// Something was pushed and not yet submitted.
+    queued: AtomicBool,
     memory: *mut u8,
     /// Header and payload of each entry, for the kernel.
     vectors: Vec<[libc::iovec; 2]>,
@@ -112,7 +115,16 @@ impl Ring {
             [part(header, HEADER_BYTES), part(header.wrapping_add(HEADER_PAGE), REQUEST_BYTES_MAX as usize)]
         });
         let vectors = vectors.collect();
-        Ok(Ring { number, fuse, io: Rings(io), submission: Mutex::new(false), bell, memory, vectors })
+        Ok(Ring {
+            number,
+            fuse,
+            io: Rings(io),
+            submission: Mutex::new(false),
+            bell,
+            queued: AtomicBool::new(false),
+            memory,
+            vectors,
+        })
     }
 
     fn header(&self, entry: usize) -> *mut [u8; HEADER_BYTES] {
@@ -149,6 +161,7 @@ impl Ring {
         // as long as the ring. There is one command per entry at most, so the queue has space.
         let pushed = unsafe { self.io.0.submission_shared().push(command) };
         debug_assert!(pushed.is_ok());
+        self.queued.store(true, Ordering::Relaxed);
         if *sleeps && MINE.get() != usize::from(self.number) {
             *sleeps = false;
             let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
@@ -178,8 +191,14 @@ impl Ring {
         self.push(&self.command(COMMIT_AND_FETCH, call.commit, entry));
     }
 
-    /// Whether a request has arrived that its thread has not seen.
+    /// Whether a request has arrived that its thread has not seen. Looked at while that thread spins for another
+    /// answer, so that what has been answered meanwhile goes out.
     fn has_more(&self) -> bool {
+        if self.queued.load(Ordering::Relaxed)
+            && let Err(error) = self.enter(false)
+        {
+            eprintln!("ring {}: {error}", self.number);
+        }
         // SAFETY: only the ring's own thread comes here.
         unsafe { !self.io.0.completion_shared().is_empty() }
     }
@@ -194,6 +213,7 @@ impl Ring {
         let pushed = {
             let mut sleeps = self.submission.lock().unwrap_or_else(PoisonError::into_inner);
             *sleeps = wait;
+            self.queued.store(false, Ordering::Relaxed);
             // SAFETY: under the lock nobody else uses the submission queue.
             unsafe { self.io.0.submission_shared().len() }
         };
