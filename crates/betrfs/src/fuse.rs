@@ -34,6 +34,8 @@ pub(crate) struct Settings {
     pub ttl: Duration,
     /// Let the kernel collect writes; small writes are then no longer blind.
     pub writeback: bool,
+    /// Give attributes with every read of a directory.
+    pub readdirplus: bool,
 }
 
 /// The file system as the kernel's requests see it.
@@ -181,7 +183,6 @@ impl Filesystem for Server {
             InitFlags::FUSE_BIG_WRITES,
             InitFlags::FUSE_MAX_PAGES,
             InitFlags::FUSE_PARALLEL_DIROPS,
-            InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_NO_OPEN_SUPPORT,
             InitFlags::FUSE_EXPLICIT_INVAL_DATA,
@@ -189,6 +190,9 @@ impl Filesystem for Server {
         ];
         if self.settings.writeback {
             wanted.push(InitFlags::FUSE_WRITEBACK_CACHE);
+        }
+        if self.settings.readdirplus {
+            wanted.push(InitFlags::FUSE_DO_READDIRPLUS);
         }
         // Each may be missing in an older kernel: slower, but as right.
         for flag in wanted {

@@ -1,10 +1,12 @@
 //! Where things lie in the store: the layout of keys.
 //!
-//! Every directory and file has a *home*: the prefix of the keys of what it holds. A home is made when the object
-//! is: the home of the directory, a tag, the name, NUL, the inode number. So in a tree that was never renamed keys
-//! are full paths, a directory's entries are neighbours, then come its files' data in the order of their names,
-//! then its subdirectories. A rename moves the record and leaves the home where it is, so that it costs the same
-//! for any size; the record then names the home. Homes of objects too deep for a key begin with a zone of their own.
+//! Every directory and file has a *home*: a prefix of the keys of what it holds. A home is made when the object is: the
+//! home of the directory, a tag, the name, NUL, the inode number. So in a tree that was never renamed keys are full
+//! paths. A rename moves the record and leaves the home where it is, so that it costs the same for any size; the record
+//! then names the home. Homes of objects too deep for a key begin with a zone of their own.
+//!
+//! Names, inodes and attributes lie under the home itself, data under the same home behind a byte of its own: so both
+//! are in the order of the tree, `find` meets no data, and `grep` reads two streams.
 //!
 //! | key | value |
 //! |---|---|
@@ -18,11 +20,11 @@
 //! | home `02` name | extended attribute |
 //! | dir-home `03` name `00` ino | home of a file |
 //! | dir-home `04` name `00` ino | home of a directory |
-//! | file-home `05` block | data; block in 6 bytes, big-endian |
+//! | `05` file-home block | data; block in 6 bytes, big-endian |
 //!
 //! `ino` is a byte with its length and that many bytes, big-endian, without leading zeros.
 
-use betree::KeyRange;
+use betree::{KeyRange, WriteBatch};
 
 /// Bytes of a block of data.
 pub const BLOCK: usize = 4096;
@@ -134,11 +136,16 @@ pub fn home(parent: &[u8], is_dir: bool, name: &[u8], ino: u64) -> Vec<u8> {
     key
 }
 
+fn data(home: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(home.len() + 7);
+    key.push(DATA);
+    key.extend_from_slice(home);
+    key
+}
+
 /// Key of a block of data.
 pub fn block(home: &[u8], number: u64) -> Vec<u8> {
-    let mut key = Vec::with_capacity(home.len() + 7);
-    key.extend_from_slice(home);
-    key.push(DATA);
+    let mut key = data(home);
     key.extend_from_slice(&number.to_be_bytes()[2..]);
     key
 }
@@ -148,8 +155,13 @@ pub fn blocks(home: &[u8], first: u64, end: Option<u64>) -> KeyRange {
     let lo = block(home, first);
     match end {
         Some(end) => KeyRange::new(&lo, &block(home, end)),
-        None => KeyRange { lo: lo.into(), hi: betree::key::prefix_end(&tagged(home, DATA, b"")) },
+        None => KeyRange { lo: lo.into(), hi: betree::key::prefix_end(&data(home)) },
     }
+}
+
+/// Adds the removal of everything in a home, and in all homes in it.
+pub fn delete_home(batch: &mut WriteBatch, home: &[u8]) {
+    batch.delete_range(&KeyRange::prefix(home)).delete_range(&KeyRange::prefix(&data(home)));
 }
 
 /// The number of a block from its key.
@@ -171,29 +183,46 @@ pub enum Part<'a> {
     Home,
 }
 
-/// Splits a key, or a home, into the lengths of the homes it lies in, outermost first, and the rest. None for keys
-/// that lie in no home, and for what is no key of this layout.
-pub fn parse(key: &[u8]) -> Option<(Vec<usize>, Part<'_>)> {
-    let mut homes = Vec::new();
+/// The lengths of the homes that a home lies in, outermost first, itself last. None for what is no home.
+pub fn homes(home: &[u8]) -> Option<Vec<usize>> {
+    match split(home)? {
+        (homes, []) => Some(homes),
+        _ => None,
+    }
+}
+
+/// The home that a key lies in, and what it is for there. None for keys that lie in no home, and for what is no key of
+/// this layout.
+pub fn parse(key: &[u8]) -> Option<(&[u8], Part<'_>)> {
+    if let Some((&DATA, path)) = key.split_first() {
+        let home = path.get(..path.len().checked_sub(6)?)?;
+        homes(home)?;
+        return Some((home, Part::Block(block_number(key)?)));
+    }
+    let (homes, rest) = split(key)?;
+    let home = &key[..*homes.last()?];
+    match rest.split_first() {
+        None => Some((home, Part::Home)),
+        Some((&ENTRY, name)) => Some((home, Part::Entry(name))),
+        Some((&XATTR, name)) => Some((home, Part::Xattr(name))),
+        _ => None,
+    }
+}
+
+/// Takes homes off the front as far as there are any: their lengths, and the rest.
+fn split(key: &[u8]) -> Option<(Vec<usize>, &[u8])> {
     let mut rest = match key.split_first()? {
         (&first, rest) if [first] == *ROOT_HOME => rest,
         (&ZONE, rest) => take_ino(rest)?.1,
         _ => return None,
     };
-    loop {
+    let mut homes = vec![key.len() - rest.len()];
+    while let Some((&(FILE | DIRECTORY), tail)) = rest.split_first() {
+        let end = tail.iter().position(|b| *b == 0)?;
+        rest = take_ino(&tail[end + 1..])?.1;
         homes.push(key.len() - rest.len());
-        let Some((tag, tail)) = rest.split_first() else { return Some((homes, Part::Home)) };
-        match *tag {
-            ENTRY => return Some((homes, Part::Entry(tail))),
-            XATTR => return Some((homes, Part::Xattr(tail))),
-            DATA => return (tail.len() == 6).then(|| (homes, Part::Block(block_number(key).unwrap_or(0)))),
-            FILE | DIRECTORY => {
-                let end = tail.iter().position(|b| *b == 0)?;
-                rest = take_ino(&tail[end + 1..])?.1;
-            }
-            _ => return None,
-        }
     }
+    Some((homes, rest))
 }
 
 #[cfg(test)]
@@ -216,22 +245,23 @@ mod tests {
     }
 
     #[test]
-    fn entries_come_before_data_and_subdirectories() {
+    fn entries_come_before_subdirectories_and_data() {
         let file = home(ROOT_HOME, false, b"a", 5);
         let dir = home(ROOT_HOME, true, b"a", 6);
         let inner = home(&dir, false, b"\xFF", 7);
         let keys = [
             entry(ROOT_HOME, b"a"),
             entry(ROOT_HOME, b"\xFF"),
+            xattr(&file, b"user.x"),
+            entry(&dir, b"\x01"),
             block(&file, 0),
             block(&file, 1 << 40),
             block(&home(ROOT_HOME, false, b"ab", 4), 0),
-            entry(&dir, b"\x01"),
             block(&inner, 3),
         ];
         assert!(keys.is_sorted(), "{keys:?}");
-        assert_eq!(block_number(&keys[3]), Some(1 << 40));
-        assert!(blocks(&file, 1, None).contains(&keys[3]) && !blocks(&file, 0, None).contains(&keys[4]));
+        assert_eq!(block_number(&keys[5]), Some(1 << 40));
+        assert!(blocks(&file, 1, None).contains(&keys[5]) && !blocks(&file, 0, None).contains(&keys[6]));
         assert!(entries(ROOT_HOME).contains(&keys[1]) && !entries(ROOT_HOME).contains(&keys[2]));
         assert!(!entries_after(ROOT_HOME, b"a").contains(&keys[0]));
         assert!(entries_after(ROOT_HOME, b"a").contains(&entry(ROOT_HOME, b"a\x00")));
@@ -241,14 +271,14 @@ mod tests {
     fn keys_are_taken_apart() {
         let dir = home(ROOT_HOME, true, b"a", 6);
         let file = home(&dir, false, b"f", 300);
-        let homes = vec![1, dir.len(), file.len()];
-        assert_eq!(parse(&block(&file, 9)), Some((homes.clone(), Part::Block(9))));
-        assert_eq!(parse(&xattr(&file, b"user.x")), Some((homes.clone(), Part::Xattr(b"user.x"))));
-        assert_eq!(parse(&file), Some((homes, Part::Home)));
-        assert_eq!(parse(&entry(&dir, b"f")), Some((vec![1, dir.len()], Part::Entry(b"f"))));
+        assert_eq!(homes(&file), Some(vec![1, dir.len(), file.len()]));
+        assert_eq!(parse(&block(&file, 9)), Some((&file[..], Part::Block(9))));
+        assert_eq!(parse(&xattr(&file, b"user.x")), Some((&file[..], Part::Xattr(b"user.x"))));
+        assert_eq!(parse(&file), Some((&file[..], Part::Home)));
+        assert_eq!(parse(&entry(&dir, b"f")), Some((&dir[..], Part::Entry(b"f"))));
         let zone = zoned(ZONE, 77);
-        assert_eq!(parse(&block(&zone, 0)), Some((vec![zone.len()], Part::Block(0))));
-        for bad in [&b""[..], SUPERBLOCK, &linked(5), b"\x01\x09", b"\x01\x05abc", b"\x01\x03name"] {
+        assert_eq!(parse(&block(&zone, 0)), Some((&zone[..], Part::Block(0))));
+        for bad in [&b""[..], SUPERBLOCK, &linked(5), b"\x01\x09", b"\x05abc", b"\x01\x03name"] {
             assert_eq!(parse(bad), None, "{bad:?}");
         }
     }

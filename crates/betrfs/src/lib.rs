@@ -7,7 +7,7 @@
 //! | [`fs`] | POSIX semantics: [`Fs`], one file for each group of operations |
 //! | [`error`] | errors and their numbers |
 //! | `fuse`, `syncer` | the kernel's requests; syncs for many at once |
-//! | [`mod@mount`], [`daemon`], `memory` | mounting in this process, or in one of its own |
+//! | [`mod@mount`], [`daemon`], `memory`, `pruner` | mounting in this process, or in one of its own; its memory |
 //! | [`mod@format`] | making file systems, and what may be overwritten |
 //! | [`mod@check`], `overlay` | fsck and dump |
 //!
@@ -24,6 +24,7 @@ mod memory;
 pub mod mount;
 mod node;
 mod overlay;
+mod pruner;
 pub mod record;
 mod syncer;
 

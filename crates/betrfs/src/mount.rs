@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use betree::{Compression, FileStorage, Storage, UringStorage};
+use betree::{Compression, FileStorage, Steps, Storage, UringStorage};
 use fuser::{BackgroundSession, Config, Session, SessionACL};
 use rustix::mount::{MountFlags, UnmountFlags};
 
@@ -17,9 +17,12 @@ use crate::error::Error;
 use crate::fs::{Fs, Options};
 use crate::fuse::{REQUEST_BYTES_MAX, Server, Settings};
 use crate::overlay::Shared;
+use crate::pruner::Pruner;
 
 /// How long a mount waits for the daemon of the one before to finish.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Inodes in memory, at about half a KiB each.
+const INODES_MAX: usize = 100_000;
 /// Read-ahead of the mount in KiB.
 const READ_AHEAD_KIB: u32 = 2048;
 
@@ -114,6 +117,8 @@ pub struct MountOptions {
     pub uring: bool,
     /// Lock the daemon's memory.
     pub lock_memory: bool,
+    /// Inodes in memory above which the kernel is asked to forget some.
+    pub inodes_max: usize,
 }
 
 impl Default for MountOptions {
@@ -131,6 +136,7 @@ impl Default for MountOptions {
             direct: true,
             uring: true,
             lock_memory: true,
+            inodes_max: INODES_MAX,
         }
     }
 }
@@ -204,9 +210,16 @@ impl MountOptions {
                 store.sync_interval = (seconds > 0).then_some(Duration::from_secs(seconds));
             }
             "discard" => store.discard = true,
+            "steps" => {
+                let up_to = value.and_then(Steps::up_to);
+                store.steps =
+                    up_to.ok_or_else(|| format!("needs v0.4, v0.6 or one of {:?}", Steps::NAMES))?;
+            }
+            "nostep" if value.is_some_and(|v| store.steps.set(v, false)) => {}
             "compress" => store.compression = compression(value)?,
             "threads" => self.threads = number()?.clamp(1, 256) as usize,
             "ttl" => self.ttl = Duration::from_secs(u64::from(number()?)),
+            "inodes" => self.inodes_max = (number()? as usize).max(1000),
             "idle_inodes" => self.fs.idle_nodes_max = number()? as usize,
             "writeback" => self.writeback = true,
             "buffered" => self.direct = false,
@@ -283,12 +296,14 @@ impl Claim {
 /// Opens `path` as the options say; what the system cannot do is done without.
 pub(crate) fn storage(path: &Path, options: &MountOptions) -> Result<Box<dyn Storage>> {
     let what = || format!("open {}", path.display());
-    let file = match FileStorage::open(path, options.direct) {
-        Err(e) if options.direct && e.raw_os_error() == Some(libc::EINVAL) => FileStorage::open(path, false),
+    // Without the step `sfl` the store lies on a file as on any other program's.
+    let direct = options.direct && options.fs.store.steps.sfl;
+    let file = match FileStorage::open(path, direct) {
+        Err(e) if direct && e.raw_os_error() == Some(libc::EINVAL) => FileStorage::open(path, false),
         opened => opened,
     };
     let file = file.map_err(MountError::io(what()))?;
-    if !options.uring {
+    if !options.uring || !options.fs.store.steps.sfl {
         return Ok(Box::new(file));
     }
     match UringStorage::new(file) {
@@ -320,6 +335,7 @@ pub fn dump_device(source: &Path, out: &mut dyn io::Write) -> Result<()> {
 pub struct Mounted {
     fs: Arc<Fs>,
     session: Option<BackgroundSession>,
+    pruner: Option<Pruner>,
     dir: PathBuf,
     claim: Option<Claim>,
     source: PathBuf,
@@ -357,7 +373,8 @@ pub fn mount_fs(
 ) -> Result<Mounted> {
     let dir = dir.canonicalize().map_err(MountError::io(dir.display().to_string()))?;
     let fuse = connect(options.shown_source.as_deref().unwrap_or(source), &dir, options)?;
-    let settings = Settings { ttl: options.ttl, writeback: options.writeback };
+    let readdirplus = options.fs.store.steps.dc;
+    let settings = Settings { ttl: options.ttl, writeback: options.writeback, readdirplus };
     let mut config = Config::default();
     config.acl = SessionACL::All;
     config.n_threads = Some(options.threads);
@@ -372,7 +389,8 @@ pub fn mount_fs(
             return Err(error);
         }
     };
-    let mounted = Mounted { fs, session: Some(session), dir, claim, source: source.to_owned() };
+    let pruner = Some(Pruner::start(fs.clone(), session.notifier(), options.inodes_max));
+    let mounted = Mounted { fs, session: Some(session), pruner, dir, claim, source: source.to_owned() };
     mounted.tune();
     Ok(mounted)
 }
@@ -443,6 +461,7 @@ impl Mounted {
     /// [`MountError::Io`] if the connection broke; [`MountError::Fs`] if closing failed.
     pub fn wait(mut self) -> Result<()> {
         let served = self.session.take().map_or(Ok(()), BackgroundSession::join);
+        drop(self.pruner.take());
         let settled = self.fs.settle().map_err(MountError::fs(&self.source));
         drop(self.claim.take());
         served.map_err(MountError::io("serve"))?;
@@ -452,6 +471,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
+        drop(self.pruner.take());
         if let Some(session) = self.session.take() {
             let _ = Mounted::request_unmount(&self.dir);
             drop(session);
@@ -470,7 +490,9 @@ mod tests {
         assert_eq!(options.fs.store.cache_bytes, 64 << 20);
         assert_eq!((options.threads, options.ttl, options.read_only), (3, Duration::from_secs(1), true));
         assert!(matches!(options.fs.store.compression, Compression::Zstd(5)));
-        for bad in ["cache", "cache=x", "threads=-1", "compress=rar", "turbo"] {
+        let steps = MountOptions::parse("steps=range,nostep=sfl").expect("parse").fs.store.steps;
+        assert_eq!(steps, Steps { range: true, ..Steps::NONE });
+        for bad in ["steps=v1", "nostep=x", "cache", "cache=x", "threads=-1", "compress=rar", "turbo"] {
             assert!(MountOptions::parse(bad).is_err(), "{bad}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::error::{Error, Result};
@@ -30,6 +30,8 @@ pub(crate) struct Node {
     pub refs: AtomicU64,
     /// Open orphans whose home lies in this directory's.
     pub orphans: AtomicU32,
+    /// Somebody asked for it since [`Nodes::cold`] passed.
+    used: AtomicBool,
     state: RwLock<State>,
 }
 
@@ -59,7 +61,7 @@ pub(crate) struct State {
 impl Node {
     pub fn new(ino: u64, dir_home: Option<Box<[u8]>>, state: State) -> Node {
         let (refs, orphans) = (AtomicU64::new(0), AtomicU32::new(0));
-        Node { ino, dir_home, refs, orphans, state: RwLock::new(state) }
+        Node { ino, dir_home, refs, orphans, used: AtomicBool::new(true), state: RwLock::new(state) }
     }
 
     pub fn read(&self) -> RwLockReadGuard<'_, State> {
@@ -140,6 +142,8 @@ pub(crate) struct Nodes {
     known_total: Arc<AtomicUsize>,
     /// Nodes that nobody holds.
     pub idle: AtomicUsize,
+    /// All nodes.
+    pub count: AtomicUsize,
 }
 
 impl Nodes {
@@ -150,6 +154,7 @@ impl Nodes {
             hasher: RandomState::new(),
             known_total: Arc::default(),
             idle: AtomicUsize::new(0),
+            count: AtomicUsize::new(0),
         }
     }
 
@@ -162,7 +167,11 @@ impl Nodes {
     }
 
     pub fn get(&self, ino: u64) -> Option<Arc<Node>> {
-        self.shard(ino).get(&ino).cloned()
+        let node = self.shard(ino).get(&ino).cloned()?;
+        if !node.used.load(Ordering::Relaxed) {
+            node.used.store(true, Ordering::Relaxed);
+        }
+        Some(node)
     }
 
     /// The node of `ino`, which `make` makes if there is none.
@@ -176,6 +185,7 @@ impl Nodes {
         shard.insert(ino, node.clone());
         drop(shard);
         self.idle.fetch_add(1, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Relaxed);
         node.read().names.iter().for_each(|name| self.remember(&name.parent, &name.name, ino));
         Ok(node)
     }
@@ -185,6 +195,7 @@ impl Nodes {
         let found = self.shard(ino).remove(&ino).is_some();
         if found {
             self.idle.fetch_sub(1, Ordering::Relaxed);
+            self.count.fetch_sub(1, Ordering::Relaxed);
         }
         found
     }
@@ -204,6 +215,28 @@ impl Nodes {
             self.idle.fetch_add(1, Ordering::Relaxed);
         }
         idle
+    }
+
+    /// Up to `most` names, as parent and name, of files that are held and that nobody asked for since the last pass;
+    /// `turn` says where to look, counting up.
+    pub fn cold(&self, turn: usize, most: usize) -> Vec<(u64, Box<[u8]>)> {
+        let shard = self.shards[turn % SHARDS].lock().unwrap_or_else(|e| e.into_inner());
+        let mut names = Vec::new();
+        for node in shard.values() {
+            if node.dir_home.is_some() || node.refs.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            if node.used.swap(false, Ordering::Relaxed) {
+                continue;
+            }
+            if let Ok(state) = node.state.try_read() {
+                names.extend(state.names.iter().map(|n| (n.parent.ino, n.name.clone())));
+            }
+            if names.len() >= most {
+                break;
+            }
+        }
+        names
     }
 
     /// Every node there is now.

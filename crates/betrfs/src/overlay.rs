@@ -89,6 +89,10 @@ impl Storage for Shared {
         self.0.flush()
     }
 
+    fn flush_stacked(&self) -> io::Result<()> {
+        self.0.flush_stacked()
+    }
+
     fn discard(&self, off: u64, len: u64) -> io::Result<()> {
         self.0.discard(off, len)
     }

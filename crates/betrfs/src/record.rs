@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 
 /// Version of the layout of keys and values.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 const INODE: u8 = 1;
 const POINTER: u8 = 2;

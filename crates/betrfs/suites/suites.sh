@@ -98,7 +98,8 @@ suite_stress() {
 suite_dbench() {
     fresh 4096 || return 1
     be_nice dbench -D "$mnt" -t "${DBENCH_SECONDS:-120}" -s 4 >"$work/dbench.out" 2>&1 || { tail "$work/dbench.out"; return 1; }
-    grep -qi 'error\|failed' "$work/dbench.out" && { grep -i 'error\|failed' "$work/dbench.out" | head; return 1; }
+    # It says so where there are no System V semaphores, and goes on.
+    grep -i 'error\|failed' "$work/dbench.out" | grep -v 'barrier semaphore' && return 1
     figures="4 clients, synchronous, $(grep Throughput "$work/dbench.out")"
 }
 
@@ -172,12 +173,12 @@ suite_git() {
 sqlite_stream() {
     local mode=$1
     printf 'PRAGMA journal_mode=%s;\nPRAGMA synchronous=FULL;\n' "$mode"
-    echo 'CREATE TABLE IF NOT EXISTS t(id INTEGER PRIMARY KEY, k TEXT, v BLOB); CREATE INDEX IF NOT EXISTS tk ON t(k);'
+    echo 'CREATE TABLE t(id INTEGER PRIMARY KEY, k TEXT, v BLOB); CREATE INDEX tk ON t(k); CREATE TABLE done(i);'
     awk 'BEGIN { for (i = 1; ; i++) {
         printf "BEGIN; INSERT INTO t(k, v) VALUES(hex(randomblob(8)), randomblob(%d));", (i * 7919) % 9000
         if (i % 3 == 0) printf "UPDATE t SET v = randomblob(300) WHERE id = %d;", (i * 31) % i + 1
-        if (i % 7 == 0) printf "DELETE FROM t WHERE id = %d AND id %% 10 <> 0;", (i * 17) % i + 1
-        print "INSERT INTO t(id, k) VALUES(1000000000 + " i ", 1); COMMIT; SELECT " i ";"
+        if (i % 7 == 0) printf "DELETE FROM t WHERE id = %d;", (i * 17) % i + 1
+        print "INSERT INTO done VALUES(" i "); COMMIT; SELECT " i ";"
     } }'
 }
 
@@ -186,8 +187,8 @@ sqlite_check() {
     local last count
     [ "$(sqlite3 "$1" 'PRAGMA integrity_check')" = ok ] || { sqlite3 "$1" 'PRAGMA integrity_check' | head; return 1; }
     last=$(grep -E '^[0-9]+$' "$2" | tail -n 1)
-    count=$(sqlite3 "$1" "SELECT count(*) FROM t WHERE id BETWEEN 1000000001 AND 1000000000 + ${last:-0}")
-    [ "$count" = "${last:-0}" ] || { echo "$1: $last transactions were committed, $count are there"; return 1; }
+    count=$(sqlite3 "$1" "SELECT count(*) FROM done WHERE i <= ${last:-0}")
+    [ "${last:-0}" -gt 0 ] && [ "$count" = "$last" ] || { echo "$1: $last transactions were committed, $count are there"; return 1; }
     total=$((total + ${last:-0}))
 }
 
@@ -196,13 +197,13 @@ suite_sqlite() {
     fresh 2048 || return 1
     for mode in wal delete; do
         rm -f "$mnt/db"*
-        sqlite_stream $mode | be_nice timeout 40 sqlite3 "$mnt/db" >"$work/sqlite.out" 2>/dev/null
+        sqlite_stream $mode | be_nice timeout 40 stdbuf -oL sqlite3 "$mnt/db" >"$work/sqlite.out" 2>/dev/null
         sqlite_check "$mnt/db" "$work/sqlite.out" || return 1
         remount_betrfs || return 1
         sqlite_check "$mnt/db" "$work/sqlite.out" || return 1
         for round in 1 2 3 4 5; do
             rm -f "$mnt/db"*
-            sqlite_stream $mode | be_nice timeout 60 sqlite3 -bail "$mnt/db" >"$work/sqlite.out" 2>/dev/null &
+            sqlite_stream $mode | be_nice timeout 60 stdbuf -oL sqlite3 -bail "$mnt/db" >"$work/sqlite.out" 2>/dev/null &
             local client=$!
             sleep $((3 + round))
             kill_daemon
@@ -238,7 +239,7 @@ suite_rocksdb() {
         be_nice db_bench --use_existing_db=1 --benchmarks=verifychecksum,readseq "${common[@]}" >"$out.check" 2>&1 || { tail "$out.check"; return 1; }
         grep -i 'corrupt' "$out.check" && return 1
         # Each Put was synced before the next began and before progress was printed.
-        last=$(tr '\r' '\n' <"$out" | grep -oE 'finished [0-9]+ ops' | tail -n 1 | grep -oE '[0-9]+')
+        last=$(grep -oE '\([0-9]+,[0-9]+\) ops' "$out" | tail -n 1 | sed 's/.*,\([0-9]*\)).*/\1/')
         first=$(be_nice ldb --db="$db" scan --no_value 2>/dev/null | wc -l)
         ((first >= ${last:-0})) || { echo "$last synced, $first found"; return 1; }
         echo "round $round: $last reported, $first found"

@@ -32,9 +32,10 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// True if there is nothing to repair, or all was repaired. What a power cut may leave counts as nothing.
+    /// True if there is no damage, or all was repaired. Warnings, such as space of nobody or a count that is too high
+    /// after a power cut on a full device, are none.
     pub fn is_clean(&self) -> bool {
-        let sound = |f: &Finding| f.severity == Severity::Note;
+        let sound = |f: &Finding| f.severity < Severity::Error;
         self.store_is_sound() && (self.repaired || self.findings.iter().all(sound))
     }
 

@@ -273,7 +273,7 @@ impl Rules {
             self.survey.directories().map(|d| (&d.home[..], (d.ino, d.inode.flags))).collect();
         let mut wrong = HashSet::new();
         for object in self.survey.objects().filter(|o| o.inode.flags & MOVED != 0) {
-            let Some((lengths, _)) = key::parse(&object.home) else { continue };
+            let Some(lengths) = key::homes(&object.home) else { continue };
             let outer = lengths.iter().rev().skip(1).find_map(|len| alive.get(&object.home[..*len]));
             if let Some((ino, flags)) = outer
                 && flags & LENT == 0

@@ -111,8 +111,8 @@ impl Survey {
             }
             return;
         }
-        let Some((homes, part)) = key::parse(&key) else { return self.strange.push(key) };
-        let home = key[..homes.last().copied().unwrap_or_default()].to_vec();
+        let Some((home, part)) = key::parse(&key) else { return self.strange.push(key) };
+        let home = home.to_vec();
         match part {
             Part::Entry(name) => {
                 let name = name.to_vec();

@@ -166,6 +166,9 @@ impl Fs {
         inode.mtime = set.mtime.map_or(inode.mtime, SetTime::time);
         self.put_record(&mut batch, &node, &state, &inode)?;
         let frees = !least.is_empty();
+        if frees {
+            batch.from_reserve();
+        }
         let saved =
             self.commit_freeing(batch, || if frees { Ok(least) } else { Err(crate::Error::NoSpace) })?;
         state.inode = inode;

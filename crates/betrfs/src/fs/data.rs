@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use betree::WriteBatch;
 
-use super::remove::delete_data;
+use super::remove::delete_blocks;
 use super::stream::Piece;
 use super::{Fs, now};
 use crate::error::{Error, Result};
 use crate::key::{self, BLOCK, SIZE_MAX};
 use crate::node::{Node, State};
-use crate::record::{Inode, SPARSE, XATTRS};
+use crate::record::{Inode, SPARSE};
 
 /// Bytes that go into one batch; a longer write is several operations.
 const WRITE_MAX: usize = 1 << 20;
@@ -194,11 +194,7 @@ impl Fs {
         }
         let home = node.home(state)?;
         if size == 0 {
-            // Attributes stay; so a range that holds only the data.
-            match inode.flags & XATTRS {
-                0 => delete_data(batch, &home, inode),
-                _ => _ = batch.delete_range(&key::blocks(&home, 0, None)),
-            }
+            delete_blocks(batch, &home, inode);
             inode.flags &= !SPARSE;
             (inode.size, inode.blocks) = (0, 0);
             return Ok(());

@@ -28,7 +28,7 @@ pub use rename::RenameMode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-use betree::{Db, KeyRange, Storage, WriteBatch};
+use betree::{Db, Steps, Storage, WriteBatch};
 use stream::Streams;
 
 use crate::error::{Error, Result};
@@ -74,6 +74,8 @@ pub struct Fs {
     /// Next inode number, and where the reserved ones end.
     numbers: Mutex<(u64, u64)>,
     idle_nodes_max: usize,
+    /// Which of BetrFS's steps are in force.
+    steps: Steps,
     /// Some node may be `unsaved`.
     unsaved: AtomicBool,
 }
@@ -125,7 +127,8 @@ impl Fs {
         let root = record::decode_record(&root)?;
         let db = Arc::new(db);
         let fs = Fs {
-            streams: Streams::new(db.clone(), options.store.background)?,
+            streams: Streams::new(db.clone(), options.store.background && options.store.steps.page_sharing)?,
+            steps: options.store.steps,
             db,
             nodes: Nodes::new(),
             tree: RwLock::new(()),
@@ -251,6 +254,16 @@ impl Fs {
         }
     }
 
+    /// Inodes in memory: those that callers hold, and some others.
+    pub(crate) fn inodes_in_memory(&self) -> usize {
+        self.nodes.count.load(Ordering::Relaxed)
+    }
+
+    /// Up to `most` names, as parent and name, of files that are held but were not asked for lately. `turn` counts up.
+    pub(crate) fn cold_names(&self, turn: usize, most: usize) -> Vec<(u64, Box<[u8]>)> {
+        self.nodes.cold(turn, most)
+    }
+
     /// Gives back `count` lookups of an inode.
     pub fn forget(&self, ino: u64, count: u64) {
         if ino == key::ROOT {
@@ -299,9 +312,4 @@ impl Fs {
 pub(crate) fn now() -> Time {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
     Time { sec: t.tv_sec, nsec: t.tv_nsec as u32 }
-}
-
-/// The keys of everything in a home.
-fn whole(home: &[u8]) -> KeyRange {
-    KeyRange::prefix(home)
 }

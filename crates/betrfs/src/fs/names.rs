@@ -145,7 +145,7 @@ impl Fs {
         let names = vec![Name { parent: dir.clone(), name: name.into() }];
         let node = self.nodes.get_or(ino, || new_node(record, names, false))?;
         self.nodes.hold(&node);
-        if is_dir {
+        if is_dir && self.steps.cond_log {
             node.write().known = Some(self.nodes.no_names());
         }
         let attr = Attr::of(ino, &node.read().inode);

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use betree::WriteBatch;
 
-use super::{Fs, now, whole};
+use super::{Fs, now};
 use crate::error::{Error, Result};
 use crate::key;
 use crate::node::{Node, State};
@@ -38,11 +38,14 @@ impl Fs {
         batch.delete(&entry);
         let inode = self.drop_link(&mut batch, &node, &state, now)?;
         self.put_record(&mut batch, &dir, &dir_state, &dir_inode)?;
+        // Records are replaced by others of their size, and the note of an orphan is smaller than the entry that goes.
+        batch.from_reserve();
         let saved = self.commit_freeing(batch, || {
             let mut batch = WriteBatch::new();
             batch.delete(&entry);
             if inode.nlink == 0 {
-                self.drop_all(&mut batch, &node, &state, false)?;
+                self.drop_all(&mut batch, &node, &state)?;
+                batch.from_reserve();
             }
             Ok(batch)
         })?;
@@ -65,23 +68,23 @@ impl Fs {
         inode.nlink = inode.nlink.saturating_sub(1);
         inode.ctime = now;
         if inode.nlink == 0 {
-            self.drop_all(batch, node, state, true)?;
+            self.drop_all(batch, node, state)?;
         } else {
             self.put_record(batch, node, state, &inode)?;
         }
         Ok(inode)
     }
 
-    /// Adds what happens when a file's last name goes: its data goes too, or if somebody holds it and there is
-    /// space to note that, when they let go.
-    fn drop_all(&self, batch: &mut WriteBatch, node: &Node, state: &State, note: bool) -> Result<()> {
+    /// Adds what happens when a file's last name goes: its data goes too, or if somebody holds it,
+    /// when they let go.
+    fn drop_all(&self, batch: &mut WriteBatch, node: &Node, state: &State) -> Result<()> {
         let home = node.home(state)?;
         if state.linked {
             batch.delete(&key::linked(node.ino));
         }
         if node.refs.load(Ordering::Acquire) == 0 {
             delete_data(batch, &home, &state.inode);
-        } else if note {
+        } else {
             batch.put(&key::orphan(node.ino), &home);
         }
         Ok(())
@@ -159,7 +162,7 @@ impl Fs {
             let state = node.read();
             if let (true, Some(home)) = (state.dead, &state.home) {
                 let mut batch = WriteBatch::new();
-                batch.delete_range(&whole(home));
+                key::delete_home(&mut batch, home);
                 self.commit(batch)?;
             }
         }
@@ -172,7 +175,8 @@ impl Fs {
         let orphans: Vec<_> = self.db.scan(&noted).collect::<betree::Result<_>>()?;
         for (key, home) in orphans {
             let mut batch = WriteBatch::new();
-            batch.delete_range(&whole(&home)).delete(&key);
+            key::delete_home(&mut batch, &home);
+            batch.delete(&key);
             self.commit(batch)?;
         }
         Ok(())
@@ -199,6 +203,7 @@ impl Fs {
         batch.delete(&key::entry(home, name));
         self.drop_dir(&mut batch, &node, &state, &mut dir_inode)?;
         self.put_record(&mut batch, &dir, &dir_state, &dir_inode)?;
+        batch.from_reserve();
         let newly_lent = dir_inode.flags & !dir_state.inode.flags & LENT != 0;
         let saved = self.commit_freeing(batch, || {
             // The mark protects data of others: it may not be lost.
@@ -239,13 +244,15 @@ impl Fs {
     ) -> Result<()> {
         let home = node.dir()?;
         let lent = state.inode.flags & LENT != 0 || node.orphans.load(Ordering::Acquire) > 0;
-        if !lent {
-            batch.delete_range(&whole(home));
+        if !lent && self.steps.range {
+            key::delete_home(batch, home);
             return Ok(());
         }
         // What lies in this home may lie in the parent's, too. (If the directory was moved, its first parent
         // was marked then.)
-        parent.flags |= LENT;
+        if lent {
+            parent.flags |= LENT;
+        }
         if state.inode.flags & XATTRS != 0 {
             batch.delete_range(&key::xattrs(home));
         }
@@ -266,11 +273,20 @@ impl Fs {
 
 /// Adds the removal of a file's data and attributes.
 pub(super) fn delete_data(batch: &mut WriteBatch, home: &[u8], inode: &Inode) {
+    if inode.flags & XATTRS != 0 {
+        batch.delete_range(&key::xattrs(home));
+    }
+    if inode.is_file() {
+        delete_blocks(batch, home, inode);
+    }
+}
+
+/// Adds the removal of a file's data.
+pub(super) fn delete_blocks(batch: &mut WriteBatch, home: &[u8], inode: &Inode) {
     let blocks = inode.size.div_ceil(key::BLOCK as u64);
-    if inode.flags & (SPARSE | XATTRS) == 0 && (blocks <= POINTS_MAX || !inode.is_file()) {
-        let blocks = if inode.is_file() { blocks } else { 0 };
+    if inode.flags & SPARSE == 0 && blocks <= POINTS_MAX {
         (0..blocks).for_each(|n| _ = batch.delete(&key::block(home, n)));
     } else {
-        batch.delete_range(&whole(home));
+        batch.delete_range(&key::blocks(home, 0, None));
     }
 }

@@ -83,6 +83,7 @@ impl Fs {
         let mut batch = WriteBatch::new();
         batch.delete(&key);
         self.put_record(&mut batch, &node, &state, &inode)?;
+        batch.from_reserve();
         let saved = self.commit_freeing(batch, || {
             let mut batch = WriteBatch::new();
             batch.delete(&key);

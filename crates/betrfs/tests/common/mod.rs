@@ -1,8 +1,11 @@
 //! A model of the file system, random operations on both, and what both look like.
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod cuts;
+
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::sync::Arc;
 
 use betree::{Compression, Options as StoreOptions};
 use betrfs::{DirStream, Error, Fs, NewFile, Options, RenameMode, SetAttr, Whence};
@@ -46,7 +49,7 @@ pub fn threaded() -> Options {
 
 #[derive(Clone, Debug)]
 enum What {
-    File(Vec<u8>),
+    File(Arc<Vec<u8>>),
     Dir(BTreeMap<Vec<u8>, usize>),
     Link(Vec<u8>),
     Fifo,
@@ -179,7 +182,7 @@ impl Model {
     fn dump_at(&self, out: &mut String, path: &str, at: usize) {
         let thing = &self.things[at];
         let (kind, bytes) = match &thing.what {
-            What::File(data) => ("file", data.clone()),
+            What::File(data) => ("file", data.to_vec()),
             What::Dir(_) => ("dir", Vec::new()),
             What::Link(target) => ("link", target.clone()),
             What::Fifo => ("fifo", Vec::new()),
@@ -264,6 +267,12 @@ pub struct World {
     pub model: Model,
     /// Files without names that are still held: inode number and content.
     pub held: Vec<(u64, Vec<u8>)>,
+    /// A file that is being written from beginning to end, and pieces left.
+    burst: Option<(usize, u32)>,
+    /// The device may be full: an operation may be refused, and then has no effect.
+    pub full: bool,
+    /// Operations that were refused for want of space.
+    pub refused: u64,
 }
 
 fn errno(result: Result<(), Error>) -> Done {
@@ -272,7 +281,14 @@ fn errno(result: Result<(), Error>) -> Done {
 
 impl World {
     pub fn new(seed: u64) -> World {
-        World { random: Random::new(seed), model: Model::new(), held: Vec::new() }
+        World {
+            random: Random::new(seed),
+            model: Model::new(),
+            held: Vec::new(),
+            burst: None,
+            full: false,
+            refused: 0,
+        }
     }
 
     fn pick(&mut self, paths: &[Path]) -> Path {
@@ -304,7 +320,17 @@ impl World {
     /// One operation on both; panics if they disagree, unless `dying`: then true if the file system has failed.
     pub fn step(&mut self, fs: &Fs, dying: bool) -> bool {
         let (dirs, files) = self.model.paths();
+        let before = self.full.then(|| self.model.clone());
+        let burst = self.burst.and_then(|(node, left)| {
+            let path = files.iter().find(|path| self.model.resolve(path) == node)?;
+            (left > 0).then(|| (path.clone(), node, left - 1))
+        });
         let (expected, what, result) = match self.random.below(100) {
+            0..75 if burst.is_some() => {
+                let (path, node, left) = burst.expect("checked");
+                self.burst = Some((node, left));
+                self.append_piece(fs, &path, node)
+            }
             0..22 => self.make(fs, &dirs),
             22..32 => self.remove(fs, &dirs, &files),
             32..44 => self.rename(fs, &dirs, &files),
@@ -316,6 +342,12 @@ impl World {
         };
         match result {
             Err(libc::EIO | libc::EROFS) if dying => true,
+            Err(libc::ENOSPC) if self.full => {
+                assert!(!what.contains("rmdir false") && !what.contains("held"), "{what} on a full device");
+                self.model = before.unwrap_or_else(Model::new);
+                self.refused += 1;
+                false
+            }
             _ => {
                 assert_eq!(result, expected, "{what}");
                 false
@@ -328,7 +360,7 @@ impl World {
         let parent = self.model.resolve(&path);
         let target = b"some/where".as_slice();
         let (what, mode, target) = match kind {
-            0..4 => (What::File(Vec::new()), libc::S_IFREG | 0o640, &b""[..]),
+            0..4 => (What::File(Arc::default()), libc::S_IFREG | 0o640, &b""[..]),
             4..6 => (What::Dir(BTreeMap::new()), libc::S_IFDIR | 0o750, &b""[..]),
             6 => (What::Link(target.into()), libc::S_IFLNK | 0o777, target),
             _ => (What::Fifo, libc::S_IFIFO | 0o600, &b""[..]),
@@ -451,15 +483,19 @@ impl World {
             Self::leave(fs, &inos[..inos.len() - 1]);
             let ino = inos[inos.len() - 1];
             let node = self.model.resolve(&path);
-            let What::File(mut data) = self.model.things[node].what.clone() else { unreachable!("a file") };
+            let What::File(data) = &self.model.things[node].what else { unreachable!("a file") };
+            let mut data = data.to_vec();
             self.model
                 .dir_mut(self.model.resolve(&path[..path.len() - 1]))
                 .remove(path.last().expect("a name"));
             // Changes of what has no name any more.
             let len = self.random.below(5000) as usize;
             let more = self.random.bytes(len);
-            fs.append(ino, &more)?;
-            data.extend_from_slice(&more);
+            match fs.append(ino, &more) {
+                Ok(_) => data.extend_from_slice(&more),
+                Err(Error::NoSpace) if self.full => {}
+                Err(e) => return Err(e),
+            }
             self.held.push((ino, data));
             Ok(())
         });
@@ -474,9 +510,10 @@ impl World {
     fn change(&mut self, fs: &Fs, files: &[Path]) -> (Done, String, Done) {
         let path = self.pick(files);
         let node = self.model.resolve(&path);
-        let What::File(mut data) = self.model.things[node].what.clone() else {
+        let What::File(data) = &self.model.things[node].what else {
             return (Ok(()), String::new(), Ok(()));
         };
+        let mut data = data.to_vec();
         let far = if self.random.below(10) == 0 { 60_000 } else { 20_000 };
         let off = match self.random.below(4) {
             0 => data.len(),
@@ -491,6 +528,9 @@ impl World {
             _ => 1 + self.random.below(20_000),
         } as usize;
         let kind = self.random.below(10);
+        if self.random.below(40) == 0 {
+            self.burst = Some((node, 20));
+        }
         let bytes = self.random.bytes(len);
         let mut expected = Ok(());
         let result = Self::walk(fs, &path).and_then(|inos| {
@@ -536,8 +576,24 @@ impl World {
             Self::leave(fs, &inos);
             done
         });
-        self.model.things[node].what = What::File(data);
+        self.model.things[node].what = What::File(Arc::new(data));
         (expected, format!("change {path:?} {kind} {off} {len}"), errno(result))
+    }
+
+    /// Writes a piece at the end, as a program that writes a long file does.
+    fn append_piece(&mut self, fs: &Fs, path: &Path, node: usize) -> (Done, String, Done) {
+        let What::File(data) = &self.model.things[node].what else { unreachable!("a file") };
+        let mut data = data.to_vec();
+        let bytes = self.random.bytes(20_480 - data.len() % 4096);
+        let off = data.len();
+        data.extend_from_slice(&bytes);
+        self.model.things[node].what = What::File(Arc::new(data));
+        let result = Self::walk(fs, path).and_then(|inos| {
+            let done = fs.write(inos[inos.len() - 1], off as u64, &bytes, false);
+            Self::leave(fs, &inos);
+            done.map(|n| assert_eq!(n, bytes.len()))
+        });
+        (Ok(()), format!("piece {path:?} {off}"), errno(result))
     }
 
     fn attributes(&mut self, fs: &Fs, files: &[Path]) -> (Done, String, Done) {

@@ -1,0 +1,77 @@
+//! Keeps the inodes in memory within bounds. The kernel forgets what it knows only when its own memory is short,
+//! and until then each of its inodes has one here: so it is asked to forget some.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use fuser::{INodeNo, Notifier};
+
+use crate::fs::Fs;
+
+/// How often the inodes are counted.
+const INTERVAL: Duration = Duration::from_millis(50);
+/// Names that the kernel is asked to drop before the inodes are counted again.
+const ROUND: usize = 2048;
+
+#[derive(Default)]
+struct Stop {
+    asked: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// The thread that asks.
+pub(crate) struct Pruner {
+    stop: Arc<Stop>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Pruner {
+    /// Starts asking whenever there are more than `most` inodes in memory. A thread of its own does it: the kernel
+    /// may hold the request back until others have been answered.
+    pub fn start(fs: Arc<Fs>, notifier: Notifier, most: usize) -> Pruner {
+        let stop = Arc::<Stop>::default();
+        let stopped = stop.clone();
+        let run = move || prune(&fs, &notifier, most, &stopped);
+        // Without a thread memory is not bounded, but nothing fails.
+        let thread = std::thread::Builder::new().name("betrfs-prune".into()).spawn(run).ok();
+        Pruner { stop, thread }
+    }
+}
+
+fn prune(fs: &Fs, notifier: &Notifier, most: usize, stop: &Stop) {
+    let mut turn = 0;
+    loop {
+        let asked = stop.asked.lock().unwrap_or_else(|e| e.into_inner());
+        let asked = stop.changed.wait_timeout_while(asked, INTERVAL, |asked| !*asked);
+        if asked.is_ok_and(|(asked, _)| *asked) {
+            return;
+        }
+        let mut fruitless = 0;
+        // A little below, so that not every new inode wakes the work.
+        while fs.inodes_in_memory() > most && fruitless < 64 {
+            let cold = fs.cold_names(turn, ROUND);
+            turn += 1;
+            fruitless = if cold.is_empty() { fruitless + 1 } else { 0 };
+            for (parent, name) in &cold {
+                // What the kernel does not know, or somebody uses, stays.
+                let _ = notifier.inval_entry(INodeNo(*parent), OsStr::from_bytes(name));
+            }
+            if *stop.asked.lock().unwrap_or_else(|e| e.into_inner()) {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Pruner {
+    fn drop(&mut self) {
+        *self.stop.asked.lock().unwrap_or_else(|e| e.into_inner()) = true;
+        self.stop.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

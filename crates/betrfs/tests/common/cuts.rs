@@ -1,0 +1,274 @@
+//! Power cuts: what is found afterwards is the state after some operation, none older than the last sync.
+
+use std::fmt;
+use std::ops::AddAssign;
+
+use betree::SimStorage;
+use betree::storage::{FaultPlan, UNIT};
+use betrfs::{Fs, Options};
+
+use super::{Model, World, dump, options, threaded};
+
+/// Where the log begins, behind the superblocks: `docs/betree-format.md`.
+const LOG_START: u64 = 4 * UNIT as u64;
+
+/// What the storage and the store are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Small nodes, a checkpoint every few dozen operations.
+    Plain,
+    /// A small log, filled by writers faster than checkpoints empty it, with the store's threads.
+    FullLog,
+    /// A device that is full most of the time.
+    FullDevice,
+    /// Freed space is discarded and reads as garbage from then on.
+    Discard,
+    /// With the store's threads. In these two kinds a seed repeats the operations, not the whole run.
+    Threads,
+}
+
+impl Kind {
+    /// All kinds, in turn.
+    pub fn of(seed: u64) -> Kind {
+        match seed % 10 {
+            0 | 4 | 7 => Kind::Plain,
+            1 | 5 => Kind::FullLog,
+            2 | 6 | 8 => Kind::FullDevice,
+            3 => Kind::Discard,
+            _ => Kind::Threads,
+        }
+    }
+
+    fn bytes(self) -> u64 {
+        match self {
+            Kind::FullDevice => 3 << 19,
+            Kind::Threads => 64 << 20,
+            _ => 8 << 20,
+        }
+    }
+
+    fn options(self) -> Options {
+        let mut options = match self {
+            Kind::Threads | Kind::FullLog => threaded(),
+            _ => options(),
+        };
+        match self {
+            Kind::FullLog => (options.store.log_bytes, options.store.memtable_bytes) = (64 << 10, 24 << 10),
+            Kind::FullDevice => options.store.log_bytes = 128 << 10,
+            Kind::Discard => options.store.discard = true,
+            _ => {}
+        }
+        options
+    }
+}
+
+/// What was met.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    /// Storage images found after a cut, checked, opened and compared.
+    pub states: u64,
+    /// Of these, after a cut in the middle of a recovery.
+    pub in_recovery: u64,
+    /// Of these, after a second cut in the recovery of a recovery, or a third.
+    pub in_a_row: u64,
+    /// Cuts with unflushed writes to the log, to a superblock, to nodes, extents and table.
+    pub log_tails: u64,
+    /// See `log_tails`.
+    pub superblocks: u64,
+    /// See `log_tails`.
+    pub blocks: u64,
+    /// Cuts with the log nine tenths full.
+    pub full_logs: u64,
+    /// Operations refused because the device was full.
+    pub refused: u64,
+    /// Operations begun.
+    pub operations: u64,
+    /// Operations that survived although they were not synced.
+    pub unsynced_survived: u64,
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, o: Tally) {
+        self.states += o.states;
+        self.in_recovery += o.in_recovery;
+        self.in_a_row += o.in_a_row;
+        self.log_tails += o.log_tails;
+        self.superblocks += o.superblocks;
+        self.blocks += o.blocks;
+        self.full_logs += o.full_logs;
+        self.refused += o.refused;
+        self.operations += o.operations;
+        self.unsynced_survived += o.unsynced_survived;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} states: {} in recoveries, {} in a row; cuts with unflushed log {}, superblock {}, blocks {}, with a \
+             full log {}; {} operations, {} refused for space, {} not synced but found",
+            self.states,
+            self.in_recovery,
+            self.in_a_row,
+            self.log_tails,
+            self.superblocks,
+            self.blocks,
+            self.full_logs,
+            self.operations,
+            self.refused,
+            self.unsynced_survived
+        )
+    }
+}
+
+/// One file system that loses power again and again.
+pub struct Trial {
+    seed: u64,
+    kind: Kind,
+    options: Options,
+    world: World,
+    storage: SimStorage,
+    tally: Tally,
+}
+
+impl Trial {
+    pub fn new(seed: u64, kind: Kind) -> Trial {
+        let (options, storage) = (kind.options(), SimStorage::new(kind.bytes()));
+        Fs::format(storage.clone(), &options).expect("format");
+        let mut world = World::new(seed);
+        world.full = kind == Kind::FullDevice;
+        let mut trial = Trial { seed, kind, options, world, storage, tally: Tally::default() };
+        if kind == Kind::FullDevice {
+            trial.fill();
+        }
+        trial
+    }
+
+    /// `rounds` times: operations until the power fails, `images` of what may be left, and cuts while recovering.
+    pub fn run(mut self, rounds: u64, images: u64) -> Tally {
+        (0..rounds).for_each(|round| self.round(round, images));
+        self.tally.refused = self.world.refused;
+        self.tally
+    }
+
+    /// Operates until there is no space.
+    fn fill(&mut self) {
+        let fs = Fs::open(self.storage.clone(), &self.options).expect("open to fill");
+        for _ in 0..3000 {
+            self.world.step(&fs, false);
+            if self.world.refused > 20 {
+                break;
+            }
+        }
+        assert!(self.world.refused > 0, "seed {}: the device does not get full", self.seed);
+        self.world.held.clear();
+        fs.close().expect("close the full device");
+    }
+
+    /// Where the power goes off: anywhere, or in a write of a superblock or of the log.
+    fn plan(&mut self) -> FaultPlan {
+        let random = &mut self.world.random;
+        match random.below(6) {
+            0 => {
+                FaultPlan { power_off_within: Some((0..LOG_START, random.below(6))), ..FaultPlan::default() }
+            }
+            1 => {
+                let log = LOG_START..LOG_START + self.options.store.log_bytes;
+                FaultPlan { power_off_within: Some((log, random.below(30))), ..FaultPlan::default() }
+            }
+            _ => FaultPlan { power_off_after: Some(1 + random.below(150)), ..FaultPlan::default() },
+        }
+    }
+
+    fn round(&mut self, round: u64, images: u64) {
+        let at = format!("seed {} ({:?}) round {round}", self.seed, self.kind);
+        let fs = Fs::open(self.storage.clone(), &self.options).expect(&at);
+        let plan = self.plan();
+        self.storage.set_faults(plan);
+        let states = self.until_cut(&fs);
+        self.look(&fs);
+        drop(fs);
+        let mut storage = self.storage.clone();
+        let mut found = None;
+        for image in 0..images {
+            storage = self.storage.power_cut(self.world.random.below(1 << 50));
+            found = Some(self.judge(&storage, &states, &format!("{at} image {image}")));
+        }
+        // Power fails again while recovering, and again.
+        for again in 0..self.world.random.below(4) {
+            let cut = self.world.random.below(if again == 0 { 8 } else { 24 });
+            storage.set_faults(FaultPlan { power_off_after: Some(cut), ..FaultPlan::default() });
+            drop(Fs::open(storage.clone(), &self.options));
+            storage = storage.power_cut(self.world.random.below(1 << 50));
+            found = Some(self.judge(&storage, &states, &format!("{at} recovery {again}")));
+            self.tally.in_recovery += 1;
+            self.tally.in_a_row += u64::from(again > 0);
+        }
+        let found = found.unwrap_or(0);
+        self.tally.unsynced_survived += found as u64;
+        self.world.model = states[found].clone();
+        self.world.held.clear();
+        self.world.burst = None;
+        self.storage = storage;
+    }
+
+    /// Operates until the power fails; returns the models that may be found, the last synced first.
+    fn until_cut(&mut self, fs: &Fs) -> Vec<Model> {
+        let mut states = vec![self.world.model.clone()];
+        for _ in 0..200 {
+            self.tally.operations += 1;
+            let dead = self.world.step(fs, true);
+            states.push(self.world.model.clone());
+            if dead {
+                break;
+            }
+            if self.world.random.below(15) == 0 {
+                match fs.sync() {
+                    Ok(()) => drop(states.drain(..states.len() - 1)),
+                    Err(_) => break,
+                }
+            }
+        }
+        states
+    }
+
+    /// Notes what the cut hits.
+    fn look(&mut self, fs: &Fs) {
+        let log_end = LOG_START + self.options.store.log_bytes;
+        let pending = self.storage.unflushed();
+        let any = |from: u64, to: u64| u64::from(pending.iter().any(|(off, _)| (from..to).contains(off)));
+        self.tally.superblocks += any(0, LOG_START);
+        self.tally.log_tails += any(LOG_START, log_end);
+        self.tally.blocks += any(log_end, u64::MAX);
+        self.tally.full_logs += u64::from(fs.store().stats().log_fill >= 900);
+    }
+
+    /// Checks and opens a copy of `storage`; returns which of `states` it is in.
+    fn judge(&mut self, storage: &SimStorage, states: &[Model], at: &str) -> usize {
+        self.tally.states += 1;
+        let copy = SimStorage::from_image(storage.image());
+        let report = betrfs::check(copy.clone(), false).expect(at);
+        assert!(report.is_clean(), "{at}: {report}");
+        let fs = Fs::open(copy, &self.options).unwrap_or_else(|e| panic!("{at}: {e}"));
+        let found = self.shown(dump(&fs));
+        let state = states.iter().rposition(|s| self.shown(s.dump()) == found);
+        state.unwrap_or_else(|| {
+            let synced = states.first().map(Model::dump).unwrap_or_default();
+            panic!("{at}: found\n{found}\nlast synced of {}\n{synced}", states.len())
+        })
+    }
+
+    /// A dump without what may be out of date after a crash on a full device, where deleting a name may be all that
+    /// there is space for: counts of names.
+    fn shown(&self, dump: String) -> String {
+        if self.kind != Kind::FullDevice {
+            return dump;
+        }
+        let strip = |line: &str| {
+            let fields = line.split(' ').enumerate().filter(|(i, _)| *i != 3);
+            fields.map(|(_, field)| field).collect::<Vec<_>>().join(" ")
+        };
+        dump.lines().map(|line| strip(line) + "\n").collect()
+    }
+}
