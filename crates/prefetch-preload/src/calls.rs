@@ -30,7 +30,8 @@ originals! {
     DUP2 = c"dup2", DUP3 = c"dup3", FCLOSE = c"fclose",
     FADVISE = c"posix_fadvise64", READAHEAD = c"readahead", MADVISE = c"madvise",
     OPEN = c"open64", OPEN_2 = c"__open64_2", OPENAT = c"openat64", OPENAT_2 = c"__openat64_2",
-    FOPEN = c"fopen64",
+    FOPEN = c"fopen64", FREAD = c"fread", FREAD_UNLOCKED = c"fread_unlocked", FREAD_CHK = c"__fread_chk",
+    FGETS = c"fgets", GETDELIM = c"getdelim", GETLINE = c"getline",
     UNSHARE = c"unshare", SETNS = c"setns", PRCTL = c"prctl", SYSCALL = c"syscall",
     SETUID = c"setuid", SETGID = c"setgid", SETREUID = c"setreuid", SETREGID = c"setregid",
     SETRESUID = c"setresuid", SETRESGID = c"setresgid", SETGROUPS = c"setgroups", SETEUID = c"seteuid",
@@ -66,6 +67,51 @@ fn bare(number: c_long, arguments: &[usize]) -> isize {
             // SAFETY: the address of this thread's errno.
             unsafe { *libc::__errno_location() = errno };
             -1
+        }
+    }
+}
+
+/// A stream of stdio around a call: its buffer is refilled inside libc, where no hook of read(2) sees it.
+struct Stdio {
+    end: usize,
+    before: watch::Before,
+}
+
+impl Stdio {
+    /// The fields `_IO_read_ptr` and `_IO_read_end`: the second and third word of a stream since glibc 2.1.
+    fn window(file: *mut libc::FILE) -> (usize, usize) {
+        // SAFETY: an open stream, as the caller of the hook vouches. Without its lock the words may be stale, which
+        // costs a look at the position at most.
+        unsafe { (file.cast::<usize>().add(1).read_volatile(), file.cast::<usize>().add(2).read_volatile()) }
+    }
+
+    #[inline]
+    fn before(file: *mut libc::FILE) -> Stdio {
+        if file.is_null() || STATE.load(core::sync::atomic::Ordering::Relaxed) != watch::ON {
+            return Stdio { end: usize::MAX, before: watch::Before::NOTHING };
+        }
+        let (at, end) = Stdio::window(file);
+        // Much is buffered: this call will hardly reach the kernel, and if it does, it goes untimed.
+        let before = if end.wrapping_sub(at) > 256 && end >= at {
+            watch::Before::UNTIMED
+        } else {
+            // SAFETY: an open stream; fileno takes no lock.
+            watch::before(unsafe { libc::fileno(file) })
+        };
+        Stdio { end, before }
+    }
+
+    #[inline]
+    fn after(self, file: *mut libc::FILE) {
+        if self.end == usize::MAX {
+            return;
+        }
+        let (at, end) = Stdio::window(file);
+        // Whatever was read past the buffer leaves it empty or with another end; a full buffer read to the same end
+        // as before goes unnoticed once, the position tells next time.
+        if end != self.end || at == end {
+            // SAFETY: an open stream; fileno takes no lock.
+            watch::after_stdio(self.before, unsafe { libc::fileno(file) });
         }
     }
 }
@@ -386,6 +432,83 @@ hooks! {
             walker::on_open(libc::AT_FDCWD, path, if reads { libc::O_RDONLY } else { libc::O_WRONLY }, fd);
         }
         file
+    }
+
+    /// fread(3).
+    fn fread(buffer: *mut c_void, size: size_t, count: size_t, file: *mut libc::FILE) -> size_t {
+        FREAD.resolve_early();
+        let stdio = Stdio::before(file);
+        let got = through!(
+            FREAD as fn(*mut c_void, size_t, size_t, *mut libc::FILE) -> size_t, (buffer, size, count, file),
+            libc::SYS_read
+        );
+        stdio.after(file);
+        got
+    }
+
+    /// fread(3), without its lock.
+    fn fread_unlocked(buffer: *mut c_void, size: size_t, count: size_t, file: *mut libc::FILE) -> size_t {
+        FREAD_UNLOCKED.resolve_early();
+        let stdio = Stdio::before(file);
+        let got = through!(
+            FREAD_UNLOCKED as fn(*mut c_void, size_t, size_t, *mut libc::FILE) -> size_t,
+            (buffer, size, count, file), libc::SYS_read
+        );
+        stdio.after(file);
+        got
+    }
+
+    /// fread(3), fortified.
+    fn __fread_chk(
+        buffer: *mut c_void,
+        room: size_t,
+        size: size_t,
+        count: size_t,
+        file: *mut libc::FILE
+    ) -> size_t {
+        FREAD_CHK.resolve_early();
+        let stdio = Stdio::before(file);
+        let got = through!(
+            FREAD_CHK as fn(*mut c_void, size_t, size_t, size_t, *mut libc::FILE) -> size_t,
+            (buffer, room, size, count, file), libc::SYS_read
+        );
+        stdio.after(file);
+        got
+    }
+
+    /// fgets(3).
+    fn fgets(buffer: *mut c_char, size: c_int, file: *mut libc::FILE) -> *mut c_char {
+        FGETS.resolve_early();
+        let stdio = Stdio::before(file);
+        let got = through!(
+            FGETS as fn(*mut c_char, c_int, *mut libc::FILE) -> *mut c_char, (buffer, size, file), libc::SYS_read
+        );
+        stdio.after(file);
+        got
+    }
+
+    /// getdelim(3).
+    fn getdelim(line: *mut *mut c_char, size: *mut size_t, delimiter: c_int, file: *mut libc::FILE) -> ssize_t {
+        GETDELIM.resolve_early();
+        let stdio = Stdio::before(file);
+        let got = through!(
+            GETDELIM as fn(*mut *mut c_char, *mut size_t, c_int, *mut libc::FILE) -> ssize_t,
+            (line, size, delimiter, file), libc::SYS_read
+        );
+        stdio.after(file);
+        got
+    }
+
+    /// getline(3).
+    fn getline(line: *mut *mut c_char, size: *mut size_t, file: *mut libc::FILE) -> ssize_t {
+        GETLINE.resolve_early();
+        let stdio = Stdio::before(file);
+        let got = through!(
+            GETLINE as fn(*mut *mut c_char, *mut size_t, *mut libc::FILE) -> ssize_t, (line, size, file),
+            libc::SYS_read
+        );
+        stdio.after(file);
+        got
     }
 
     /// unshare(2): some of it is allowed only to a process of one thread.

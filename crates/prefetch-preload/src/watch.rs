@@ -39,7 +39,9 @@ pub struct Before {
 
 impl Before {
     /// Nothing is to be done after the read.
-    const NOTHING: Before = Before { start_ns: 0, meta: None };
+    pub const NOTHING: Before = Before { start_ns: 0, meta: None };
+    /// The read is looked at, but was not timed.
+    pub const UNTIMED: Before = Before { start_ns: 0, meta: Some(Meta::Unknown(0)) };
 }
 
 /// Before a read of a descriptor. Touches a few words, nothing else; cannot panic.
@@ -76,6 +78,28 @@ pub fn after(before: Before, fd: i32, offset: Option<i64>, got: isize) {
         return;
     }
     guarded(|| look(before.start_ns, meta, fd, offset, got as u64));
+}
+
+/// After a call of stdio that may have read: how much, the descriptor's position says.
+#[inline]
+pub fn after_stdio(before: Before, fd: i32) {
+    if before.meta.is_none() {
+        return;
+    }
+    let Some(meta) = table::meta(fd) else { return };
+    let Meta::Tracked(at) = meta else {
+        if !matches!(meta, Meta::Ignored(left) if left > 0) {
+            guarded(|| look(0, meta, fd, None, 1));
+        }
+        return;
+    };
+    let Some(slot) = table::slot(at).filter(|slot| slot.sleep.load(Relaxed) == 0) else { return };
+    let Ok(position) = sys::position(fd) else { return };
+    let known = slot.position.swap(position, Relaxed);
+    // Beyond 64 MiB, or backwards, the program has moved in between.
+    if known != POSITION_UNKNOWN && position > known && position - known <= 64 << 20 {
+        guarded(|| tracked(slot, before.start_ns, fd, Some(known as i64), position - known));
+    }
 }
 
 /// Runs the core. A panic ends prefetching in this process and nothing else.

@@ -1,4 +1,5 @@
-//! Where the library is, and files to read.
+//! Where the library is, and files to read. Each test program uses a part of it.
+#![allow(dead_code, reason = "each test program uses a part")]
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
