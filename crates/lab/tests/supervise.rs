@@ -103,8 +103,12 @@ fn the_users_wish_reaches_the_child_as_sigint() {
     let script = "trap 'cat $1; exit' INT; read request; while :; do sleep 0.01; done";
     let (departure, _) = child(script, None, &AtomicBool::new(true));
     assert_eq!(departure.told, Some(Told::Interrupted));
-    // The shell may get the signal before its trap is set; it has no result then.
-    assert!(departure.result == Ok(outcome(77)) || departure.result.unwrap_err().contains("signal 2"));
+    // The shell may get the signal before its trap is set; it has no result then. `cat` has its own default, so
+    // that the signal to the whole group may end it instead.
+    let without = |result: &Result<_, String>| {
+        result.as_ref().is_err_and(|why| why.contains("signal 2") || why.contains("without"))
+    };
+    assert!(departure.result == Ok(outcome(77)) || without(&departure.result), "{:?}", departure.result);
 }
 
 #[test]
