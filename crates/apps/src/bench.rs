@@ -150,6 +150,11 @@ impl<'a> Bench<'a> {
         self.metrics.push(Metric { name: name.into(), unit: unit.into(), value });
     }
 
+    /// The latest value of a figure; not a number when there is none.
+    pub fn last(&self, name: &str) -> f64 {
+        self.metrics.iter().rev().find(|metric| metric.name == name).map_or(f64::NAN, |metric| metric.value)
+    }
+
     /// Opens a section: its time begins now.
     pub fn open(&self, column: &'static str, kind: &'static str, direction: Direction) -> Section {
         self.tell(column);

@@ -69,7 +69,7 @@ impl Facts {
 
     fn text(&self) -> String {
         format!(
-            "{:.0} MB read, {:.0} MB written in {:.0} requests, {:.0} flushes; device busy {:.0} %, {:.1} CPUs",
+            "{:.0} MB read, {:.0} MB written in {:.0} requests, {:.0} flushes; device busy {:.0} %, {:.1} CPUs in all",
             self.read_mb,
             self.written_mb,
             self.requests,
@@ -92,7 +92,7 @@ fn sentence(column: &Column, cell: &Cell, best: &str, theirs: &Cell) -> String {
 /// The first reason that the counters support.
 fn cause(a: &Facts, b: &Facts) -> &'static str {
     if a.busy_percent < 50.0 && a.cpu_per_second > 0.9 {
-        "The CPU limits it, not the device"
+        "Not the device but the way through the file system limits it"
     } else if a.flushes > 3.0 * b.flushes.max(7.0) {
         "It flushes the device's cache more often"
     } else if a.written_mb > 3.0 * b.written_mb.max(1.0) {

@@ -5,7 +5,7 @@ use stats::compleat::{Compleat, Grade, grade, is_compleat, shares_of_best};
 use stats::{Outcome, Sample};
 
 use crate::columns::{COLUMNS, Column, Group};
-use crate::rows::{NO_STEP, ROWS, Row, StandIn};
+use crate::rows::{ROWS, Row};
 
 /// What a run says about every row and column.
 #[derive(Debug, Clone)]
@@ -165,11 +165,6 @@ impl Grid {
 }
 
 fn cell(run: &Run, row: &Row, column: &Column) -> Cell {
-    if row.stand_in == StandIn::Nothing {
-        let (reason, remedy) = NO_STEP;
-        let absent = Absent::Unavailable { reason: reason.into(), remedy: remedy.into() };
-        return Cell { absent: Some(absent), ..Cell::default() };
-    }
     let Some(planned) = run.cells.iter().find(|cell| cell.workload == column.load && row.is(&cell.stack))
     else {
         return Cell { absent: Some(Absent::NotRun), ..Cell::default() };

@@ -1,10 +1,10 @@
 //! The study that a request means.
 
-use lab::study::{Bytes, Settings, Study, Sweeps, Workload};
+use lab::study::{Bytes, Seconds, Settings, Study, Sweeps, Workload};
 use stack::StackSpec;
 
 use crate::columns::is_filebench;
-use crate::{Column, ReproduceError, Row, Sizes};
+use crate::{Column, ReproduceError, Row, Scale, Sizes};
 
 /// The titles of runs begin with it.
 pub const TITLE: &str = "BetrFS, EuroSys 2022: Table 3 and Figure 2";
@@ -34,21 +34,22 @@ pub struct Request {
     pub seed: u64,
 }
 
-/// The study that a request means. Rows that nothing stands for are not in it.
+/// The study that a request means.
 ///
 /// # Errors
-/// A device that cannot be read, or no row that could run.
+/// A device that cannot be read, or no row or column.
 pub fn study(request: &Request) -> Result<Study, ReproduceError> {
     let sizes = &request.sizes;
     let mut stacks: Vec<StackSpec> = Vec::new();
     for row in &request.rows {
-        stacks.extend(
-            row.stack(&request.device, sizes.memory_bytes / 4)?.filter(|stack| !stacks.contains(stack)),
-        );
+        let stack = row.stack(&request.device, sizes.memory_bytes / 4)?;
+        if !stacks.contains(&stack) {
+            stacks.push(stack);
+        }
     }
-    if stacks.is_empty() {
+    if stacks.is_empty() || request.columns.is_empty() {
         return Err(ReproduceError::Unknown(
-            "nothing stands for these rows here; name others (--rows ext4,xfs)".into(),
+            "name a row and a column at least (--rows ext4 --columns grep)".into(),
         ));
     }
     let mut loads: Vec<&str> = Vec::new();
@@ -75,6 +76,7 @@ pub fn study(request: &Request) -> Result<Study, ReproduceError> {
             seed: request.seed,
             trials: loads.iter().map(|load| trials(load)).max().unwrap_or(1),
             memory: Some(Bytes(sizes.memory_bytes)),
+            timeout: Seconds::new(timeout_seconds(sizes.scale)).ok(),
             ..Settings::default()
         },
         parameters: Sweeps::default(),
@@ -82,6 +84,15 @@ pub fn study(request: &Request) -> Result<Study, ReproduceError> {
         published: Vec::new(),
         claims: Vec::new(),
     })
+}
+
+/// Some twenty times what a trial takes: one that hangs must not end the run.
+fn timeout_seconds(scale: Scale) -> f64 {
+    match scale {
+        Scale::Quick => 120.0,
+        Scale::Default => 900.0,
+        Scale::Paper => 12.0 * 3600.0,
+    }
 }
 
 fn is_micro(load: &str) -> bool {
@@ -147,7 +158,7 @@ fn variables(load: &str, sizes: &Sizes) -> Sweeps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scale::{Machine, Scale};
+    use crate::scale::Machine;
     use crate::{columns, rows};
 
     fn request(columns: &str) -> Request {
@@ -165,7 +176,7 @@ mod tests {
     #[test]
     fn the_study_is_one_that_the_lab_reads_back() {
         let study = study(&request("micro,applications")).unwrap();
-        assert_eq!(study.stacks.len(), 4, "nothing stands for +SFL");
+        assert_eq!(study.stacks.len(), 5);
         assert_eq!(study.workloads.len(), 13);
         let again = Study::from_stored(&study.to_toml()).unwrap();
         assert_eq!(again.hash(), study.hash());
@@ -186,8 +197,8 @@ mod tests {
     }
 
     #[test]
-    fn rows_without_a_stand_in_alone_are_refused() {
-        let rows = rows::choose("sfl,dc").unwrap();
-        assert!(study(&Request { rows, ..request("grep") }).is_err());
+    fn a_request_for_nothing_is_refused() {
+        assert!(study(&Request { rows: vec![], ..request("grep") }).is_err());
+        assert!(study(&Request { columns: vec![], ..request("grep") }).is_err());
     }
 }

@@ -22,11 +22,12 @@ pub struct Row {
 pub enum StandIn {
     /// That file system, as mkfs makes it and mount takes it.
     FileSystem(&'static str),
-    /// loadline's own betrfs, in place of the final version of BetrFS.
-    Betrfs,
-    /// Nothing: the switches of the intermediate versions of BetrFS do not exist in loadline's.
-    Nothing,
+    /// loadline's own betrfs with the steps of BetrFS up to this one (`steps=` of its mount options).
+    Betrfs(&'static str),
 }
+
+/// The final version: all steps, the default of loadline's betrfs.
+const FINAL: &str = "v0.6";
 
 const fn row(id: &'static str, title: &'static str, file: &'static str, stand_in: StandIn) -> Row {
     Row { id, title, file, stand_in }
@@ -39,49 +40,46 @@ pub const ROWS: [Row; 13] = [
     row("xfs", "XFS", "xfs", StandIn::FileSystem("xfs")),
     row("f2fs", "F2FS", "f2fs", StandIn::FileSystem("f2fs")),
     row("zfs", "ZFS", "zfs", StandIn::FileSystem("zfs")),
-    row("betrfs-v0.4", "BetrFS v0.4", "betrfs-v4-linux4.19.99", StandIn::Nothing),
-    row("sfl", "+SFL", "betrfs-v0.6-sfl-kernel-4.19.99", StandIn::Nothing),
-    row("range", "+range", "betrfs-v0.6-range-kernel-4.19.99", StandIn::Nothing),
-    row("malloc", "+malloc", "betrfs-v0.6-malloc-opts-kernel-4.19.99", StandIn::Nothing),
-    row("page-sharing", "+page sharing", "betrfs-v0.6-page-sharing", StandIn::Nothing),
-    row("dc", "+DC", "betrfs-v0.6-dc-kernel-4.19.99", StandIn::Nothing),
-    row("cond-log", "+cond. log", "betrfs-v0.6-cond-log-opt", StandIn::Nothing),
-    row("betrfs", "v0.6: loadline's betrfs", "betrfs-v0.6-query-path-opt", StandIn::Betrfs),
+    row("betrfs-v0.4", "BetrFS v0.4", "betrfs-v4-linux4.19.99", StandIn::Betrfs("v0.4")),
+    row("sfl", "+SFL", "betrfs-v0.6-sfl-kernel-4.19.99", StandIn::Betrfs("sfl")),
+    row("range", "+range", "betrfs-v0.6-range-kernel-4.19.99", StandIn::Betrfs("range")),
+    row("malloc", "+malloc", "betrfs-v0.6-malloc-opts-kernel-4.19.99", StandIn::Betrfs("malloc")),
+    row("page-sharing", "+page sharing", "betrfs-v0.6-page-sharing", StandIn::Betrfs("page-sharing")),
+    row("dc", "+DC", "betrfs-v0.6-dc-kernel-4.19.99", StandIn::Betrfs("dc")),
+    row("cond-log", "+cond. log", "betrfs-v0.6-cond-log-opt", StandIn::Betrfs("cond-log")),
+    row("betrfs", "+query path = v0.6", "betrfs-v0.6-query-path-opt", StandIn::Betrfs(FINAL)),
 ];
 
-/// Why an intermediate version cannot be had, and what would help.
-pub const NO_STEP: (&str, &str) = (
-    "this version of BetrFS is a kernel module for Linux 4.19 that no current kernel loads, and loadline's betrfs has \
-     no switch for it",
-    "compare with the rows above and the last row; the artifact itself runs this step on Linux 4.19.99",
-);
-
-/// How the last row is to be read.
-pub const BETRFS_NOTE: &str = "The last row is loadline's own betrfs, a file system of the same kind in user space \
-     (FUSE), not the kernel's BetrFS v0.6.";
+/// How the BetrFS rows are to be read.
+pub const BETRFS_NOTE: &str = "The BetrFS rows are loadline's own betrfs, a file system of the same kind in user space \
+     (FUSE), with the nearest relative of each step switched; not the kernel modules of the paper.";
 
 impl Row {
-    /// The row's stack on a device; `None` when nothing stands for it. `cache_bytes` is the memory of loadline's betrfs,
-    /// whose process is outside of the memory limit.
+    /// The row's stack on a device. `cache_bytes` is the memory of loadline's betrfs, whose process is outside of the
+    /// memory limit.
     ///
     /// # Errors
     /// The device cannot be read as one.
-    pub fn stack(&self, device: &str, cache_bytes: u64) -> Result<Option<StackSpec>, ReproduceError> {
+    pub fn stack(&self, device: &str, cache_bytes: u64) -> Result<StackSpec, ReproduceError> {
+        let cache = (cache_bytes >> 20).max(16);
         let text = match self.stand_in {
             StandIn::FileSystem(name) => format!("{name}@{device}"),
-            StandIn::Betrfs => format!("betrfs,cache={}M@{device}", (cache_bytes >> 20).max(16)),
-            StandIn::Nothing => return Ok(None),
+            StandIn::Betrfs(FINAL) => format!("betrfs,cache={cache}M@{device}"),
+            StandIn::Betrfs(steps) => format!("betrfs,cache={cache}M,steps={steps}@{device}"),
         };
-        Ok(Some(text.parse()?))
+        Ok(text.parse()?)
     }
 
     /// Whether a stack of a stored run is this row's.
     pub fn is(&self, stack: &str) -> bool {
-        let fs = stack.split([',', '@']).next().unwrap_or_default();
+        let mut words = stack.split('@').next().unwrap_or_default().split(',');
+        let fs = words.next().unwrap_or_default();
         match self.stand_in {
             StandIn::FileSystem(name) => fs == name,
-            StandIn::Betrfs => fs == "betrfs",
-            StandIn::Nothing => false,
+            StandIn::Betrfs(wanted) => {
+                let steps = words.find_map(|word| word.strip_prefix("steps=")).unwrap_or(FINAL);
+                fs == "betrfs" && steps == wanted
+            }
         }
     }
 
@@ -91,7 +89,7 @@ impl Row {
     }
 }
 
-/// The rows of a list such as `ext4,xfs,betrfs`.
+/// The rows of a list such as `ext4,xfs,betrfs`; `all` stands for all thirteen.
 ///
 /// # Errors
 /// A word that is no row.
@@ -99,9 +97,12 @@ pub fn choose(list: &str) -> Result<Vec<Row>, ReproduceError> {
     let find = |word: &str| {
         ROWS.into_iter().find(|row| row.id == word).ok_or_else(|| {
             let known: Vec<&str> = ROWS.iter().map(|row| row.id).collect();
-            ReproduceError::Unknown(format!("`{word}` is no row; rows are {}", known.join(", ")))
+            ReproduceError::Unknown(format!("`{word}` is no row; rows are all, {}", known.join(", ")))
         })
     };
+    if list.trim() == "all" {
+        return Ok(ROWS.to_vec());
+    }
     list.split(',').map(str::trim).filter(|word| !word.is_empty()).map(find).collect()
 }
 
@@ -112,8 +113,7 @@ mod tests {
     #[test]
     fn rows_become_stacks_and_are_found_again() {
         for row in ROWS {
-            let Some(stack) = row.stack("860evo:4G", 128 << 20).unwrap() else { continue };
-            let label = stack.label();
+            let label = row.stack("860evo:4G", 128 << 20).unwrap().label();
             let found: Vec<&str> = ROWS.iter().filter(|row| row.is(&label)).map(|row| row.id).collect();
             assert_eq!(found, [row.id], "{label}");
         }

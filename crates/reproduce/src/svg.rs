@@ -101,7 +101,7 @@ pub fn figure2(grid: &Grid) -> String {
 fn panel(grid: &Grid, at: usize, rows: &[usize], (left, top): (usize, usize)) -> String {
     let column = &grid.columns[at];
     let better =
-        if column.sense == stats::Sense::HigherIsBetter { "higher is better" } else { "lower is better" };
+        if column.sense == stats::Sense::HigherIsBetter { "more is better" } else { "less is better" };
     let mut text = format!(
         "<text x=\"{}\" y=\"{}\" font-weight=\"bold\" fill=\"#222\">{} ({}, {better})</text>\n",
         left + 10,
