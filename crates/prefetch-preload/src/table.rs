@@ -75,6 +75,8 @@ pub struct Slot {
     pub used: AtomicU64,
     /// Reads to let pass without looking.
     pub sleep: AtomicU32,
+    /// When it was last looked at during a sleep, ns.
+    pub checked_ns: AtomicU64,
     /// How many the next sleep lasts.
     pub sleep_length: AtomicU32,
     /// Reads looked at since the last sleep.
@@ -128,6 +130,7 @@ impl Slot {
             record: AtomicU32::new(0),
             used: AtomicU64::new(0),
             sleep: AtomicU32::new(0),
+            checked_ns: AtomicU64::new(0),
             sleep_length: AtomicU32::new(0),
             awake: AtomicU32::new(0),
             timed: AtomicBool::new(false),

@@ -24,9 +24,9 @@ const READS_MIN: u32 = 2;
 /// Reads after which one that is not worth watching is looked at again.
 const READS_IGNORED: u32 = 1024;
 /// Reads that are looked at before a file whose reads all hit is let alone for a while.
-const AWAKE_MAX: u32 = 32;
+const AWAKE_MAX: u32 = 16;
 /// The longest such while, reads.
-const SLEEP_MAX: u32 = 512;
+const SLEEP_MAX: u32 = 8192;
 /// The position must be asked for: reads went by unseen.
 const POSITION_UNKNOWN: u64 = u64::MAX;
 
@@ -55,8 +55,7 @@ pub fn before(fd: i32) -> Before {
         Meta::Tracked(at) => {
             let Some(slot) = table::slot(at) else { return Before::NOTHING };
             let sleep = slot.sleep.load(Relaxed);
-            if sleep > 0 {
-                slot.sleep.store(sleep - 1, Relaxed);
+            if sleep > 0 && stays_asleep(slot, sleep) {
                 return Before::NOTHING;
             }
             let start_ns = if slot.timed.load(Relaxed) { sys::now_ns() } else { 0 };
@@ -68,6 +67,23 @@ pub fn before(fd: i32) -> Before {
         }
         Meta::Ignored(_) | Meta::Unknown(_) => Before { start_ns: 0, meta: Some(meta) },
     }
+}
+
+/// Counts down a file's sleep. Every sixteen reads the clock says whether they still hit: if they took longer than
+/// a millisecond, watching goes on at once.
+#[inline]
+fn stays_asleep(slot: &Slot, sleep: u32) -> bool {
+    slot.sleep.store(sleep - 1, Relaxed);
+    if !sleep.is_multiple_of(16) {
+        return true;
+    }
+    let now_ns = sys::now_ns();
+    let quick = now_ns.saturating_sub(slot.checked_ns.load(Relaxed)) < 1_000_000;
+    slot.checked_ns.store(now_ns, Relaxed);
+    if !quick {
+        slot.sleep.store(0, Relaxed);
+    }
+    quick
 }
 
 /// After a read that returned `got`, at `offset` or, without one, at the descriptor's position.
@@ -214,6 +230,7 @@ fn rest(slot: &Slot, busy: bool, file: &FileState) {
     if awake >= AWAKE_MAX {
         let length = (slot.sleep_length.load(Relaxed) * 2).clamp(64, SLEEP_MAX);
         slot.sleep_length.store(length, Relaxed);
+        slot.checked_ns.store(sys::now_ns(), Relaxed);
         slot.sleep.store(length, Relaxed);
         slot.position.store(POSITION_UNKNOWN, Relaxed);
         slot.awake.store(0, Relaxed);

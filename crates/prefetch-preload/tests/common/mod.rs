@@ -3,13 +3,26 @@
 
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
 
-/// The library that cargo built for these tests.
+/// The library, built as this program was: cargo builds a library that nothing can link only when it is asked to.
 pub fn library() -> PathBuf {
-    let own = std::env::current_exe().expect("this program");
-    let places = [own.parent(), own.parent().and_then(Path::parent)];
-    let found = places.into_iter().flatten().map(|place| place.join("libloadline_prefetch.so"));
-    found.into_iter().find(|path| path.exists()).expect("libloadline_prefetch.so is built")
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT
+        .get_or_init(|| {
+            let own = std::env::current_exe().expect("this program");
+            let profile = own.parent().and_then(Path::parent).expect("the directory of a profile");
+            let release = profile.file_name().is_some_and(|name| name == "release");
+            let mut build = Command::new(env!("CARGO"));
+            build.args(["build", "--quiet", "--offline", "-p", "loadline-prefetch-preload"]);
+            build.args(release.then_some("--release"));
+            build.arg("--target-dir").arg(profile.parent().expect("the target directory"));
+            build.current_dir(env!("CARGO_MANIFEST_DIR"));
+            assert!(build.status().expect("cargo").success(), "the library cannot be built");
+            profile.join("libloadline_prefetch.so")
+        })
+        .clone()
 }
 
 /// A directory on a real file system: /tmp may be memory.
