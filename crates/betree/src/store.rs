@@ -100,6 +100,21 @@ struct Batch {
     nodes: Vec<Staged>,
 }
 
+/// Stretches of blocks in memory: block number, offset in it, length, and where they are in a buffer.
+struct Runs(Vec<(BlockId, u32, usize, PooledBuf, usize)>);
+
+impl Runs {
+    /// The stored bytes of a part, if they are here.
+    fn get(&self, home: &Home) -> Option<&[u8]> {
+        let id = home.block.id();
+        self.0.iter().find_map(|(block, off, len, buf, skip)| {
+            let at = home.off.checked_sub(*off).filter(|_| *block == id)? as usize;
+            let end = at + home.stored as usize;
+            (end <= *len).then(|| &buf[skip + at..skip + end])
+        })
+    }
+}
+
 struct Staged {
     slot: NodeRef,
     node: Arc<Node>,
@@ -258,54 +273,64 @@ impl Store {
 
     /// Reads the leaf parts of a scan that lie one after the other on storage with one request.
     pub(crate) fn load_ahead(&self, parts: &[LeafPart]) -> Result<()> {
-        let bodies: Vec<_> = parts.iter().map(|p| &p.body).collect();
-        self.load_parts(&bodies)
+        self.load_parts(&parts.iter().map(|p| &p.body).collect::<Vec<_>>()).map(|_| ())
     }
 
-    /// Loads all of `parts`, with one request for those that lie close together on storage.
-    pub(crate) fn load_parts<T: Body>(&self, parts: &[&Arc<Part<T>>]) -> Result<()> {
-        let mut missing: Vec<(&Arc<Part<T>>, Home)> = Vec::new();
+    /// The contents of all `parts`, read with one request where they lie close together on storage. Returned, because
+    /// the cache may drop them at once if it is over its budget.
+    pub(crate) fn load_parts<T: Body>(&self, parts: &[&Arc<Part<T>>]) -> Result<Vec<Arc<T>>> {
+        let mut missing = Vec::new();
         for part in parts {
             let state = part.lock();
             if let (None, Some(home)) = (&state.body, &state.home) {
-                missing.push((part, home.clone()));
+                missing.push(home.clone());
             }
         }
-        missing.sort_by_key(|(_, home)| (home.block.id(), home.off));
-        let mut rest = &missing[..];
-        while let [(_, first), ..] = rest {
-            let close = |pair: &[(&Arc<Part<T>>, Home)]| {
-                let (a, b) = (&pair[0].1, &pair[1].1);
+        let runs = self.read_runs(missing)?;
+        let mut out = Vec::with_capacity(parts.len());
+        for part in parts {
+            // The lock must not be held while the part is loaded.
+            let home = part.lock().home.clone();
+            let body = match home.as_ref().and_then(|home| Some((home, runs.get(home)?))) {
+                None => self.load_part(part)?,
+                Some((home, stored)) => {
+                    self.check_part(home, stored)?;
+                    let body: Arc<T> = Arc::new(self.decode_part(home, stored)?);
+                    let mut state = part.lock();
+                    if state.body.is_none() {
+                        part.loaded(&mut state, body.clone());
+                        drop(state);
+                        self.cache.insert(*part, T::KEEP);
+                    }
+                    body
+                }
+            };
+            out.push(body);
+        }
+        self.cache.trim();
+        Ok(out)
+    }
+
+    /// Reads parts as they are stored, with one request for those that lie close together.
+    fn read_runs(&self, mut homes: Vec<Home>) -> Result<Runs> {
+        homes.sort_by_key(|home| (home.block.id(), home.off));
+        let mut runs = Vec::new();
+        let mut rest = &homes[..];
+        while let [first, ..] = rest {
+            let close = |pair: &[Home]| {
+                let (a, b) = (&pair[0], &pair[1]);
                 a.block.id() == b.block.id()
                     && b.off <= a.off + a.stored + READ_GAP_MAX
                     && b.off + b.stored <= first.off + READ_RUN_MAX
             };
             let n = 1 + rest.windows(2).take_while(|pair| close(pair)).count();
-            self.load_run(&rest[..n])?;
+            let end = rest[n - 1].off + rest[n - 1].stored;
+            let len = (end - first.off) as usize;
+            let (buf, skip) = self.read_block(first.block.info(), first.off as usize, len)?;
+            runs.push((first.block.id(), first.off, len, buf, skip));
             rest = &rest[n..];
         }
-        self.cache.trim();
-        Ok(())
-    }
-
-    /// Loads parts of one block with one request.
-    fn load_run<T: Body>(&self, run: &[(&Arc<Part<T>>, Home)]) -> Result<()> {
-        let (Some((_, first)), Some((_, last))) = (run.first(), run.last()) else { return Ok(()) };
-        let (from, to) = (first.off as usize, (last.off + last.stored) as usize);
-        let (buf, skip) = self.read_block(first.block.info(), from, to - from)?;
-        for (part, home) in run {
-            let at = skip + home.off as usize - from;
-            let bytes = &buf[at..at + home.stored as usize];
-            self.check_part(home, bytes)?;
-            let body = Arc::new(self.decode_part(home, bytes)?);
-            let mut state = part.lock();
-            if state.body.is_none() {
-                part.loaded(&mut state, body);
-                drop(state);
-                self.cache.insert(*part, T::KEEP);
-            }
-        }
-        Ok(())
+        Ok(Runs(runs))
     }
 
     /// Writes `root` and everything below that is not on storage; returns its block. Nothing is flushed.
@@ -372,15 +397,17 @@ impl Store {
         let mut out: BTreeSet<BlockId> = BTreeSet::new();
         match &*node {
             Node::Leaf(leaf) => {
+                let runs = self.absent_parts(leaf.parts.iter().map(|p| &p.body))?;
                 for p in &leaf.parts {
-                    self.encode_part(&p.body, &mut body, &mut placed)?;
+                    self.encode_part(&p.body, &runs, &mut body, &mut placed)?;
                 }
             }
             Node::Inner(Inner { edges }) => {
+                let runs = self.absent_parts(edges.iter().filter_map(|e| e.buffer.as_ref()))?;
                 for e in edges {
                     out.extend(e.child.block().map(|b| b.id()));
                     if let Some(b) = &e.buffer {
-                        self.encode_part(b, &mut body, &mut placed)?;
+                        self.encode_part(b, &runs, &mut body, &mut placed)?;
                     }
                 }
             }
@@ -401,9 +428,19 @@ impl Store {
         Ok(Staged { slot: slot.clone(), node, info, buf, placed })
     }
 
+    /// The stored bytes of those parts that are not in memory and go into a new node unchanged.
+    fn absent_parts<'p, T: Body>(&self, parts: impl Iterator<Item = &'p Arc<Part<T>>>) -> Result<Runs> {
+        let absent = parts.filter_map(|part| {
+            let state = part.lock();
+            state.body.is_none().then(|| state.home.clone()).flatten()
+        });
+        self.read_runs(absent.collect())
+    }
+
     fn encode_part<T: Body>(
         &self,
         part: &Arc<Part<T>>,
+        runs: &Runs,
         out: &mut Vec<u8>,
         placed: &mut Vec<Placed>,
     ) -> Result<()> {
@@ -427,7 +464,14 @@ impl Store {
                 Placed { off, stored: stored.len() as u32, raw: raw_len, codec, crc, extents }
             }
             (None, Some(h)) => {
-                out.extend_from_slice(&self.read_stored(&h)?);
+                match runs.get(&h) {
+                    Some(stored) => {
+                        self.check_part(&h, stored)?;
+                        out.extend_from_slice(stored);
+                    }
+                    // It left memory a moment ago.
+                    None => out.extend_from_slice(&self.read_stored(&h)?),
+                }
                 Placed { off, stored: h.stored, raw: h.raw, codec: h.codec, crc: h.crc, extents: h.extents }
             }
             (None, None) => return Err(Error::Invalid("part is neither in memory nor stored".into())),

@@ -1,11 +1,11 @@
 //! Applying messages: distributing them over edges, flushing full buffers, splitting and merging nodes.
 
 use crate::buffer::Buffer;
-use crate::codec::Body;
+use crate::codec::{Basement, Body};
 use crate::error::{Error, Result};
 use crate::key::{End, Key, KeyRange};
 use crate::message::{Base, ExtentSlice, Op, Value};
-use crate::node::{Edge, Inner, Leaf, LeafPart, Node, NodeRef};
+use crate::node::{Edge, Inner, Leaf, LeafPart, Node, NodeRef, Part};
 use crate::store::{Store, count};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -84,7 +84,7 @@ impl Store {
 
     fn apply_leaf(&self, leaf: Leaf, range: &KeyRange, batch: &Buffer) -> Result<Vec<Edge>> {
         let mut parts = Vec::with_capacity(leaf.parts.len());
-        self.load_touched(&leaf, range, batch)?;
+        let mut loaded = self.load_touched(&leaf, range, batch)?;
         // Entries of consecutive changed basements, divided anew together.
         let mut changed: Vec<(Key, Op)> = Vec::new();
         let mut lo = range.lo.clone();
@@ -99,7 +99,8 @@ impl Store {
             } else if slice.tombs().covers(&window) {
                 changed.extend(slice.apply_to(&[]));
             } else {
-                changed.extend(slice.apply_to(self.load_part(&part.body)?.entries()));
+                let body = loaded[i].take().map_or_else(|| self.load_part(&part.body), Ok)?;
+                changed.extend(slice.apply_to(body.entries()));
             }
         }
         if leaf.parts.is_empty() {
@@ -112,15 +113,26 @@ impl Store {
         Ok(self.pack_leaves(parts, range))
     }
 
-    /// Loads the basements of a leaf that `batch` changes, with few requests.
-    fn load_touched(&self, leaf: &Leaf, range: &KeyRange, batch: &Buffer) -> Result<()> {
-        let touched = |(i, part): (usize, &LeafPart)| {
+    /// Loads the basements of a leaf that `batch` changes, with few requests; one place for each.
+    fn load_touched(
+        &self,
+        leaf: &Leaf,
+        range: &KeyRange,
+        batch: &Buffer,
+    ) -> Result<Vec<Option<Arc<Basement>>>> {
+        let touched = leaf.parts.iter().enumerate().map(|(i, part)| {
             let lo = if i == 0 { range.lo.clone() } else { part.lo.clone() };
             let hi = leaf.parts.get(i + 1).map_or(range.hi.clone(), |next| End::At(next.lo.clone()));
-            batch.touches(&KeyRange { lo, hi })
-        };
-        let parts = leaf.parts.iter().enumerate().filter(|p| touched(*p)).map(|(_, p)| &p.body);
-        self.load_parts(&parts.collect::<Vec<_>>())
+            batch.touches(&KeyRange { lo, hi }).then_some(&part.body)
+        });
+        self.load_some(&touched.collect::<Vec<_>>())
+    }
+
+    /// Loads those parts that are given; one place for each.
+    fn load_some<T: Body>(&self, parts: &[Option<&Arc<Part<T>>>]) -> Result<Vec<Option<Arc<T>>>> {
+        let wanted: Vec<_> = parts.iter().flatten().copied().collect();
+        let mut loaded = self.load_parts(&wanted)?.into_iter();
+        Ok(parts.iter().map(|p| p.and_then(|_| loaded.next())).collect())
     }
 
     /// Rewrites a value in an extent once its patches have grown to a good part of it, and moves a value that patches
@@ -211,10 +223,10 @@ impl Store {
     /// Puts each message with its edge. An edge whose whole range is deleted goes at once, with all below it.
     fn distribute(&self, inner: Inner, range: &KeyRange, batch: &Buffer) -> Result<Vec<Working>> {
         let mut out = Vec::with_capacity(inner.edges.len() + 1);
-        let touched = inner.edges.iter().filter(|e| batch.touches(&e.range));
-        self.load_parts(&touched.filter_map(|e| e.buffer.as_ref()).collect::<Vec<_>>())?;
+        let touched = inner.edges.iter().map(|e| e.buffer.as_ref().filter(|_| batch.touches(&e.range)));
+        let mut loaded = self.load_some(&touched.collect::<Vec<_>>())?;
         let mut lo = range.lo.clone();
-        for edge in inner.edges {
+        for (i, edge) in inner.edges.into_iter().enumerate() {
             let gap = KeyRange { lo, hi: End::At(edge.range.lo.clone()) };
             self.fill(&gap, batch, &mut out)?;
             lo = match &edge.range.hi {
@@ -230,7 +242,7 @@ impl Store {
                 self.fill(&edge.range, &slice, &mut out)?;
             } else {
                 let fresh = match &edge.buffer {
-                    Some(b) => self.load_part(b)?.then(&slice),
+                    Some(b) => loaded[i].take().map_or_else(|| self.load_part(b), Ok)?.then(&slice),
                     None => slice,
                 };
                 out.push(Working { edge, fresh: Some(fresh), touched: true });
