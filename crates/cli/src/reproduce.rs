@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use lab::record::{Answer, Run, Status};
 use lab::session::{self, Ending};
 use lab::study::Study;
-use lab::{RealRunner, Store};
+use lab::{RealRunner, Runner, Store};
 use reproduce::scale::Machine;
 use reproduce::{Grid, Request, Sizes, claims, columns, csv, html, published, rows, svg, terminal};
 use stats::Rules;
@@ -27,6 +27,7 @@ says what is run and how it differs from the original.
 
 Examples:
   loadline reproduce betrfs --quick
+  loadline reproduce betrfs --quick --rows all --columns micro
   loadline reproduce betrfs --rows ext4,betrfs --columns micro,rsync --html betrfs.html --csv results
   loadline reproduce betrfs --scale paper --device /dev/sdx --erase /dev/sdx
   loadline reproduce betrfs --show last --html betrfs.html")]
@@ -46,7 +47,7 @@ pub struct Reproduce {
     /// The real device may be formatted; all data on it is lost
     #[arg(long, value_name = "DEVICE", value_hint = ValueHint::FilePath)]
     pub erase: Option<String>,
-    /// Rows, such as ext4,xfs,betrfs
+    /// Rows, such as ext4,xfs,betrfs; `all` adds BetrFS v0.4 and the steps from it to v0.6
     #[arg(long, value_name = "ROWS", default_value = "ext4,btrfs,xfs,f2fs,zfs,betrfs")]
     pub rows: String,
     /// Columns, such as micro or seq-write,grep,mailserver
@@ -129,7 +130,9 @@ pub fn reproduce(options: &Options, arguments: &Reproduce) -> anyhow::Result<Exi
     provide(&study, &home, arguments.quiet);
     let stop = crate::run::stop_on_signals(runner.journal().clone())?;
     let mut progress = Progress::new(arguments.quiet, screen::color_on_stderr(options));
-    progress.announce(&run, session::estimate_seconds(&run, &mut runner)?);
+    let here = study.stacks.iter().filter(|stack| runner.unavailable(stack).is_none()).count();
+    let share = here as f64 / study.stacks.len().max(1) as f64;
+    progress.announce(&run, share * session::estimate_seconds(&run, &mut runner)?);
     let ending =
         session::execute(&mut run, &mut store, &mut runner, &stop, &mut |notice| progress.notice(&notice))?;
     progress.finish();

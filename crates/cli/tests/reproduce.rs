@@ -17,9 +17,9 @@ fn loadline(home: &Path, words: &[&str]) -> Output {
 fn what_is_not_known_is_named_with_what_is() {
     let home = tempfile::tempdir().unwrap();
     for (words, told) in [
-        (&["--rows", "ntfs"][..], "rows are ext4"),
+        (&["--rows", "ntfs"][..], "rows are all, ext4"),
         (&["--columns", "nothing"], "tokubench"),
-        (&["--rows", "sfl,dc"], "nothing stands for these rows"),
+        (&["--rows", ","], "name a row"),
         (&["--device", "no such device"], ""),
         (&["--show", "last"], ""),
         (&["--device", "/dev/null", "--rows", "ext4"], "erase"),
