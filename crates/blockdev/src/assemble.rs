@@ -16,7 +16,7 @@ use crate::error::SsdError;
 use crate::fuse::{self, DiskFs};
 use crate::image::{Image, Memory};
 use crate::options::{AttachOptions, Backing, Places};
-use crate::transport::{Transport, UringSwitch};
+use crate::transport::{Transport, UringSwitch, uring_is_on};
 use crate::versions::Versions;
 use crate::{fusectl, loopdev, uring};
 
@@ -89,6 +89,7 @@ impl Assembly<'_> {
         let (connection, transport) = match self.options.transport {
             Transport::Classic => (self.serve(false)?, Transport::Classic),
             Transport::Uring => (self.serve(true)?, Transport::Uring),
+            Transport::Auto if !uring_is_on(self.host) => (self.serve(false)?, Transport::Classic),
             Transport::Auto => match self.serve(true) {
                 Ok(connection) => (connection, Transport::Uring),
                 Err(error) => {

@@ -15,7 +15,8 @@ const UBLK: &str = "/dev/ublk-control";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
-    /// The best that works.
+    /// FUSE over io_uring where the administrator has switched it on, else through `/dev/fuse`: a switch of the
+    /// whole machine is turned only when it is asked for.
     #[default]
     Auto,
     /// FUSE through `/dev/fuse`.
@@ -75,6 +76,11 @@ pub(crate) struct UringSwitch {
     /// Locked: of two that switch at once, the second must not take the first one's setting for the usual one.
     file: File,
     before: Vec<u8>,
+}
+
+/// Whether the switch is on.
+pub(crate) fn uring_is_on(host: &Host) -> bool {
+    host.read(URING_SWITCH).is_ok_and(|text| text.trim() == "Y")
 }
 
 impl UringSwitch {

@@ -43,12 +43,17 @@ fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, |cores| cores.get());
     let memory = environment.memory.total_bytes.map_or("?".into(), workload::size::format_bytes);
     let kernel = environment.kernel.release.clone().unwrap_or_else(|| "?".into());
-    format!(
+    let mut text = format!(
         "kernel       {kernel}\ncores        {cores}\nmemory       {memory}\nroot         {}\nmemory limit {}\nio_uring     {}",
         yes(root),
         yes(limits),
         yes(uring)
-    )
+    );
+    for transport in blockdev::transport::available(&Host::system()) {
+        let word = transport.obstacle.unwrap_or_else(|| "yes".into());
+        text += &format!("\nssd {:<8} {word}", transport.name);
+    }
+    text
 }
 
 fn leftovers(home: &Utf8Path, dry_run: bool) -> anyhow::Result<Exit> {

@@ -267,7 +267,7 @@ pub struct SsdAttach {
     /// What a flush costs that stands in for FUA: `modelled` (a FUA write of the device) or `flush`
     #[arg(long, value_name = "modelled|flush", default_value = "modelled")]
     pub fua: String,
-    /// The way to the daemon: classic (/dev/fuse), uring (FUSE over io_uring), or auto, the best that works
+    /// The way to the daemon: classic (/dev/fuse), uring (FUSE over io_uring), or auto: uring where the kernel's switch is on
     #[arg(long, default_value = "auto")]
     pub transport: String,
     /// Record every write, discard and flush in this new file (docs/blockdev.md)
