@@ -150,24 +150,31 @@ fn check(dir: &str, log: &str, seed: u64, threads: u64) -> Done {
         let (begun, durable) = Progress::load(&log).map_err(|e| format!("{}: {e}", log.display()))?;
         let found = walk::dump(&at).map_err(|e| format!("{}: dump: {e}", at.display()))?;
         let mut walk = Walk::new(seed, thread);
-        let mut first = None;
+        let mut nearest: Option<(usize, u64, String)> = None;
         let state = loop {
             if walk.operation >= durable {
                 let dump = walk.dump();
                 if dump == found {
                     break Some(walk.operation);
                 }
-                first.get_or_insert(dump);
+                let difference = walk::difference(&dump, &found).unwrap_or_default();
+                let lines = difference.lines().count();
+                if nearest.as_ref().is_none_or(|(least, ..)| lines <= *least) {
+                    nearest = Some((lines, walk.operation, difference));
+                }
             }
             if walk.operation >= begun {
                 break None;
             }
             walk.step(None)?;
+            if walk.operation > durable && walk.dumps_within().contains(&found) {
+                break Some(walk.operation);
+            }
         };
         let Some(state) = state else {
-            let difference = walk::difference(&first.unwrap_or_default(), &found).unwrap_or_default();
+            let (_, nearest, difference) = nearest.unwrap_or_default();
             return Err(format!(
-                "{}: the state is none of operations {durable} (durable) to {begun} (begun); beside the former: {difference}",
+                "{}: the state is none of operations {durable} (durable) to {begun} (begun); beside {nearest}: {difference}",
                 at.display()
             ));
         };

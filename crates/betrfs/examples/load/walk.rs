@@ -62,6 +62,8 @@ pub struct Walk {
     names: BTreeMap<String, Thing>,
     files: BTreeMap<u64, Vec<u8>>,
     next_file: u64,
+    /// The last operation, if it was a write: file, content before, offset, what was written.
+    write: Option<(u64, Vec<u8>, usize, Vec<u8>)>,
 }
 
 type Expected = Result<(), i32>;
@@ -77,7 +79,26 @@ fn sum(bytes: &[u8]) -> u64 {
 impl Walk {
     pub fn new(seed: u64, thread: u64) -> Walk {
         let random = Random::new(seed.wrapping_mul(1000) + thread);
-        Walk { random, operation: 0, names: BTreeMap::new(), files: BTreeMap::new(), next_file: 0 }
+        let (names, files) = (BTreeMap::new(), BTreeMap::new());
+        Walk { random, operation: 0, names, files, next_file: 0, write: None }
+    }
+
+    /// If the last operation was a write: the states in the middle of it. The kernel may make several requests of one
+    /// write, divided between pages, and only each of these is atomic.
+    pub fn dumps_within(&mut self) -> Vec<String> {
+        let Some((id, before, off, bytes)) = self.write.take() else { return Vec::new() };
+        let Some(whole) = self.files.get(&id).cloned() else { return Vec::new() };
+        let mut dumps = Vec::new();
+        let end = off + bytes.len();
+        for boundary in (off / 4096 + 1..).map(|page| page * 4096).take_while(|b| *b < end) {
+            let mut data = before.clone();
+            data.resize(data.len().max(boundary), 0);
+            data[off..boundary].copy_from_slice(&bytes[..boundary - off]);
+            self.files.insert(id, data);
+            dumps.push(self.dump());
+        }
+        self.files.insert(id, whole);
+        dumps
     }
 
     /// Every name with what lies there, one a line.
@@ -135,6 +156,7 @@ impl Walk {
 
     /// One operation: on the model, and under `at` if given. The error says how they differ.
     pub fn step(&mut self, at: Option<&Path>) -> Result<Outcome, String> {
+        self.write = None;
         let (what, expected, done) = match self.random.below(100) {
             0..14 => self.create(at),
             14..44 => self.write(at),
@@ -199,6 +221,9 @@ impl Walk {
             return nothing();
         }
         let data = self.files.entry(id).or_default();
+        if at.is_none() {
+            self.write = Some((id, data.clone(), off as usize, bytes.clone()));
+        }
         data.resize(data.len().max((off + len) as usize), 0);
         data[off as usize..(off + len) as usize].copy_from_slice(&bytes);
         let done = at.map(|at| {
