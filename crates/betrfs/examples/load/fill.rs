@@ -98,8 +98,10 @@ impl Filler {
         Ok(())
     }
 
-    fn delete(&mut self, keep: impl Fn(u64) -> bool) -> Result<(), String> {
-        let gone: Vec<u64> = self.files.keys().copied().filter(|n| !keep(*n)).collect();
+    /// Deletes each file of whose place in the order of their numbers `gone` holds.
+    fn delete(&mut self, gone: impl Fn(usize) -> bool) -> Result<(), String> {
+        let places = self.files.keys().copied().enumerate();
+        let gone: Vec<u64> = places.filter(|(place, _)| gone(*place)).map(|(_, number)| number).collect();
         for number in gone {
             let path = self.path(number);
             fs::remove_file(&path).map_err(|e| format!("remove {} when full: {e}", path.display()))?;
@@ -141,13 +143,13 @@ pub fn fill(dir: &Path, seed: u64, rounds: u64) -> Done {
         filler.try_others()?;
         filler.verify()?;
         println!("round {round}: {} MiB, {} files", bytes >> 20, filler.files.len());
-        filler.delete(|n| n.is_multiple_of(2))?;
+        filler.delete(|place| place as u64 % 2 == round % 2)?;
         filler.settle("half empty")?;
     }
     filler.verify()?;
-    filler.delete(|_| false)?;
+    filler.delete(|_| true)?;
     let again = filler.fill()?;
-    filler.delete(|_| false)?;
+    filler.delete(|_| true)?;
     // Space that does not come back would be lost for ever.
     if again < first / 10 * 9 {
         return Err(format!("{} MiB at first, only {} MiB at the end", first >> 20, again >> 20));
