@@ -7,9 +7,10 @@ use clap::{Args, ValueEnum, ValueHint};
 use lab::record::{Answer, Run, Status};
 use lab::session::{self, Ending};
 use lab::study::Study;
-use lab::{RealRunner, Runner, Store};
+use lab::{RealRunner, Runner, Site, Store};
 use reproduce::scale::Machine;
 use reproduce::{Grid, Request, Sizes, claims, columns, csv, html, published, rows, svg, terminal};
+use stack::Availability;
 use stats::Rules;
 
 use crate::options::Options;
@@ -120,9 +121,12 @@ pub fn reproduce(options: &Options, arguments: &Reproduce) -> anyhow::Result<Exi
         return Ok(Exit::Done);
     }
     let study = study(arguments)?;
+    let work = arguments.work_dir.clone().unwrap_or_else(|| home.join("images"));
+    if !can_here(&study, &home, &work)? {
+        return Ok(Exit::CannotHere);
+    }
     let mut store = Store::open(&home)?;
     let mut run = crate::run::begin(&mut store, &study, arguments.resume)?;
-    let work = arguments.work_dir.clone().unwrap_or_else(|| home.join("images"));
     let mut runner = RealRunner::new(&home, &work, &run.id)?;
     runner.site.builder.erase = arguments.erase.as_ref().map(|device| device.as_str().into());
     crate::run::show_devices(&runner, &study)?;
@@ -162,6 +166,23 @@ fn study(arguments: &Reproduce) -> anyhow::Result<Study> {
         seed: arguments.seed,
     };
     reproduce::study(&request).map_err(bad_input)
+}
+
+/// Whether any row can be had here; if not, says why.
+fn can_here(study: &Study, home: &Path, work: &Path) -> anyhow::Result<bool> {
+    let path = |path| camino::Utf8Path::from_path(path).context("a path is not UTF-8");
+    let site = Site::new(path(home)?, path(work)?)?;
+    let mut reasons = Vec::new();
+    for stack in &study.stacks {
+        match site.availability(stack) {
+            Availability::Available => return Ok(true),
+            Availability::Unavailable(why) => {
+                reasons.push(format!("{stack}: {}; {}", why.reason, why.remedy))
+            }
+        }
+    }
+    reasons.iter().for_each(|reason| eprintln!("loadline: {reason}"));
+    Ok(false)
 }
 
 /// The size of a real device.
@@ -250,11 +271,10 @@ fn exit_of(run: &Run, ending: Ending, answers: &[Answer]) -> Exit {
         return Exit::Interrupted;
     }
     let failed = |status: &Status| matches!(status, Status::Failed { .. } | Status::TimedOut { .. });
-    if !run.trials.iter().any(|trial| trial.status.is_done()) {
-        Exit::CannotHere
-    } else if run.trials.iter().any(|trial| failed(&trial.status)) || answers.contains(&Answer::NotReproduced)
-    {
+    if run.trials.iter().any(|trial| failed(&trial.status)) || answers.contains(&Answer::NotReproduced) {
         Exit::Failed
+    } else if !run.trials.iter().any(|trial| trial.status.is_done()) {
+        Exit::CannotHere
     } else if answers.contains(&Answer::CannotTell) {
         Exit::CannotTell
     } else {

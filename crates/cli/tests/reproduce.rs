@@ -16,17 +16,17 @@ fn loadline(home: &Path, words: &[&str]) -> Output {
 #[test]
 fn what_is_not_known_is_named_with_what_is() {
     let home = tempfile::tempdir().unwrap();
-    for (words, told) in [
-        (&["--rows", "ntfs"][..], "rows are all, ext4"),
-        (&["--columns", "nothing"], "tokubench"),
-        (&["--rows", ","], "name a row"),
-        (&["--device", "no such device"], ""),
-        (&["--show", "last"], ""),
-        (&["--device", "/dev/null", "--rows", "ext4"], "erase"),
+    for (words, code, told) in [
+        (&["--rows", "ntfs"][..], 2, "rows are all, ext4"),
+        (&["--columns", "nothing"], 2, "tokubench"),
+        (&["--rows", ","], 2, "name a row"),
+        (&["--device", "nothing"], 3, "one of these profiles"),
+        (&["--show", "last"], 2, "run"),
+        (&["--device", "/dev/null", "--rows", "ext4"], 3, "block device"),
     ] {
         let output = loadline(home.path(), words);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {text}");
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {text}");
         assert!(text.contains(told), "{words:?}: {text}");
     }
 }
@@ -45,7 +45,7 @@ fn a_column_is_run_stored_and_shown_again() {
         "--trials",
         "1",
         "--device",
-        "image:512M",
+        "image:1G",
         "-q",
     ];
     let output = loadline(home.path(), &run);
