@@ -100,6 +100,11 @@ impl Edits {
         len.min(self.cut.unwrap_or(u32::MAX)).max(self.grow).max(self.runs_end())
     }
 
+    /// True if nothing is left of a value of `len` bytes.
+    pub fn cover(&self, len: u32) -> bool {
+        matches!(&self.runs[..], [(0, bytes)] if bytes.len() >= len as usize)
+    }
+
     /// Bytes of memory and log the edits take, about.
     pub fn weight(&self) -> usize {
         24 + self.runs.iter().map(|(_, b)| b.len() + 12).sum::<usize>()
@@ -174,6 +179,9 @@ mod tests {
             older.then(&newer);
             prop_assert_eq!(older.apply(base.clone()), expected.clone(), "composed");
             prop_assert!(older.runs.windows(2).all(|w| w[0].0 + (w[0].1.len() as u32) < w[1].0), "not canonical");
+            if let Some(b) = base.as_ref().filter(|b| older.cover(b.len() as u32)) {
+                prop_assert_eq!(older.apply(Some(vec![0xEE; b.len()])), expected.clone(), "nothing shines through");
+            }
             if let (Some(b), Some(e)) = (&base, &expected) {
                 prop_assert_eq!(older.len_after(b.len() as u32) as usize, e.len());
             }

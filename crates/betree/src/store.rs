@@ -581,6 +581,10 @@ impl Store {
     pub(crate) fn value_of(&self, op: &Op) -> Result<Option<Vec<u8>>> {
         let base = match &op.base {
             Base::Value(Value::Inline(bytes)) => Some(bytes.to_vec()),
+            // What patches cover need not be read.
+            Base::Value(Value::Slice(s)) if op.edits.as_ref().is_some_and(|e| e.cover(s.len)) => {
+                Some(vec![0; s.len as usize])
+            }
             Base::Value(Value::Slice(s)) => Some(self.read_slice(s)?),
             Base::Absent | Base::Keep => None,
         };

@@ -138,17 +138,24 @@ impl Store {
     /// Rewrites a value in an extent once its patches have grown to a good part of it, and moves a value that patches
     /// have made large out of the leaf. Without space both can wait.
     ///
-    /// A small value waits until the patches are as large as itself, because each costs a read here.
+    /// A small value waits until patches cover all of it, because each would cost a read here; canonical patches are never
+    /// much larger than what they cover.
     fn fold(&self, op: &mut Op) -> Result<()> {
         let large = 2 * self.shape.basement_bytes;
-        match (&op.base, &op.edits) {
+        let bytes = match (&op.base, &op.edits) {
             (Base::Value(Value::Slice(slice)), Some(edits))
-                if edits.weight() >= (slice.len as usize).min(large).max(slice.len as usize / 4)
-                    || edits.len_after(slice.len) > slice.len => {}
-            (Base::Value(Value::Inline(bytes)), None) if bytes.len() > large && self.steps.page_sharing => {}
+                if edits.cover(slice.len)
+                    || slice.len as usize > large && edits.weight() >= slice.len as usize / 4
+                    || edits.len_after(slice.len) > slice.len =>
+            {
+                self.value_of(op)?
+            }
+            (Base::Value(Value::Inline(bytes)), None) if bytes.len() > large && self.steps.page_sharing => {
+                Some(bytes.to_vec())
+            }
             _ => return Ok(()),
-        }
-        let Some(bytes) = self.value_of(op)? else { return Ok(()) };
+        };
+        let Some(bytes) = bytes else { return Ok(()) };
         if bytes.len() <= large {
             *op = Op::put(&bytes);
             return Ok(());

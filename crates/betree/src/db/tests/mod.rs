@@ -184,3 +184,29 @@ fn a_refused_batch_leaves_no_trace() {
     assert_eq!(contents(&db).len(), 1);
     assert_eq!(db.last_msn(), 1);
 }
+
+#[test]
+fn small_patches_of_values_in_extents_read_nothing() {
+    let storage = sim(4096);
+    let db = Db::create(storage.clone(), Options::tiny()).expect("create");
+    let mut batch = WriteBatch::new();
+    (0..100u8).for_each(|i| _ = batch.put(&[i], &[0xA7; 2048]));
+    db.write(batch).expect("write");
+    db.checkpoint().expect("checkpoint");
+    // The values cannot be read any more, so patching them only works without.
+    let image = storage.image();
+    for (unit, bytes) in image.chunks(UNIT).enumerate().filter(|(_, bytes)| **bytes == [0xA7; UNIT]) {
+        storage.corrupt((unit * UNIT) as u64, &vec![0; bytes.len()]);
+    }
+    assert!(matches!(db.get(&[7]), Err(Error::Corrupt { .. })));
+    let mut expected = vec![vec![0; 2048]; 100];
+    for round in 0..8usize {
+        for (i, value) in expected.iter_mut().enumerate() {
+            let off = (round * 3 % 8) * 256;
+            db.patch(&[i as u8], off as u32, &[round as u8 + 1; 256]).expect("patch");
+            value[off..off + 256].fill(round as u8 + 1);
+        }
+        db.checkpoint().expect("checkpoint");
+    }
+    assert!((0..100u8).all(|i| db.get(&[i]).expect("get").as_ref() == Some(&expected[i as usize])));
+}
