@@ -7,6 +7,11 @@ pub const BANDWIDTH_ASSUMED: u64 = 1_000_000_000;
 /// What a read may wait behind queued prefetches, ns, beyond the device's latency.
 const QUEUE_NS: u64 = 10_000_000;
 
+/// Streams without gain that decide for a device.
+const BARREN_VOTES: u64 = 3;
+/// Reads until forward streams are tried again.
+const BARREN_READS: u64 = 4096;
+
 /// One device, as learned from reads. All methods may race: a lost update costs a sample.
 #[derive(Debug, Default)]
 pub struct Device {
@@ -199,20 +204,32 @@ impl Device {
         self.fetches.store(0, Relaxed);
     }
 
-    /// Learns whether prefetching a forward stream brought anything beside the kernel's own read-ahead.
+    /// Learns whether prefetching a forward stream brought anything beside the kernel's own read-ahead. Three streams
+    /// without gain, and none with one in between, decide for the device: a single one may merely have lost its
+    /// share to the others.
     pub fn learn_forward(&self, barren: bool) {
         let known = self.barren.load(Relaxed);
-        self.barren.store(if barren { known + 32 } else { 0 }, Relaxed);
+        let next = match (barren, known) {
+            (false, _) => 0,
+            (true, 0..BARREN_VOTES) if known + 1 == BARREN_VOTES => BARREN_VOTES + BARREN_READS,
+            (true, _) => known + 1,
+        };
+        self.barren.store(next, Relaxed);
     }
 
     /// Whether forward streams are barren at present.
     pub fn has_barren_forward(&self) -> bool {
-        self.barren.load(Relaxed) > 0
+        self.barren.load(Relaxed) >= BARREN_VOTES
     }
 
     /// Whether forward streams are left to the kernel: prefetching them brought nothing. Tried again after a while.
     pub fn forward_is_barren(&self) -> bool {
-        self.barren.fetch_update(Relaxed, Relaxed, |known| known.checked_sub(1)).is_ok()
+        let known = self.barren.load(Relaxed);
+        if known < BARREN_VOTES {
+            return false;
+        }
+        self.barren.store(if known == BARREN_VOTES { 0 } else { known - 1 }, Relaxed);
+        true
     }
 
     /// Streams that prefetch.
@@ -279,6 +296,20 @@ mod tests {
         far.set_limits(128 << 10, 128 << 10);
         far.learn_miss(1_000_000, 0);
         assert!(!far.kernel_has_it());
+    }
+
+    #[test]
+    fn three_barren_streams_decide_and_are_tried_again_later() {
+        let device = Device::new();
+        device.learn_forward(true);
+        device.learn_forward(true);
+        assert!(!device.has_barren_forward());
+        device.learn_forward(false);
+        (0..3).for_each(|_| device.learn_forward(true));
+        assert!(device.has_barren_forward());
+        let reads = (0..10_000).take_while(|_| device.forward_is_barren()).count();
+        assert_eq!(reads as u64, BARREN_READS + 1);
+        assert!(!device.has_barren_forward());
     }
 
     #[test]

@@ -320,7 +320,6 @@ impl FileState {
                 self.settle(stream, device, budget);
                 stream.active = false;
                 stream.owed = 0;
-                stream.barren = true;
                 self.reason = Reason::Saturated;
                 return;
             }
@@ -350,9 +349,6 @@ impl FileState {
         let forward = stream.shape == Shape::Forward;
         if stream.slow_count() < 2 {
             return Some(Reason::Cached);
-        }
-        if stream.barren {
-            return Some(Reason::Saturated);
         }
         if forward && !self.random_hint && (device.kernel_has_it() || stream.run_bytes < 256 << 10) {
             return Some(Reason::KernelHasIt);

@@ -41,8 +41,6 @@ pub struct Stream {
     pub active: bool,
     /// Where prefetching began, bytes.
     pub from: u64,
-    /// Prefetching it brought nothing.
-    pub barren: bool,
     /// When the stream began, ns.
     pub begun_ns: u64,
     /// Its rate before it was prefetched, bytes/s; 0 once the comparison is done.
