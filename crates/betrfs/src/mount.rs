@@ -355,6 +355,7 @@ pub fn open(source: &Path, options: &MountOptions) -> Result<Fs> {
 /// [`MountError::Busy`] if somebody uses the device for more than a minute; [`MountError::Fs`] if it holds no file
 /// system; [`MountError::Io`].
 pub fn mount(source: &Path, dir: &Path, options: &MountOptions) -> Result<Mounted> {
+    crate::memory::limit_heaps();
     let claim = Claim::take(source, PATIENCE)?;
     let fs = Fs::open(storage(source, options)?, &options.fs).map_err(MountError::fs(source))?;
     mount_fs(Arc::new(fs), Some(claim), source, dir, options)

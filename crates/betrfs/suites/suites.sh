@@ -69,7 +69,7 @@ TOML
 suite_stress() {
     local seconds=${STRESS_SECONDS:-600} list out=$work/stress-ng.out
     list=(access chattr chdir chmod chown copy-file dentry dir dirdeep dirmany dnotify dup eventfd fallocate fcntl
-        fiemap file-ioctl filename flock fpunch fstat getdent hdd inotify iomix io-uring link lease locka lockf
+        fiemap file-ioctl filename flock fpunch fstat getdent hdd inotify iomix link lease locka lockf
         lockofd metamix mknod mmapfixed mmapaddr open readahead rename revio seek sendfile symlink sync-file touch
         truncate unlink utime verity xattr)
     local known names=() name
