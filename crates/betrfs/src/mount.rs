@@ -22,7 +22,7 @@ use crate::pruner::Pruner;
 /// How long a mount waits for the daemon of the one before to finish.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Inodes in memory, at about half a KiB each.
-const INODES_MAX: usize = 100_000;
+const INODES_MAX: usize = 60_000;
 /// Read-ahead of the mount in KiB.
 const READ_AHEAD_KIB: u32 = 2048;
 
@@ -357,7 +357,10 @@ pub fn open(source: &Path, options: &MountOptions) -> Result<Fs> {
 pub fn mount(source: &Path, dir: &Path, options: &MountOptions) -> Result<Mounted> {
     crate::memory::limit_heaps();
     let claim = Claim::take(source, PATIENCE)?;
-    let fs = Fs::open(storage(source, options)?, &options.fs).map_err(MountError::fs(source))?;
+    let mut within = options.fs.clone();
+    // An eighth for what the store does not count: slack of the allocator, above all.
+    within.store.cache_bytes -= within.store.cache_bytes / 8;
+    let fs = Fs::open(storage(source, options)?, &within).map_err(MountError::fs(source))?;
     mount_fs(Arc::new(fs), Some(claim), source, dir, options)
 }
 
