@@ -9,6 +9,7 @@
 //! | `image`, [`loopdev`], `mkfs`, `mount`, [`mountinfo`] | the single steps |
 //! | [`block`] | facts about a block device; [`device`]: what lies on a real one, may it be erased |
 //! | [`journal`] | what was made, on disk before it is made; undoing it, also after a crash |
+//! | [`daemon`] | what a daemon behind a file system or device does with its own memory |
 //! | [`cgroup`] | memory limits, control groups v1 and v2 |
 //! | [`host`], [`runner`], [`process`] | the seams: /proc and /sys, programs, process identity |
 //!
@@ -34,6 +35,7 @@ pub mod availability;
 pub mod block;
 pub mod builder;
 pub mod cgroup;
+pub mod daemon;
 pub mod device;
 mod error;
 pub mod host;
@@ -57,6 +59,7 @@ pub use device::{Blocker, DeviceReport, EraseRefused, Signature};
 pub use error::StackError;
 pub use host::Host;
 pub use journal::{Journal, JournalError, Leftover, Outcome, Resource, UndoReport};
+pub use mount::is_generic_option;
 pub use mounted::{Coldness, MountedStack};
 pub use process::ProcessId;
 pub use record::{BuildRecord, DeviceInfo, DirectoryInfo};

@@ -44,6 +44,11 @@ const GENERIC: [&str; 26] = [
     "nouser",
 ];
 
+/// Whether a mount option is mount(8)'s own, so that the file system's parser does not know it.
+pub fn is_generic_option(option: &str) -> bool {
+    GENERIC.contains(&option)
+}
+
 /// The line by which `program` (loadline) mounts betrfs: its daemon stays in the background.
 pub(crate) fn betrfs_command(
     program: &Utf8Path,
@@ -86,7 +91,7 @@ pub(crate) fn explain(fs_type: &str, options: &[String], source: &str) -> Option
         None => rustix::mount::fsconfig_set_flag(&context, option),
     };
     rustix::mount::fsconfig_set_string(&context, "source", source).ok()?;
-    for option in options.iter().filter(|option| !GENERIC.contains(&option.as_str())) {
+    for option in options.iter().filter(|option| !is_generic_option(option)) {
         if let Err(error) = set(option) {
             let why = read_log(&context).unwrap_or_else(|| error.to_string());
             return Some(format!("option `{option}`: {why}"));

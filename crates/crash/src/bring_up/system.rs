@@ -5,27 +5,6 @@ use stack::{FsKind, Host, StackSpec, Unavailable};
 
 use crate::error::CrashError;
 
-/// Mount options that have no meaning for a file system itself (mount(8), "filesystem-independent").
-const GENERIC: [&str; 17] = [
-    "rw",
-    "atime",
-    "noatime",
-    "relatime",
-    "norelatime",
-    "strictatime",
-    "nostrictatime",
-    "diratime",
-    "nodiratime",
-    "dev",
-    "nodev",
-    "exec",
-    "noexec",
-    "suid",
-    "nosuid",
-    "defaults",
-    "nofail",
-];
-
 /// A file system that can be brought up after a power cut.
 #[derive(Clone, Debug)]
 pub(crate) struct System {
@@ -52,7 +31,7 @@ impl System {
             };
             return Err(Unavailable::new(reason, format!("install {package}")).into());
         };
-        let own = |option: &&String| !GENERIC.contains(&option.as_str());
+        let own = |option: &&String| !stack::is_generic_option(option);
         let mut options: Vec<String> = spec.mount_options().iter().filter(own).cloned().collect();
         if fs == FsKind::Xfs {
             // several images of one file system are mounted at a time
