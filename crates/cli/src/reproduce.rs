@@ -8,8 +8,10 @@ use lab::record::{Answer, Run, Status};
 use lab::session::{self, Ending};
 use lab::study::Study;
 use lab::{RealRunner, Runner, Site, Store};
-use reproduce::scale::Machine;
-use reproduce::{Grid, Request, Sizes, claims, columns, csv, html, published, rows, svg, terminal};
+use reproduce::betrfs::scale::Machine;
+use reproduce::betrfs::{
+    self, Grid, Request, Sizes, claims, columns, csv, html, published, rows, svg, terminal,
+};
 use stack::Availability;
 use stats::Rules;
 
@@ -165,7 +167,7 @@ fn study(arguments: &Reproduce) -> anyhow::Result<Study> {
         trials: arguments.trials,
         seed: arguments.seed,
     };
-    reproduce::study(&request).map_err(bad_input)
+    betrfs::study(&request).map_err(bad_input)
 }
 
 /// Whether any row can be had here; if not, says why.

@@ -1,39 +1,52 @@
-//! Published evaluations as one command: Table 3 and Figure 2 of "BetrFS: A Compleat File System for Commodity SSDs"
-//! (Jiao et al., EuroSys 2022, doi 10.1145/3492321.3519571).
+//! Published evaluations as one command.
 //!
-//! A run of it is an ordinary run of crate `lab`: this crate writes the study and reads the stored run. Everything but
-//! [`plan::study`] is a pure function of stored records.
+//! A run of one is an ordinary run of crate `lab`: this crate writes the study and reads the stored run. Everything
+//! but the studies is a pure function of stored records.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`rows`] | the thirteen rows: artifact names, stacks, or why there is none |
-//! | [`columns`] | the columns: artifact names, units, which load measures them |
-//! | [`scale`] | sizes as ratios of memory and device |
-//! | [`plan`] | the study: loads of crate `apps` and Filebench personalities on the rows' stacks |
-//! | [`grid`] | rows x columns from a stored run: medians, shares of the best, compleat |
-//! | [`claims`] | the paper's claims against the grid |
-//! | [`explain`] | what the counters say about a bad cell |
-//! | [`published`] | the paper's cell values, where a person has them |
-//! | [`terminal`], [`html`], [`svg`], [`csv`] | outputs |
+//! | [`betrfs`] | BetrFS (EuroSys 2022): Table 3 and Figure 2 |
+//! | [`cell`] | why a cell has no value; the values of one that has |
+//! | [`judged`] | a claim with its answer |
+//! | [`text`] | numbers and sections for terminals |
+//! | [`markup`] | pages and drawings: escaping, lists, the frame of a page |
 
-pub mod claims;
-pub mod columns;
-pub mod csv;
-pub mod explain;
-pub mod grid;
-pub mod html;
-pub mod plan;
-pub mod published;
-pub mod rows;
-pub mod scale;
-pub mod svg;
-pub mod terminal;
+pub mod betrfs;
+pub mod cell;
+pub mod judged;
+pub mod markup;
+pub mod text;
 
-pub use columns::{COLUMNS, Column, Group};
-pub use grid::Grid;
-pub use plan::{Request, study};
-pub use rows::{ROWS, Row};
-pub use scale::{Scale, Sizes};
+pub use judged::Judged;
+
+/// How large.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scale {
+    /// Some minutes.
+    Quick,
+    /// Within an hour.
+    Default,
+    /// The original sizes as far as the machine has room.
+    Paper,
+}
+
+impl Scale {
+    /// The word on the command line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Scale::Quick => "quick",
+            Scale::Default => "default",
+            Scale::Paper => "paper",
+        }
+    }
+
+    /// The scale that a run was planned at: its title ends with the word in brackets.
+    pub fn of_title(title: &str) -> Option<Scale> {
+        [Scale::Quick, Scale::Default, Scale::Paper]
+            .into_iter()
+            .find(|scale| title.ends_with(&format!("({})", scale.word())))
+    }
+}
 
 /// What is wrong with a request.
 #[derive(Debug, thiserror::Error)]

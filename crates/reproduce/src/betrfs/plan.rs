@@ -3,18 +3,19 @@
 use lab::study::{Bytes, Seconds, Settings, Study, Sweeps, Workload};
 use stack::StackSpec;
 
-use crate::columns::is_filebench;
-use crate::{Column, ReproduceError, Row, Scale, Sizes};
+use super::columns::is_filebench;
+use super::{Column, Row, Sizes};
+use crate::{ReproduceError, Scale};
 
 /// The titles of runs begin with it.
 pub const TITLE: &str = "BetrFS, EuroSys 2022: Table 3 and Figure 2";
 
 /// Filebench's personalities in loadline's own words.
 const PERSONALITIES: [(&str, &str); 4] = [
-    ("oltp", include_str!("../../../workloads/oltp.f")),
-    ("fileserver", include_str!("../../../workloads/fileserver.f")),
-    ("webproxy", include_str!("../../../workloads/webproxy.f")),
-    ("webserver", include_str!("../../../workloads/webserver.f")),
+    ("oltp", include_str!("../../../../workloads/oltp.f")),
+    ("fileserver", include_str!("../../../../workloads/fileserver.f")),
+    ("webproxy", include_str!("../../../../workloads/webproxy.f")),
+    ("webserver", include_str!("../../../../workloads/webserver.f")),
 ];
 
 /// What is to be reproduced.
@@ -157,9 +158,9 @@ fn variables(load: &str, sizes: &Sizes) -> Sweeps {
 
 #[cfg(test)]
 mod tests {
+    use super::super::scale::Machine;
+    use super::super::{columns, rows};
     use super::*;
-    use crate::scale::Machine;
-    use crate::{columns, rows};
 
     fn request(columns: &str) -> Request {
         let machine = Machine { memory_bytes: 24 << 30, device_bytes: None };

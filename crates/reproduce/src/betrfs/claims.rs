@@ -5,26 +5,12 @@ use stats::compleat::{BAD, Compleat, GOOD};
 use stats::verdict::MIN_TRIALS;
 use stats::{Rules, compare};
 
-use crate::columns::{COLUMNS, Group};
-use crate::grid::Grid;
+use super::columns::{COLUMNS, Group};
+use super::grid::Grid;
+use crate::judged::{GAIN_SHARE, Judged};
 
-/// Share of the published gain that must be there for a claim to count as reproduced.
-pub const GAIN_SHARE: f64 = 0.8;
 /// The row that the claims are about.
 const OURS: &str = "betrfs";
-
-/// A claim with its answer.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Judged {
-    /// The claim, as published.
-    pub claim: &'static str,
-    /// Where it stands.
-    pub source: &'static str,
-    /// The answer.
-    pub answer: Answer,
-    /// Why.
-    pub reason: String,
-}
 
 /// A published gain over the best of the other file systems.
 struct Gain {
@@ -57,7 +43,7 @@ pub fn judge(grid: &Grid, rules: &Rules) -> Vec<Judged> {
 /// The claim says "up to": the best of its columns counts.
 fn gain(grid: &Grid, gain: &Gain, rules: &Rules) -> Judged {
     let need = 1.0 + GAIN_SHARE * (gain.times - 1.0);
-    let judged = |answer, reason: String| Judged { claim: gain.claim, source: SOURCE, answer, reason };
+    let judged = |answer, reason: String| Judged { claim: gain.claim.into(), source: SOURCE, answer, reason };
     let mut seen: Vec<(Answer, String)> = Vec::new();
     for id in gain.columns {
         let Some(at) = grid.columns.iter().position(|column| column.id == *id) else { continue };
@@ -124,7 +110,12 @@ fn none_bad(grid: &Grid) -> Judged {
     } else {
         (Answer::Reproduced, format!("none of {} columns is below {BAD:.2}", shares.len()))
     };
-    Judged { claim: "v0.6: no workload below 30 % of the best file system", source: SOURCE, answer, reason }
+    Judged {
+        claim: "v0.6: no workload below 30 % of the best file system".into(),
+        source: SOURCE,
+        answer,
+        reason,
+    }
 }
 
 fn most_good(grid: &Grid) -> Judged {
@@ -140,7 +131,12 @@ fn most_good(grid: &Grid) -> Judged {
     };
     let reason =
         format!("{good} of {} columns at {GOOD:.2} or more, {missing} without a result", shares.len());
-    Judged { claim: "v0.6: most workloads at 85 % of the best or more", source: SOURCE, answer, reason }
+    Judged {
+        claim: "v0.6: most workloads at 85 % of the best or more".into(),
+        source: SOURCE,
+        answer,
+        reason,
+    }
 }
 
 fn no_rival(grid: &Grid) -> Judged {
@@ -158,5 +154,5 @@ fn no_rival(grid: &Grid) -> Judged {
     } else {
         (Answer::Reproduced, "each has a workload below 30 %, or half of them below 85 %".into())
     };
-    Judged { claim: "no other file system is compleat", source: SOURCE, answer, reason }
+    Judged { claim: "no other file system is compleat".into(), source: SOURCE, answer, reason }
 }

@@ -1,8 +1,9 @@
-//! The paper's cell values. The abstract gives ratios only (see [`crate::claims`]); whoever has the paper can put its
+//! The paper's cell values. The abstract gives ratios only (see [`super::claims`]); whoever has the paper can put its
 //! tables into a file, `row,column,value` in each line, to see them beside what was measured.
 
-use crate::rows::ROWS;
-use crate::{COLUMNS, Column, Grid, ReproduceError};
+use super::rows::ROWS;
+use super::{COLUMNS, Column, Grid};
+use crate::ReproduceError;
 
 /// A published value.
 #[derive(Debug, Clone, Copy, PartialEq)]

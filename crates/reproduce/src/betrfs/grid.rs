@@ -1,11 +1,12 @@
 //! Rows x columns from a stored run.
 
-use lab::record::{Run, Status};
+use lab::record::Run;
 use stats::compleat::{Compleat, Grade, grade, is_compleat, shares_of_best};
 use stats::{Outcome, Sample};
 
-use crate::columns::{COLUMNS, Column, Group};
-use crate::rows::{ROWS, Row};
+use super::columns::{COLUMNS, Column, Group};
+use super::rows::{ROWS, Row};
+use crate::cell::Absent;
 
 /// What a run says about every row and column.
 #[derive(Debug, Clone)]
@@ -33,22 +34,6 @@ pub struct Cell {
     pub absent: Option<Absent>,
 }
 
-/// Why a cell has no value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Absent {
-    /// It has not run yet.
-    NotRun,
-    /// It cannot run here.
-    Unavailable {
-        /// Why.
-        reason: String,
-        /// What would help.
-        remedy: String,
-    },
-    /// It failed.
-    Failed(String),
-}
-
 impl Cell {
     /// Good, middle or bad.
     pub fn grade(&self) -> Option<Grade> {
@@ -57,12 +42,7 @@ impl Cell {
 
     /// A word in place of a value.
     pub fn word(&self) -> &'static str {
-        match self.absent {
-            None => "",
-            Some(Absent::NotRun) => "-",
-            Some(Absent::Unavailable { .. }) => "n/a",
-            Some(Absent::Failed(_)) => "failed",
-        }
+        self.absent.as_ref().map_or("", Absent::word)
     }
 }
 
@@ -172,20 +152,6 @@ fn cell(run: &Run, row: &Row, column: &Column) -> Cell {
     let outcomes: Vec<Outcome> = run.outcomes_of(planned.id).into_iter().cloned().collect();
     let values: Vec<f64> = outcomes.iter().filter_map(|outcome| column.value(outcome)).collect();
     let median = Sample::new(&values).ok().map(|sample| sample.median());
-    let absent = median.is_none().then(|| absent(run, planned.id));
+    let absent = median.is_none().then(|| Absent::of(run, planned.id));
     Cell { values, median, share: None, outcomes, absent }
-}
-
-fn absent(run: &Run, cell: u32) -> Absent {
-    match run.trials_of(cell).last().map(|trial| &trial.status) {
-        Some(Status::Unavailable { reason, remedy }) => {
-            Absent::Unavailable { reason: reason.clone(), remedy: remedy.clone() }
-        }
-        Some(Status::Failed { message }) => Absent::Failed(message.clone()),
-        Some(Status::TimedOut { after_seconds }) => {
-            Absent::Failed(format!("it took longer than {after_seconds} s"))
-        }
-        Some(Status::Done) => Absent::Failed("it measured nothing".into()),
-        Some(Status::Interrupted) | None => Absent::NotRun,
-    }
 }

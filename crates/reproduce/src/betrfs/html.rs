@@ -1,22 +1,15 @@
 //! One self-contained page.
 
-use lab::record::Answer;
 use stats::compleat::Grade;
 
-use crate::claims::Judged;
-use crate::columns::Group;
-use crate::grid::Grid;
-use crate::published::{self, Value};
-use crate::svg::{self, escape};
-use crate::terminal::{compleat_word, number};
-use crate::{explain, plan, rows};
-
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:78rem;margin:2rem auto;padding:0 1rem;color:#222;\
-background:#fff}h1{font-size:1.5rem}h2{font-size:1.15rem;margin-top:2rem}.wide{overflow-x:auto}\
-table{border-collapse:collapse}th,td{padding:.3rem .6rem;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}\
-th:first-child,td:first-child{text-align:left}th small{font-weight:normal}td.long{white-space:normal;text-align:left;max-width:48rem}\
-.good{background:#bfe3c0}.middle{background:#f6f1d5}.bad{background:#f3b8b0}.none{color:#777}\
-small{color:#555;display:block}svg{max-width:100%;height:auto}";
+use super::columns::Group;
+use super::grid::Grid;
+use super::published::{self, Value};
+use super::terminal::compleat_word;
+use super::{explain, plan, rows, svg};
+use crate::judged::Judged;
+use crate::markup::{self, claims, escape, list};
+use crate::text::number;
 
 /// The page of a run. `facts` are lines about the run: when, where, what.
 pub fn page(
@@ -28,19 +21,7 @@ pub fn page(
 ) -> String {
     let mut body = format!("<h1>{}</h1>\n", escape(plan::TITLE));
     body.push_str(&list(facts));
-    body.push_str("<h2>Claims</h2>\n<table><tr><th>claim</th><th>answer</th><th>why</th></tr>\n");
-    for one in judged {
-        let (word, class) = match one.answer {
-            Answer::Reproduced => ("reproduced", "good"),
-            Answer::NotReproduced => ("not reproduced", "bad"),
-            Answer::CannotTell => ("cannot tell", "middle"),
-        };
-        body.push_str(&format!(
-            "<tr><td class=\"long\">{}<small>{}</small></td><td class=\"{class}\">{word}</td><td class=\"long\">{}</td></tr>\n",
-            escape(one.claim), escape(one.source), escape(&one.reason)
-        ));
-    }
-    body.push_str("</table>\n");
+    body.push_str(&claims(judged));
     for (group, title) in [
         (Group::Micro, "Table 3: micro-benchmarks"),
         (Group::Application, "Figure 2: applications"),
@@ -75,16 +56,7 @@ pub fn page(
     let cells = cells.map(|(row, column, why)| format!("{}, {}: {why}", row.title, column.title));
     body.push_str(&format!("<h2>Without results</h2>\n{}", list(&absent.chain(cells).collect::<Vec<_>>())));
     body.push_str(&format!("<h2>Sizes</h2>\n{}", list(sizes)));
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
-         content=\"width=device-width\"><title>{}</title><style>{STYLE}</style></head>\n<body>\n{body}</body></html>\n",
-        escape(plan::TITLE)
-    )
-}
-
-fn list(lines: &[String]) -> String {
-    let items: String = lines.iter().map(|line| format!("<li>{}</li>\n", escape(line))).collect();
-    format!("<ul>\n{items}</ul>\n")
+    markup::page(plan::TITLE, &body)
 }
 
 fn table(grid: &Grid, group: Group, published: &[Value]) -> String {

@@ -2,25 +2,21 @@
 
 use stats::compleat::Grade;
 
-use crate::columns::Group;
-use crate::grid::Grid;
-use crate::terminal::{compleat_word, number};
+use super::columns::Group;
+use super::grid::Grid;
+use super::terminal::compleat_word;
+use crate::markup::{drawing, escape};
+use crate::text::number;
 
 const CELL: (usize, usize) = (132, 30);
 const FIRST: usize = 170;
 const PANEL: (usize, usize) = (250, 190);
 const PANELS_ACROSS: usize = 4;
-const FONT: &str = "font-family=\"system-ui, sans-serif\" font-size=\"12\"";
 /// One colour for each row of Table 3 that can have bars: dark enough on white, light enough on black.
 const COLORS: [&str; 13] = [
     "#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#9c755f", "#bab0ac", "#bab0ac", "#bab0ac", "#bab0ac",
     "#bab0ac", "#bab0ac", "#bab0ac", "#e15759",
 ];
-
-/// Text within XML.
-pub fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
 
 fn fill(grade: Option<Grade>) -> &'static str {
     match grade {
@@ -137,13 +133,4 @@ fn panel(grid: &Grid, at: usize, rows: &[usize], (left, top): (usize, usize)) ->
         ));
     }
     text
-}
-
-fn drawing(width: usize, height: usize, title: &str, body: &str) -> String {
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
-         height=\"{height}\" role=\"img\" {FONT}>\n<title>{}</title>\n\
-         <rect width=\"{width}\" height=\"{height}\" fill=\"#fff\"/>\n{body}</svg>\n",
-        escape(title)
-    )
 }

@@ -2,6 +2,8 @@
 
 use apps::source::Subset;
 
+use crate::Scale;
+
 const GIB: u64 = 1 << 30;
 /// Memory of the paper's machine.
 pub const PAPER_MEMORY: u64 = 32 * GIB;
@@ -9,28 +11,6 @@ pub const PAPER_MEMORY: u64 = 32 * GIB;
 pub const PAPER_DEVICE: u64 = 250_000_000_000;
 /// Largest part of a device that the large file takes.
 const DEVICE_SHARE_MAX: f64 = 0.7;
-
-/// How large.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scale {
-    /// Some minutes.
-    Quick,
-    /// Within an hour.
-    Default,
-    /// The original sizes as far as the machine has room.
-    Paper,
-}
-
-impl Scale {
-    /// The word on the command line.
-    pub fn word(self) -> &'static str {
-        match self {
-            Scale::Quick => "quick",
-            Scale::Default => "default",
-            Scale::Paper => "paper",
-        }
-    }
-}
 
 /// What the machine offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,9 +77,7 @@ impl Sizes {
 
     /// The sizes of a run that was planned: its title names the scale.
     pub fn of_study(study: &lab::Study) -> Option<Sizes> {
-        let scale = [Scale::Quick, Scale::Default, Scale::Paper]
-            .into_iter()
-            .find(|scale| study.study.title.ends_with(&format!("({})", scale.word())))?;
+        let scale = Scale::of_title(&study.study.title)?;
         Some(Sizes::with_memory(scale, study.study.memory?.0))
     }
 

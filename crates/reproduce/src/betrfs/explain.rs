@@ -3,8 +3,8 @@
 use stats::compleat::Grade;
 use stats::{Outcome, Sample};
 
-use crate::columns::{Column, Group};
-use crate::grid::{Cell, Grid};
+use super::columns::{Column, Group};
+use super::grid::{Cell, Grid};
 
 /// A bad cell with its explanation.
 #[derive(Debug, Clone, PartialEq)]
@@ -55,7 +55,7 @@ impl Facts {
         let seconds = get("counted_seconds").filter(|seconds| *seconds > 0.0)?;
         let operations: Vec<f64> = cell.outcomes.iter().map(|outcome| outcome.io_ops() as f64).collect();
         let operations = Sample::new(&operations).ok().map_or(1.0, |sample| sample.median());
-        let per = if crate::columns::is_filebench(column.load) { 1000.0 / operations.max(1.0) } else { 1.0 };
+        let per = if super::columns::is_filebench(column.load) { 1000.0 / operations.max(1.0) } else { 1.0 };
         let number = |counter: &str| get(counter).unwrap_or(0.0);
         Some(Facts {
             busy_percent: 100.0 * number("device_busy_seconds") / seconds,
@@ -85,7 +85,7 @@ fn sentence(column: &Column, cell: &Cell, best: &str, theirs: &Cell) -> String {
     let (Some(a), Some(b)) = (Facts::of(column, cell), Facts::of(column, theirs)) else {
         return format!("{share}; the counters say nothing");
     };
-    let unit = if crate::columns::is_filebench(column.load) { "for 1,000 operations: " } else { "" };
+    let unit = if super::columns::is_filebench(column.load) { "for 1,000 operations: " } else { "" };
     format!("{share}. {}. {unit}{} ({best}: {})", cause(&a, &b), a.text(), b.text())
 }
 

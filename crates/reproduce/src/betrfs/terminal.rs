@@ -1,13 +1,13 @@
 //! Tables for people.
 
-use lab::record::Answer;
 use stats::compleat::{Compleat, Grade};
 
-use crate::claims::Judged;
-use crate::columns::Group;
-use crate::grid::{Cell, Grid};
-use crate::published::{self, Value};
-use crate::{explain, rows};
+use super::columns::{Column, Group};
+use super::grid::{Cell, Grid};
+use super::published::{self, Value};
+use super::{explain, rows};
+use crate::judged::Judged;
+use crate::text::{claims, number, paint, section};
 
 /// Everything about a run: tables, what is missing, explanations, claims.
 pub fn report(grid: &Grid, judged: &[Judged], published: &[Value], sizes: &[String], color: bool) -> String {
@@ -46,38 +46,8 @@ pub fn report(grid: &Grid, judged: &[Judged], published: &[Value], sizes: &[Stri
         "Below 30 % of the best, and what the counters say",
         explained.map(|one| format!("{}, {}: {}", one.row, one.column, one.text)).collect(),
     );
-    let claims = judged.iter().map(|one| {
-        let (word, code) = match one.answer {
-            Answer::Reproduced => ("reproduced", "32"),
-            Answer::NotReproduced => ("not reproduced", "31"),
-            Answer::CannotTell => ("cannot tell", "33"),
-        };
-        format!("{}: {} - {} ({})", paint(word, code, color), one.claim, one.reason, one.source)
-    });
-    section(&mut text, "Claims", claims.collect());
+    section(&mut text, "Claims", claims(judged, color));
     text
-}
-
-fn section(text: &mut String, title: &str, lines: Vec<String>) {
-    if lines.is_empty() {
-        return;
-    }
-    text.push_str(&format!("\n{title}\n"));
-    lines.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
-}
-
-fn paint(text: &str, code: &str, color: bool) -> String {
-    if color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
-}
-
-/// A number in four digits or fewer where that says enough.
-pub fn number(value: f64) -> String {
-    match value.abs() {
-        size if size >= 100.0 => format!("{value:.0}"),
-        size if size >= 10.0 => format!("{value:.1}"),
-        size if size >= 0.1 => format!("{value:.2}"),
-        _ => format!("{value:.4}"),
-    }
 }
 
 fn shown(cell: &Cell, published: Option<f64>) -> String {
@@ -119,7 +89,7 @@ fn table(grid: &Grid, group: Group, published: &[Value], color: bool) -> String 
     let widths: Vec<usize> = columns.iter().map(|at| width(*at)).collect();
     let first = grid.rows.iter().map(|row| row.title.len()).max().unwrap_or(0);
     let mut lines = Vec::new();
-    for head in [|column: &crate::Column| column.title, |column: &crate::Column| column.unit] {
+    for head in [|column: &Column| column.title, |column: &Column| column.unit] {
         let mut line = format!("{:first$}", "");
         for (at, width) in columns.iter().zip(&widths) {
             line.push_str(&format!("  {:>width$}", head(&grid.columns[*at])));

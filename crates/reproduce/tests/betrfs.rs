@@ -2,9 +2,10 @@
 
 use lab::record::{Answer, Run, Status, Trial};
 use lab::{Study, plan};
-use reproduce::scale::Machine;
-use reproduce::{
-    Grid, Request, Scale, Sizes, claims, columns, csv, explain, html, published, rows, svg, terminal,
+use reproduce::Scale;
+use reproduce::betrfs::scale::Machine;
+use reproduce::betrfs::{
+    Grid, Request, Sizes, claims, columns, csv, explain, html, published, rows, study, svg, terminal,
 };
 use stats::compleat::Compleat;
 use stats::{Direction, Ended, Histogram, Metric, OpClass, OpOutcome, Outcome, Rules};
@@ -23,7 +24,7 @@ fn run(list: &str, value: impl Fn(&str, &str, u32) -> Option<f64>) -> Run {
         trials: Some(3),
         seed: 1,
     };
-    let study: Study = reproduce::study(&request).unwrap();
+    let study: Study = study(&request).unwrap();
     let mut run = Run {
         version: 1,
         id: "20261120-1".into(),

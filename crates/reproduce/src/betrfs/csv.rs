@@ -2,7 +2,7 @@
 
 use stats::Sample;
 
-use crate::grid::Grid;
+use super::grid::Grid;
 
 /// The files of a run: `(name, text)`. `date` becomes part of their names, as in the artifact.
 pub fn files(grid: &Grid, date: &str) -> Vec<(String, String)> {
