@@ -104,6 +104,53 @@ impl Instance {
         self.write("buffer_size_kb", &kib.to_string())
     }
 
+    /// Replaces the filter of an event that is on; `None` turns the event off. It stays on while its filter changes.
+    ///
+    /// # Errors
+    /// When the kernel refuses the filter or has no such event.
+    pub fn refilter(&self, system: &str, name: &str, filter: Option<&str>) -> Result<(), TraceError> {
+        let directory = self.path.join("events").join(system).join(name);
+        if let Some(filter) = filter {
+            let event = || format!("{system}/{name}");
+            let refused = |source| TraceError::Filter { event: event(), filter: filter.to_owned(), source };
+            fs::write(directory.join("filter"), filter).map_err(refused)?;
+        }
+        let path = directory.join("enable");
+        fs::write(&path, if filter.is_some() { "1" } else { "0" }).map_err(at(&path))
+    }
+
+    /// Adds an event that is turned on later, by [`Instance::refilter`]: its layout is known from now on.
+    ///
+    /// # Errors
+    /// When the format cannot be read. `false`: this kernel does not have the event.
+    pub fn know(&mut self, system: &str, name: &str) -> Result<bool, TraceError> {
+        let path = self.path.join("events").join(system).join(name).join("format");
+        if !path.exists() {
+            return Ok(false);
+        }
+        let format = EventFormat::parse(&fs::read_to_string(&path).map_err(at(&path))?)?;
+        self.formats.push(Arc::new(format));
+        Ok(true)
+    }
+
+    /// Records only what the threads of `set_event_pid` do; and, when `children`, what threads and processes that
+    /// they make do. Returns the file that takes more thread numbers (decimal, apart by blanks).
+    ///
+    /// # Errors
+    /// When the kernel does not have it, or a number is beyond its highest.
+    pub fn only_threads(&self, tids: &[u32], children: bool) -> Result<fs::File, TraceError> {
+        if children {
+            self.write("options/event-fork", "1")?;
+        }
+        // An empty list would mean all threads; the highest number is hardly ever in use.
+        let text = fs::read_to_string("/proc/sys/kernel/pid_max").unwrap_or_default();
+        let nobody = text.trim().parse::<u32>().unwrap_or(32_768) - 1;
+        let path = self.path.join("set_event_pid");
+        let words: Vec<String> = tids.iter().chain([&nobody]).map(u32::to_string).collect();
+        fs::write(&path, words.join(" ")).map_err(at(&path))?;
+        fs::OpenOptions::new().append(true).open(&path).map_err(at(&path))
+    }
+
     /// Wakes readers when this percentage of a buffer is filled; older kernels do not have it.
     pub(super) fn wake_readers_at_percent(&self, percent: u32) {
         let _ = self.write("buffer_percent", &percent.to_string());

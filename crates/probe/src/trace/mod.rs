@@ -8,6 +8,7 @@
 //! | [`event`] | one event with access to its fields; events of many CPUs in one order |
 //! | [`instance`] | a private instance: created, set up, removed when dropped |
 //! | [`session`] | runs a closure under tracing |
+//! | [`live`] | hands over records while the kernel makes them |
 //!
 //! Reading `trace_pipe_raw` costs about a tenth of reading the text of `trace_pipe`, and pages are parsed
 //! only after the traced work has ended. Only little-endian machines are supported.
@@ -15,12 +16,14 @@
 pub mod event;
 pub mod format;
 pub mod instance;
+pub mod live;
 pub mod page;
 pub mod session;
 
 pub use event::Event;
 pub use format::EventFormat;
 pub use instance::{Instance, Selection};
+pub use live::Rings;
 pub use session::{Capture, Options, capture};
 
 /// Why this process cannot trace here, and what would help.
