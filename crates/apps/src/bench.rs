@@ -95,6 +95,13 @@ impl Tally {
         self.bytes
     }
 
+    /// Adds operations that another process counted.
+    pub fn add(&mut self, ops: u64, bytes: u64, service: &Histogram) {
+        self.ops += ops;
+        self.bytes += bytes;
+        self.service.merge(service);
+    }
+
     /// Adds another thread's operations.
     pub fn merge(&mut self, other: &Tally) {
         self.ops += other.ops;
@@ -111,6 +118,11 @@ impl Tally {
 }
 
 impl Section {
+    /// Seconds since it began.
+    pub fn elapsed(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
+    }
+
     /// A tally whose first operation begins with the section.
     pub fn tally(&self) -> Tally {
         Tally::new(self.start)

@@ -1,7 +1,7 @@
 //! Loads that are not WML: micro patterns with fixed sizes, and real programs on a directory.
 //!
 //! They are the workloads of "BetrFS: A Compleat File System for Commodity SSDs" (Jiao et al., EuroSys 2022) that
-//! Filebench's language does not express. A load is a [`script::Script`]: a text that begins with `#!loadline-app`.
+//! Filebench's language does not express, and those of "CrossPrefetch" (ASPLOS 2024). A load is a [`script::Script`]: a text that begins with `#!loadline-app`.
 //! It runs in *phases*; whoever runs it makes the file system cold between them.
 //!
 //! | module | holds |
@@ -10,6 +10,7 @@
 //! | [`bench`](mod@bench) | timing: sections, operations, results |
 //! | [`micro`] | large file, random writes, TokuBench, find / grep / rm |
 //! | [`programs`] | git, tar, rsync; running a program |
+//! | [`prefetch`](mod@prefetch) | readers, RocksDB, compression, each under a configuration of who reads ahead |
 //! | [`imap`] | clients against a private Dovecot |
 //! | [`source`] | the source tree, its archive and its history, made once and kept |
 //! | [`error`] | what can go wrong |
@@ -22,6 +23,7 @@ pub mod bench;
 pub mod error;
 pub mod imap;
 pub mod micro;
+pub mod prefetch;
 pub mod programs;
 pub mod script;
 pub mod source;
@@ -90,6 +92,11 @@ impl App {
             "tar" => Box::new(programs::Tar::new(&mut script)?),
             "rsync" => Box::new(programs::Rsync::new(&mut script)?),
             "imap" => Box::new(imap::Imap::new(&mut script)?),
+            "read-private" => Box::new(prefetch::ReadPrivate::new(&mut script)?),
+            "read-shared" => Box::new(prefetch::ReadShared::new(&mut script)?),
+            "compress" => Box::new(prefetch::Compress::new(&mut script)?),
+            "db-bench" => Box::new(prefetch::DbBench::new(&mut script)?),
+            "ycsb" => Box::new(prefetch::Ycsb::new(&mut script)?),
             _ => return Err(AppError::Script(format!("`{name}` is not a load; {KNOWN}"))),
         };
         script.end()?;
@@ -130,7 +137,8 @@ impl App {
     }
 }
 
-const KNOWN: &str = "known are large-file, random-write, tokubench, tree, git, tar, rsync, imap";
+const KNOWN: &str = "known are large-file, random-write, tokubench, tree, git, tar, rsync, imap, read-private, \
+     read-shared, compress, db-bench, ycsb";
 
 /// Joins what the phases of a trial measured, in their order.
 pub fn join(phases: impl IntoIterator<Item = Outcome>) -> Option<Outcome> {

@@ -38,9 +38,12 @@ use options::{Command, Options};
 use screen::Exit;
 
 fn main() -> ExitCode {
-    // A trial's process and an SSD's daemon are ourselves under hidden names: they must not meet the options.
+    // A trial's process, what it measures, and an SSD's daemon are ourselves under hidden names: they must not meet the options.
     if std::env::args().nth(1).as_deref() == Some(lab::protocol::ARGUMENT) {
         return ExitCode::from(lab::child::main());
+    }
+    if let Some(code) = apps::prefetch::task::main() {
+        return ExitCode::from(code);
     }
     if let Some(code) = ssd::daemon() {
         return code;

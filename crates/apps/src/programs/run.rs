@@ -36,6 +36,12 @@ fn find(name: &str) -> Option<PathBuf> {
 }
 
 impl Program {
+    /// A command that somebody else has made; it gets no input and the C locale.
+    pub(crate) fn of(mut command: Command) -> Program {
+        command.env("LC_ALL", "C").stdin(Stdio::null());
+        Program { command }
+    }
+
     pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.command.arg(arg);
         self
