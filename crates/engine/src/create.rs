@@ -1,26 +1,23 @@
 //! Filesets on disk before the run (filebench.md section 4.5).
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::path::Path;
+use std::io;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
 use workload::{DataPool, DataSpec, Fileset, Layout};
 
 use crate::aligned::AlignedBuffer;
 use crate::control::Control;
 use crate::error::Error;
+use crate::ground::{Ground, Making};
 
 /// Files are written in pieces of this size, as Filebench does.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// How the files of a fileset are made.
 pub struct Creation<'a> {
-    /// The target's root.
-    pub root: &'a Path,
-    /// The same, open.
-    pub root_fd: BorrowedFd<'a>,
+    /// Where they are.
+    pub ground: Ground<'a>,
     /// The run's seed.
     pub seed: u64,
     /// What the files hold.
@@ -35,18 +32,17 @@ impl Creation<'_> {
     /// Makes the tree of `fileset` at `tree` below the root and returns what it did, as lines for the reader.
     pub fn create(&self, fileset: &Fileset, layout: &Layout, tree: &str) -> Result<Vec<String>, Error> {
         let mut lines = vec![layout.populated_line(&fileset.name)];
-        let path = self.root.join(tree);
-        let there = path.exists();
+        let there = self.ground.exists(&c_path(tree)?);
         if there && (fileset.reuse || fileset.trust_tree) {
             lines.push(format!("Reusing existing {} tree", fileset.name));
         } else {
             lines.push(format!("Removing {} tree (if exists)", fileset.name));
             if there {
-                std::fs::remove_dir_all(&path).map_err(|error| Error::io("cannot remove", &path, error))?;
+                self.ground.remove_all(tree).map_err(|error| Error::io("cannot remove", tree, error))?;
             }
             lines.push(format!("Pre-allocating directories in {} tree", fileset.name));
         }
-        std::fs::create_dir_all(&path).map_err(|error| Error::io("cannot create", &path, error))?;
+        self.ground.make_dirs(tree).map_err(|error| Error::io("cannot create", tree, error))?;
         for dir in layout.dir_paths() {
             self.make_dir(&format!("{tree}/{dir}"))?;
         }
@@ -59,10 +55,8 @@ impl Creation<'_> {
     }
 
     fn make_dir(&self, path: &str) -> Result<(), Error> {
-        match rustix::fs::mkdirat(self.root_fd, path, Mode::from_raw_mode(0o755)) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => Ok(()),
-            Err(error) => Err(Error::io("cannot create directory", path, error)),
-        }
+        let made = self.ground.make_dir(&c_path(path)?);
+        made.map_err(|error| Error::io("cannot create directory", path, error))
     }
 
     fn files(&self, fileset: &Fileset, layout: &Layout, tree: &str) -> Result<(), Error> {
@@ -126,7 +120,7 @@ impl<'a> Writer<'a> {
         self.path.push(0);
     }
 
-    fn fail(&self, what: &'static str, error: rustix::io::Errno) -> Error {
+    fn fail(&self, what: &'static str, error: io::Error) -> Error {
         let path = CStr::from_bytes_until_nul(&self.path)
             .map_or(String::new(), |path| path.to_string_lossy().into());
         Error::io(what, path, error)
@@ -137,26 +131,22 @@ impl<'a> Writer<'a> {
         let path = CString::from_vec_with_nul(self.path.clone())
             .map_err(|_| Error::Invalid(format!("fileset `{}` has a zero byte in its path", fileset.name)))?;
         if fileset.reuse || fileset.trust_tree {
-            match rustix::fs::statat(self.creation.root_fd, &path, AtFlags::empty()) {
+            match self.creation.ground.size(&path) {
                 Ok(_) if fileset.trust_tree => return Ok(()),
-                Ok(stat) if stat.st_size as u64 == size => return Ok(()),
-                Ok(stat) if stat.st_size as u64 > size => {
-                    let file = self.open(&path, OFlags::WRONLY)?;
-                    return rustix::fs::ftruncate(&file, size)
-                        .map_err(|error| self.fail("cannot cut", error));
+                Ok(there) if there == size => return Ok(()),
+                Ok(there) if there > size => {
+                    let file = self.open(&path, false)?;
+                    return file.truncate(size).map_err(|error| self.fail("cannot cut", error));
                 }
                 _ => {}
             }
         }
-        let file = self.open(&path, OFlags::RDWR | OFlags::CREATE)?;
+        let mut file = self.open(&path, true)?;
         let mut left = size;
         while left > 0 {
             let data = self.data.next(&mut self.pool, left.min(PIECE_BYTES as u64) as usize);
-            match rustix::io::write(file.as_fd(), data) {
-                Ok(written) => left -= written as u64,
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(self.fail("cannot fill", error)),
-            }
+            let written = file.write(data).map_err(|error| self.fail("cannot fill", error))?;
+            left -= written as u64;
             if self.creation.control.stopped() {
                 return Err(Error::Interrupted);
             }
@@ -164,9 +154,12 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn open(&self, path: &CStr, flags: OFlags) -> Result<std::os::fd::OwnedFd, Error> {
-        let mode = Mode::from_raw_mode(0o644);
-        rustix::fs::openat(self.creation.root_fd, path, flags | OFlags::CLOEXEC, mode)
-            .map_err(|error| self.fail("cannot create file", error))
+    fn open(&self, path: &CStr, create: bool) -> Result<Making<'a>, Error> {
+        let opened = self.creation.ground.open(path, create);
+        opened.map_err(|error| self.fail("cannot create file", error))
     }
+}
+
+fn c_path(path: &str) -> Result<CString, Error> {
+    CString::new(path).map_err(|_| Error::Invalid(format!("the path `{path}` has a zero byte in it")))
 }

@@ -5,11 +5,12 @@
 //! | [`mod@run`] | the story of a run: files, threads, watching, result. Start here |
 //! | [`options`] | what a run may be told, and the events it tells |
 //! | [`control`] | stopping a run from outside |
-//! | [`target`] | the seam to the world: [`target::Target`], which [`psync`] and [`uring`] implement |
+//! | [`target`] | the seam to the world: [`target::Target`], which [`psync`], [`uring`] and [`volume`] implement |
 //! | [`lane`] | the interpreter of a thread's program; its flowops are in `files`, `transfers`, `controls` |
 //! | [`program`] | a workload's loop bodies, flattened |
 //! | [`fileset`] | lock-free picking: which files exist, whose turn it is; on [`bitset`] |
 //! | [`create`] | the trees on disk before the run; where they go is in [`place`] |
+//! | [`volume`] | file systems in this process; [`ground`] is either such a one or a directory |
 //! | [`record`] | per-thread histograms and series |
 //! | [`limit`], [`sync`] | schedules of due times; semaphores and events |
 //! | [`clock`] | nanoseconds in ten of them |
@@ -25,6 +26,7 @@ pub mod error;
 pub mod exec;
 mod files;
 pub mod fileset;
+pub mod ground;
 pub mod lane;
 pub mod limit;
 pub mod options;
@@ -42,8 +44,10 @@ mod threads;
 mod transfers;
 pub mod uring;
 mod usage;
+pub mod volume;
 
 pub use control::Control;
 pub use error::Error;
 pub use options::{Event, IoMode, RunOptions, Stage};
-pub use run::run;
+pub use run::{run, run_on};
+pub use volume::Volume;

@@ -19,7 +19,7 @@ use crate::target::{OpenHow, Target};
 const LOOK_AGAIN_NS: u64 = 100_000_000;
 
 /// Size that Filebench counts for each directory entry beside its name: `sizeof(struct dirent) - 1` on 64-bit Linux.
-const DIRENT_BYTES: u64 = 279;
+pub(crate) const DIRENT_BYTES: u64 = 279;
 
 /// Files below a directory, through system calls of the calling thread.
 pub struct Psync<'a> {
@@ -42,18 +42,6 @@ impl<'a> Psync<'a> {
         }
     }
 
-    /// Until the deadline, but looking now and then whether the run was stopped.
-    fn sleep_blocking(&self, deadline_ns: u64) {
-        let never = Event::default();
-        loop {
-            let now = self.clock.now();
-            if now >= deadline_ns || self.control.stopped() {
-                return;
-            }
-            never.block(0, (deadline_ns - now).min(LOOK_AGAIN_NS));
-        }
-    }
-
     fn with_aio<R>(&self, work: impl FnOnce(&mut Aio) -> io::Result<R>) -> io::Result<R> {
         let mut aio = self.aio.borrow_mut();
         if aio.is_none() {
@@ -61,6 +49,23 @@ impl<'a> Psync<'a> {
         }
         work(aio.as_mut().expect("set above"))
     }
+}
+
+/// Sleeps until the deadline, but looks now and then whether the run was stopped.
+pub(crate) fn sleep_blocking(clock: &Clock, control: &Control, deadline_ns: u64) {
+    let never = Event::default();
+    loop {
+        let now = clock.now();
+        if now >= deadline_ns || control.stopped() {
+            return;
+        }
+        never.block(0, (deadline_ns - now).min(LOOK_AGAIN_NS));
+    }
+}
+
+/// Waits until `event` moves on from `seen`, or long enough to look whether the run was stopped.
+pub(crate) fn wait_blocking(control: &Control, event: &Event, seen: u32) {
+    control.waiting(|| event.block(seen, LOOK_AGAIN_NS));
 }
 
 /// Opens below `root`; shared by all real targets.
@@ -134,11 +139,11 @@ impl Target for Psync<'_> {
     }
 
     async fn sleep_until(&self, deadline_ns: u64) {
-        self.sleep_blocking(deadline_ns);
+        sleep_blocking(&self.clock, self.control, deadline_ns);
     }
 
     async fn wait(&self, event: &Event, seen: u32) {
-        self.control.waiting(|| event.block(seen, LOOK_AGAIN_NS));
+        wait_blocking(self.control, event, seen);
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! The story of a run: make the files, start the threads, watch them, sum up.
 
 use std::io::{Read, Seek};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
@@ -15,6 +15,7 @@ use crate::control::Control;
 use crate::create::Creation;
 use crate::error::Error;
 use crate::fileset::LiveFileset;
+use crate::ground::Ground;
 use crate::lane::LaneEnd;
 use crate::limit::Schedule;
 use crate::options::{Event, IoMode, RunOptions, Stage};
@@ -24,6 +25,7 @@ use crate::record::{OpRecord, Timing};
 use crate::shared::{Shared, Totals};
 use crate::threads::{self, Crew, Gate, LaneResult};
 use crate::usage::Usage;
+use crate::volume::Volume;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -53,12 +55,43 @@ pub fn run(
     control: &Control,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Outcome, Error> {
-    let root_fd = rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+    let fd = rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| Error::io("cannot open the target", root, error))?;
+    on_ground(workload, Ground::Directory { path: root, fd: fd.as_fd() }, options, control, on_event)
+}
+
+/// Runs `workload` on a file system in this process, as [`run`] does below a directory. There, `system "..."` has no
+/// directory to run in and io_uring nothing to ask: both are refused.
+pub fn run_on(
+    workload: &Workload,
+    volume: &dyn Volume,
+    options: &RunOptions,
+    control: &Control,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Outcome, Error> {
+    if let IoMode::Uring { .. } = options.io {
+        let what = "a file system in this process is not reached through io_uring: leave out `--io uring`";
+        return Err(Error::Invalid(what.into()));
+    }
+    if let Some(device) = workload.filesets.iter().find_map(raw_device) {
+        let what =
+            format!("the block device {} is not within a file system in this process", device.display());
+        return Err(Error::Invalid(what));
+    }
+    on_ground(workload, Ground::Volume(volume), options, control, on_event)
+}
+
+fn on_ground(
+    workload: &Workload,
+    ground: Ground<'_>,
+    options: &RunOptions,
+    control: &Control,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Outcome, Error> {
     raise_open_files();
     let trees = place::roots(&workload.filesets)?;
     let layouts = layouts(workload, options.seed)?;
-    let run = Run { workload, root, root_fd, options, control, trees };
+    let run = Run { workload, ground, options, control, trees };
     if options.stage != Stage::Measure {
         run.prepare(&layouts, on_event)?;
     }
@@ -100,8 +133,7 @@ fn empty_outcome() -> Outcome {
 
 struct Run<'a> {
     workload: &'a Workload,
-    root: &'a Path,
-    root_fd: OwnedFd,
+    ground: Ground<'a>,
     options: &'a RunOptions,
     control: &'a Control,
     trees: Vec<String>,
@@ -138,7 +170,7 @@ impl Run<'_> {
             self.create(layouts, on_event)?;
         }
         if self.options.settle {
-            rustix::fs::syncfs(&self.root_fd).map_err(|error| Error::io("cannot sync", self.root, error))?;
+            self.ground.sync()?;
         }
         Ok(())
     }
@@ -147,13 +179,17 @@ impl Run<'_> {
     /// it prints goes to a file in memory and not to a pipe: a process that it leaves in the background would keep a
     /// pipe open, and the run would wait for its end.
     fn shell(&self, command: &str, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
+        let Ground::Directory { path: root, .. } = self.ground else {
+            let what = format!("`system \"{command}\"` needs a mounted file system");
+            return Err(Error::Invalid(what));
+        };
         let failed = |error| Error::io("cannot run", "/bin/sh", error);
         let printed = rustix::fs::memfd_create("system", rustix::fs::MemfdFlags::CLOEXEC)
             .map_err(|error| failed(error.into()))?;
         let mut printed = std::fs::File::from(printed);
         let status = std::process::Command::new("/bin/sh")
             .args(["-c", command])
-            .current_dir(self.root)
+            .current_dir(root)
             .stdin(std::process::Stdio::null())
             .stdout(printed.try_clone().map_err(failed)?)
             .stderr(printed.try_clone().map_err(failed)?)
@@ -192,8 +228,7 @@ impl Run<'_> {
             })
             .sum();
         let creation = Creation {
-            root: self.root,
-            root_fd: self.root_fd.as_fd(),
+            ground: self.ground,
             seed: self.options.seed,
             data: self.data(),
             control: self.control,
@@ -248,7 +283,7 @@ impl Run<'_> {
     /// The filesets as they are at the start of the load.
     fn filesets(&self, layouts: Vec<Layout>, programs: &Programs) -> Result<Vec<LiveFileset>, Error> {
         let changes = changing(self.workload, programs);
-        let free = rustix::fs::fstatvfs(&self.root_fd).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
+        let free = self.ground.free_bytes();
         let share = (free as f64 * GROWTH_SHARE / layouts.len().max(1) as f64) as u64;
         let mut live = Vec::with_capacity(layouts.len());
         for (index, layout) in layouts.into_iter().enumerate() {
@@ -320,7 +355,7 @@ impl Run<'_> {
             programs: &programs,
             shared: &shared,
             options: self.options,
-            root: self.root_fd.as_fd(),
+            ground: self.ground,
             published: &published,
             periods_start_anew: plan.period_seconds.is_some_and(|period| period < 0),
             gate: &gate,

@@ -1,6 +1,5 @@
 //! The run itself: one thread for each WML thread, grouped in processes that have file tables of their own.
 
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Mutex, OnceLock};
 
@@ -9,6 +8,7 @@ use workload::{DataPool, DataSpec, Draws, EndMode, Process, Purpose, StreamId, T
 use crate::aligned::AlignedBuffer;
 use crate::error::Error;
 use crate::fileset::Turns;
+use crate::ground::Ground;
 use crate::lane::{Lane, LaneEnd, Slot};
 use crate::options::{IoMode, RunOptions};
 use crate::program::{Program, Programs};
@@ -19,6 +19,7 @@ use crate::sync::Event;
 use crate::target::Target;
 use crate::transfers::TRANSFER_BYTES_MAX;
 use crate::uring::Uring;
+use crate::volume::InProcess;
 
 /// Stack of a load thread: the interpreter needs a few KiB, and there may be thousands.
 const STACK_BYTES: usize = 512 << 10;
@@ -47,8 +48,8 @@ pub struct Crew<'r> {
     pub shared: &'r Shared<'r>,
     /// The options.
     pub options: &'r RunOptions,
-    /// The target's root.
-    pub root: BorrowedFd<'r>,
+    /// Where the files are.
+    pub ground: Ground<'r>,
     /// Counts of operations, one for each thread.
     pub published: &'r [AtomicU64],
     /// `psrun` with a negative period: each report counts from the one before.
@@ -211,21 +212,15 @@ impl<'r> Crew<'r> {
     fn thread(&self, place: Place) {
         let spec = self.spec(&place);
         set_priorities(self.workload.processes[place.process_definition].nice, spec.io_priority);
-        match self.options.io {
-            IoMode::Psync => {
-                let target = Psync::new(self.root, self.shared.control);
-                let kit = self.kit(&place, 0);
-                if let (Some(timing), Some(kit)) = (self.gate.pass(), kit) {
-                    let mut lane = self.lane(&target, &place, kit, timing);
-                    let end = crate::exec::block_on(async {
-                        target.sleep_until(timing.begin_ns).await;
-                        lane.run().await
-                    });
-                    self.collect(&place, lane, end);
-                }
+        match (self.ground, self.options.io) {
+            (Ground::Volume(volume), _) => {
+                self.alone(&InProcess::new(volume, self.shared.control), &place);
             }
-            IoMode::Uring { depth } => {
-                let target = Uring::new(self.root, self.shared.control, depth);
+            (Ground::Directory { fd, .. }, IoMode::Psync) => {
+                self.alone(&Psync::new(fd, self.shared.control), &place);
+            }
+            (Ground::Directory { fd, .. }, IoMode::Uring { depth }) => {
+                let target = Uring::new(fd, self.shared.control, depth);
                 let kits: Option<Vec<Kit>> = (0..depth.max(1)).map(|lane| self.kit(&place, lane)).collect();
                 let target = match target {
                     Ok(target) => Some(target),
@@ -243,6 +238,19 @@ impl<'r> Crew<'r> {
             }
         }
         self.alive.fetch_sub(1, AcqRel);
+    }
+
+    /// One lane, whose operations block.
+    fn alone<T: Target>(&self, target: &T, place: &Place) {
+        let kit = self.kit(place, 0);
+        if let (Some(timing), Some(kit)) = (self.gate.pass(), kit) {
+            let mut lane = self.lane(target, place, kit, timing);
+            let end = crate::exec::block_on(async {
+                target.sleep_until(timing.begin_ns).await;
+                lane.run().await
+            });
+            self.collect(place, lane, end);
+        }
     }
 
     fn collect<T: Target>(&self, place: &Place, lane: Lane<'_, T>, end: LaneEnd) {

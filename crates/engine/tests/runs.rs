@@ -1,6 +1,7 @@
 //! A run as a whole: ends, starvation, failures, warm-up, pacing, repeatability.
 
 mod common;
+mod volume;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
