@@ -287,6 +287,7 @@ Examples:
   loadline prefetch --explain -- grep -r text tree
   loadline prefetch stat
   loadline prefetch explain PID
+  loadline prefetch daemon -- ./static-or-go-program      as root
 Modes: auto; predict (streams only); fetch-all (whole files at once); os-only (the program's hints are dropped);
 app-only (nothing); observe. LOADLINE_PREFETCH=off in the environment turns it off in all programs started later."
 )]
@@ -324,6 +325,37 @@ pub enum PrefetchWhat {
         /// The process
         pid: u32,
     },
+    /// Prefetch for programs that cannot be preloaded: static, Go, musl, readers of mappings (needs root)
+    Daemon(PrefetchDaemon),
+}
+
+/// Options of `prefetch daemon`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  loadline prefetch daemon -- ./go-program
+  loadline prefetch daemon --pid 1234 --explain
+  loadline prefetch daemon --cgroup system.slice/db.service
+SIGINT and SIGTERM end it; SIGHUP has it close the files it holds, so that they can be unmounted.")]
+pub struct PrefetchDaemon {
+    /// Watch the processes of this cgroup (its directory, or its path below /sys/fs/cgroup) until a signal
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["pid", "command"])]
+    pub cgroup: Option<std::path::PathBuf>,
+    /// Watch these processes and those they make, until all of them have ended
+    #[arg(long, value_name = "PID", num_args = 1.., conflicts_with = "command")]
+    pub pid: Vec<u32>,
+    /// What is done: auto, predict, fetch-all or observe
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    pub mode: String,
+    /// Say at the end, on standard error, what was done for each file
+    #[arg(long)]
+    pub explain: bool,
+    /// The most that may be prefetched and unread, in MiB [default: by the free memory and the cgroup]
+    #[arg(long, value_name = "MIB")]
+    pub budget: Option<u64>,
+    /// Start this program and watch it
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<std::ffi::OsString>,
 }
 
 /// Options of `ssd detach`.

@@ -4,12 +4,14 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::ExitStatus;
 
 use anyhow::Context;
-use prefetch::Mode;
+use prefetch::{Mode, Tuning};
+use prefetch_daemon::{DaemonError, Settings, Signals, Target};
 use prefetch_os::areas::{self, Found};
 use prefetch_os::launch::{self, Launch};
 use prefetch_os::show;
+use probe::trace::TraceError;
 
-use crate::options::{Prefetch, PrefetchWhat};
+use crate::options::{Prefetch, PrefetchDaemon, PrefetchWhat};
 use crate::screen::{self, Exit, bad_input};
 
 /// Runs a program, or shows statistics.
@@ -27,7 +29,60 @@ pub fn prefetch(options: &Prefetch) -> anyhow::Result<Exit> {
             screen::print(show::explain(&found(*pid)?).trim_end())?;
             Ok(Exit::Done)
         }
+        Some(PrefetchWhat::Daemon(options)) => daemon(options),
         None => run(options),
+    }
+}
+
+fn mode_of(text: &str, known: &[Mode]) -> anyhow::Result<Mode> {
+    Mode::parse(text.as_bytes()).filter(|mode| known.contains(mode)).ok_or_else(|| {
+        let known: Vec<_> = known.iter().map(|mode| mode.name()).collect();
+        bad_input(format!("--mode {text}: choose one of {}", known.join(", ")))
+    })
+}
+
+fn daemon(options: &PrefetchDaemon) -> anyhow::Result<Exit> {
+    let mode = mode_of(&options.mode, &[Mode::Auto, Mode::Predict, Mode::FetchAll, Mode::Observe])?;
+    let target = match (&options.cgroup, options.pid.is_empty()) {
+        (Some(cgroup), _) => Target::Cgroup(cgroup.clone()),
+        (None, false) => Target::Pids(options.pid.clone()),
+        (None, true) => Target::Command(options.command.clone()),
+    };
+    let signals = Signals::default();
+    let with_program = matches!(target, Target::Command(_));
+    // The terminal's Ctrl-C is for the program, whose end ends the daemon.
+    let ends = if with_program { &[libc::SIGTERM][..] } else { &[libc::SIGTERM, libc::SIGINT] };
+    for signal in ends {
+        signal_hook::flag::register(*signal, signals.stop.clone())?;
+    }
+    if with_program {
+        signal_hook::flag::register(libc::SIGINT, std::sync::Arc::default())?;
+    }
+    signal_hook::flag::register(libc::SIGHUP, signals.release.clone())?;
+    let tuning = Tuning { mode, ..Tuning::default() };
+    let settings = Settings { target, tuning, budget_mib: options.budget, directory: None };
+    let outcome = match prefetch_daemon::run(settings, &signals) {
+        Ok(outcome) => outcome,
+        Err(DaemonError::Target(error)) => return Err(bad_input(error.to_string())),
+        Err(DaemonError::Trace(TraceError::Unavailable(error))) => {
+            eprintln!("loadline: {error}");
+            return Ok(Exit::CannotHere);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if options.explain || mode == Mode::Observe {
+        if let Some(found) = areas::of(&areas::directory(), std::process::id()) {
+            eprint!("{}", show::explain(&Found { alive: false, ..found }));
+        }
+        let (events, lost) = (outcome.events, outcome.lost);
+        eprintln!(
+            "the daemon used {} of CPU time for {events} events, {lost} were lost",
+            show::time(outcome.cpu_ns)
+        );
+    }
+    match outcome.status {
+        Some(status) => std::process::exit(code(status)),
+        None => Ok(Exit::Done),
     }
 }
 
@@ -43,14 +98,7 @@ fn found(pid: u32) -> anyhow::Result<Found> {
 }
 
 fn run(options: &Prefetch) -> anyhow::Result<Exit> {
-    let mode = if options.observe {
-        Mode::Observe
-    } else {
-        Mode::parse(options.mode.as_bytes()).ok_or_else(|| {
-            let known: Vec<_> = Mode::ALL.iter().map(|mode| mode.name()).collect();
-            bad_input(format!("--mode {}: choose one of {}", options.mode, known.join(", ")))
-        })?
-    };
+    let mode = if options.observe { Mode::Observe } else { mode_of(&options.mode, &Mode::ALL)? };
     let library = launch::find_library(&std::env::current_exe()?)?;
     let launch = Launch { mode, budget_mib: options.budget, directory: None };
     let mut command = launch.command(&library, &options.command)?;

@@ -11,7 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stack", &[]),
     ("probe", &["stats"]),
     ("apps", &["prefetch", "prefetch-os", "probe", "stats"]),
-    ("lab", &["apps", "stats", "workload", "wml", "engine", "stack", "blockdev", "probe"]),
+    ("lab", &["apps", "betrfs", "stats", "workload", "wml", "engine", "stack", "blockdev", "probe"]),
     ("report", &["lab", "stats", "probe"]),
     ("reproduce", &["apps", "lab", "stack", "stats"]),
     (

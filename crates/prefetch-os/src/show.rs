@@ -70,6 +70,9 @@ pub fn explain(found: &Found) -> String {
     if snapshot.panics > 0 {
         text += "prefetching ended: the library failed and turned itself off (please report this)\n";
     }
+    if snapshot.lost > 0 {
+        let _ = writeln!(text, "{} of the kernel's events were lost: reads went by unseen", snapshot.lost);
+    }
     for device in &snapshot.devices {
         text += &self::device(device);
     }
@@ -217,6 +220,7 @@ mod tests {
                 walked: (10, 9),
                 sleeps: 0,
                 panics: 0,
+                lost: 0,
                 devices: vec![device],
                 files: vec![file],
             },

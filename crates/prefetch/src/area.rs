@@ -52,6 +52,7 @@ pub enum Head {
     Sleeps,
     Panics,
     Off,
+    Lost,
 }
 
 /// Words of the counters within a record, after sequence, device, inode and size.
@@ -236,6 +237,8 @@ pub struct Snapshot {
     pub sleeps: u64,
     /// Panics caught; the first one ends prefetching in that process.
     pub panics: u64,
+    /// Trace events that the daemon lost.
+    pub lost: u64,
     /// Devices.
     pub devices: Vec<DeviceSeen>,
     /// Files, in the order in which they were first looked at.
@@ -285,6 +288,7 @@ impl Snapshot {
             walked: (head(Head::Walked), head(Head::WalkUsed)),
             sleeps: head(Head::Sleeps),
             panics: head(Head::Panics),
+            lost: head(Head::Lost),
             devices: devices
                 .map(|at| DeviceSeen {
                     number: word(at),

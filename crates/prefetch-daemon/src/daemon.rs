@@ -1,0 +1,177 @@
+//! Setting up, starting the program, the loop, ending.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use prefetch::Tuning;
+use prefetch_os::{areas, sys};
+use probe::trace::TraceError;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::page::StatisticsPage;
+use crate::service::Service;
+use crate::source::Source;
+use crate::target::{Target, TargetError};
+use crate::worker::Workers;
+
+/// How often memory, files and statistics are looked at while something is followed.
+const TICK_NS: u64 = 100_000_000;
+/// The same while nothing is; and how often processes that came into a cgroup are looked for.
+const IDLE_TICK_NS: u64 = 500_000_000;
+
+/// What the daemon is to do.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Whom to watch.
+    pub target: Target,
+    /// Mode and limits of the policy.
+    pub tuning: Tuning,
+    /// The most that may be prefetched and unread, MiB.
+    pub budget_mib: Option<u64>,
+    /// Where statistics are kept; [`areas::directory`] when `None`.
+    pub directory: Option<PathBuf>,
+}
+
+/// Set by signal handlers.
+#[derive(Debug, Default, Clone)]
+pub struct Signals {
+    /// End.
+    pub stop: Arc<AtomicBool>,
+    /// Close all files now (somebody wants to unmount), and go on.
+    pub release: Arc<AtomicBool>,
+}
+
+/// How it went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// How the program ended, when one was started and was not outlived.
+    pub status: Option<ExitStatus>,
+    /// Events that were looked at.
+    pub events: u64,
+    /// Events that were lost.
+    pub lost: u64,
+    /// CPU time of the daemon, ns. What making the events costs is in the watched threads' time.
+    pub cpu_ns: u64,
+}
+
+/// Why the daemon cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// Nobody to watch.
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// Tracepoints cannot be had.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// The directory or file of the statistics cannot be made.
+    #[error("cannot write statistics in {directory}: {source}")]
+    Directory {
+        /// The directory.
+        directory: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The program cannot be started.
+    #[error("cannot run {}: {source}", program.display())]
+    Start {
+        /// Its name.
+        program: OsString,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Something the daemon needs of the system.
+    #[error("the prefetch daemon needs what the system refuses: {0}")]
+    System(#[from] std::io::Error),
+}
+
+/// Watches and prefetches until the target has ended or a signal says so.
+///
+/// # Errors
+/// When the target does not exist, tracing is not available, or the program cannot be started.
+pub fn run(settings: Settings, signals: &Signals) -> Result<Outcome, DaemonError> {
+    let target = settings.target.clone().resolve()?;
+    let source = Source::open(&target.threads())?;
+    let directory = settings.directory.clone().unwrap_or_else(areas::directory);
+    let page = areas::prepare(&directory)
+        .and_then(|()| {
+            areas::sweep(&directory, 64);
+            StatisticsPage::create(&directory, settings.tuning.mode, &target.name(), sys::now_ns())
+        })
+        .map_err(|source| DaemonError::Directory { directory, source })?;
+    let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
+    let bell = eventfd(0, flags).map_err(std::io::Error::from)?;
+    let workers = Workers::start(bell.try_clone()?)?;
+    let threads = source.threads()?;
+    let mut service = Service::new(source, workers, page, &settings);
+    let mut child = match &target {
+        Target::Command(words) => Some(start(words, threads)?),
+        _ => None,
+    };
+    let status = follow(&mut service, &target, &mut child, &bell, signals)?;
+    service.turn()?;
+    service.report();
+    Ok(Outcome { status, ..service.outcome() })
+}
+
+/// Starts the program; its first act is to have itself watched.
+fn start(words: &[OsString], mut threads: File) -> Result<Child, DaemonError> {
+    let (program, arguments) = words.split_first().ok_or(TargetError::Nothing)?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let watch = move || {
+        let mut text = [0u8; 16];
+        let mut rest = text.as_mut_slice();
+        write!(rest, "{}", sys::getpid())?;
+        let left = rest.len();
+        let len = text.len() - left;
+        threads.write_all(text.get(..len).unwrap_or_default())
+    };
+    // SAFETY: between fork and exec the closure formats a number into its stack and calls write(2).
+    unsafe { command.pre_exec(watch) };
+    command.spawn().map_err(|source| DaemonError::Start { program: program.clone(), source })
+}
+
+/// The loop: events in, requests out. How the program ended, if it did.
+fn follow(
+    service: &mut Service,
+    target: &Target,
+    child: &mut Option<Child>,
+    bell: &impl AsFd,
+    signals: &Signals,
+) -> Result<Option<ExitStatus>, DaemonError> {
+    let mut ticked_ns = 0;
+    loop {
+        let busy = service.turn()?;
+        let now_ns = sys::now_ns();
+        let period = if service.is_idle() { IDLE_TICK_NS } else { TICK_NS };
+        let release = signals.release.swap(false, Relaxed);
+        if now_ns.saturating_sub(ticked_ns) >= period || release {
+            ticked_ns = now_ns;
+            service.tick(now_ns, release)?;
+            if matches!(target, Target::Cgroup(_)) {
+                service.add_threads(&target.threads());
+            }
+        }
+        if let Some(child) = child
+            && let Some(status) = child.try_wait()?
+        {
+            return Ok(Some(status));
+        }
+        if signals.stop.load(Relaxed) || target.has_ended() {
+            return Ok(None);
+        }
+        if busy {
+            sys::sleep_ns(service.pause_ns());
+        } else {
+            service.wait(bell.as_fd(), Duration::from_nanos(period))?;
+        }
+    }
+}

@@ -1,0 +1,423 @@
+//! The files that are followed: their streams, bounded in number, let go when there is nothing to gain. Pure: what
+//! stands for the open file is the caller's.
+
+use prefetch::area::DEVICES;
+use prefetch::{Budget, Device, FileState, PAGE, Read, Request, Tuning};
+
+use crate::assemble::{Access, AccessKind};
+use crate::moment::Key;
+use crate::touch::Touches;
+
+/// Files followed at a time; the least recently used makes room.
+pub const FILES_MAX: usize = 32;
+/// Accesses without a wait or a stream after which a file is let go.
+const QUIET_MAX: u32 = 2048;
+/// A file without accesses is let go after so long.
+pub const IDLE_NS: u64 = 2_000_000_000;
+/// Contiguous accesses that each began to read by themselves: the kernel does not read ahead here.
+const ALONE_MAX: u8 = 8;
+
+/// A file that is followed.
+#[derive(Debug)]
+pub struct Followed<H> {
+    /// Which one.
+    pub key: Key,
+    /// What the caller keeps for it.
+    pub handle: H,
+    /// Its streams.
+    pub state: Box<FileState>,
+    /// Its device, an index into the table's.
+    pub device: usize,
+    /// A step of fetching it is under way.
+    pub fetching: bool,
+    touches: Touches,
+    used_ns: u64,
+    quiet: u32,
+    end: u64,
+    alone: u8,
+    generation: u64,
+}
+
+/// A followed file, valid until it is let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket {
+    at: usize,
+    generation: u64,
+}
+
+/// Why a file was let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LetGo {
+    /// Another needed the place, or it was closed.
+    Replaced,
+    /// Nothing was to be gained.
+    Quiet,
+    /// Not used any more.
+    Idle,
+}
+
+/// The followed files and what they share.
+#[derive(Debug)]
+pub struct Table<H> {
+    files: Vec<Option<Followed<H>>>,
+    /// What was measured of devices.
+    pub devices: [Device; DEVICES],
+    /// Their numbers (`st_dev`), 0 is free.
+    pub numbers: [u64; DEVICES],
+    /// What may be prefetched and unread.
+    pub budget: Budget,
+    tuning: Tuning,
+    generation: u64,
+}
+
+impl<H> Table<H> {
+    /// Without files.
+    pub fn new(tuning: Tuning) -> Table<H> {
+        Table {
+            files: (0..FILES_MAX).map(|_| None).collect(),
+            devices: [const { Device::new() }; DEVICES],
+            numbers: [0; DEVICES],
+            budget: Budget::new(),
+            tuning,
+            generation: 0,
+        }
+    }
+
+    /// The limits of the policy.
+    pub fn tuning(&self) -> &Tuning {
+        &self.tuning
+    }
+
+    /// The index of a device; the last one when there are too many.
+    pub fn device_index(&mut self, number: u64) -> usize {
+        let known = self.numbers.iter().position(|known| *known == number || *known == 0);
+        let at = known.unwrap_or(DEVICES - 1);
+        if let Some(slot) = self.numbers.get_mut(at).filter(|slot| **slot == 0) {
+            *slot = number;
+        }
+        at
+    }
+
+    /// Follows a file from now on. The file that had to make room, if any.
+    pub fn follow(
+        &mut self,
+        key: Key,
+        size: u64,
+        device: usize,
+        now_ns: u64,
+        handle: H,
+    ) -> (Ticket, Option<Followed<H>>) {
+        let free = self.files.iter().position(Option::is_none);
+        let oldest = || {
+            let used =
+                |at: &usize| self.files.get(*at).and_then(Option::as_ref).map_or(0, |file| file.used_ns);
+            (0..self.files.len()).min_by_key(used).unwrap_or(0)
+        };
+        let at = free.unwrap_or_else(oldest);
+        let before = self.take(at);
+        self.generation += 1;
+        let followed = Followed {
+            key,
+            handle,
+            state: Box::new(FileState::new(size)),
+            device: device.min(DEVICES - 1),
+            fetching: false,
+            touches: Touches::default(),
+            used_ns: now_ns,
+            quiet: 0,
+            end: 0,
+            alone: 0,
+            generation: self.generation,
+        };
+        if let Some(slot) = self.files.get_mut(at) {
+            *slot = Some(followed);
+        }
+        (Ticket { at, generation: self.generation }, before)
+    }
+
+    fn take(&mut self, at: usize) -> Option<Followed<H>> {
+        let mut file = self.files.get_mut(at)?.take()?;
+        file.state.close(&self.devices[file.device], &self.budget);
+        Some(file)
+    }
+
+    /// Whether a file is followed.
+    pub fn find(&self, key: Key) -> Option<Ticket> {
+        let at = self.files.iter().position(|file| file.as_ref().is_some_and(|file| file.key == key))?;
+        Some(Ticket { at, generation: self.files.get(at)?.as_ref()?.generation })
+    }
+
+    /// The file of a ticket, if it is still followed.
+    pub fn get(&mut self, ticket: Ticket) -> Option<(&mut Followed<H>, &Device, &Budget)> {
+        let file = self.files.get_mut(ticket.at)?.as_mut()?;
+        (file.generation == ticket.generation).then_some(())?;
+        let device = self.devices.get(file.device)?;
+        Some((file, device, &self.budget))
+    }
+
+    /// How many files are followed.
+    pub fn len(&self) -> usize {
+        self.files.iter().flatten().count()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All tickets.
+    pub fn tickets(&self) -> Vec<Ticket> {
+        let all = self.files.iter().enumerate();
+        all.filter_map(|(at, file)| Some(Ticket { at, generation: file.as_ref()?.generation })).collect()
+    }
+
+    /// Tells the core of an access. The file's ticket when there is something to claim.
+    pub fn access(&mut self, access: &Access) -> Option<Ticket> {
+        let ticket = self.find(access.key)?;
+        let tuning = self.tuning;
+        let (file, device, budget) = self.get(ticket)?;
+        file.used_ns = access.at_ns;
+        let pages = (access.first, access.last.saturating_add(1));
+        let (from, to) = match access.kind {
+            AccessKind::Read => pages,
+            AccessKind::Fault => {
+                file.touches.exact(access.tid, pages);
+                pages
+            }
+            AccessKind::Window => file.touches.window(access.tid, pages)?,
+        };
+        let offset = from.saturating_mul(PAGE);
+        // A read may ask for more than there is.
+        let end = to.saturating_mul(PAGE).min(file.state.size.next_multiple_of(PAGE));
+        let len = end.checked_sub(offset).filter(|len| *len > 0)?;
+        let read = Read { offset, len, elapsed_ns: Some(access.waited_ns), now_ns: access.at_ns };
+        file.notice_alone(access, &read);
+        let size = file.state.size;
+        let effect = file.state.on_read(&read, device, budget, &tuning);
+        // The core takes whole pages for bytes: the size is known better.
+        file.state.size = size;
+        let (_, _, active) = file.state.latest();
+        file.quiet = if active || read.is_slow() || effect.wake { 0 } else { file.quiet.saturating_add(1) };
+        effect.wake.then_some(ticket)
+    }
+
+    /// The next range to prefetch.
+    pub fn claim(&mut self, ticket: Ticket) -> Option<Request> {
+        let (file, device, budget) = self.get(ticket)?;
+        let request = file.state.claim(device, budget)?;
+        file.touches.issued(request);
+        Some(request)
+    }
+
+    /// The next step of fetching the whole file; none while one is under way.
+    pub fn claim_fetch(&mut self, ticket: Ticket) -> Option<Request> {
+        let (file, device, budget) = self.get(ticket)?;
+        if file.fetching {
+            return None;
+        }
+        let request = file.state.claim_fetch(device, budget)?;
+        file.fetching = true;
+        Some(request)
+    }
+
+    /// Lets go of one file.
+    pub fn release(&mut self, ticket: Ticket) -> Option<Followed<H>> {
+        self.get(ticket)?;
+        self.take(ticket.at)
+    }
+
+    /// Lets go of the files that are idle or brought nothing.
+    pub fn sweep(&mut self, now_ns: u64) -> Vec<(Followed<H>, LetGo)> {
+        let mut gone = Vec::new();
+        for at in 0..self.files.len() {
+            let Some(file) = self.files.get(at).and_then(Option::as_ref) else { continue };
+            let why = if file.quiet >= QUIET_MAX {
+                LetGo::Quiet
+            } else if now_ns.saturating_sub(file.used_ns) > IDLE_NS && !file.fetching {
+                LetGo::Idle
+            } else {
+                continue;
+            };
+            gone.extend(self.take(at).map(|file| (file, why)));
+        }
+        gone
+    }
+
+    /// The tracepoint filter that lets only the followed files pass; `None` without any.
+    pub fn filter(&self) -> Option<String> {
+        let terms: Vec<String> = self
+            .files
+            .iter()
+            .flatten()
+            .map(|file| format!("(i_ino == {} && s_dev == {})", file.key.inode, file.key.dev))
+            .collect();
+        (!terms.is_empty()).then(|| terms.join(" || "))
+    }
+}
+
+impl<H> Followed<H> {
+    /// Contiguous reads upwards that each began to read from the device: the program has turned the kernel's
+    /// read-ahead off, which nothing else would tell.
+    fn notice_alone(&mut self, access: &Access, read: &Read) {
+        let contiguous = read.offset == self.end;
+        self.end = read.offset + read.len;
+        if !contiguous || !access.missed || !read.is_slow() {
+            self.alone = 0;
+            return;
+        }
+        self.alone = self.alone.saturating_add(1);
+        if self.alone == ALONE_MAX {
+            self.state.on_hint(true);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn key(inode: u64) -> Key {
+        Key { dev: 7 << 20, inode }
+    }
+
+    fn table() -> Table<()> {
+        Table::new(Tuning::default())
+    }
+
+    /// A thread that reads 64 KiB every 320 KiB, missing until the prefetcher is ahead.
+    fn stride(table: &mut Table<()>, kind: AccessKind) -> (u64, u64) {
+        let size = 256 << 20;
+        let device = table.device_index(77);
+        table.follow(key(1), size, device, 0, ());
+        let mut prefetched = std::collections::HashSet::new();
+        let (mut misses, mut now_ns) = (0, 0);
+        let accesses = size / (320 << 10);
+        for at in 0..accesses {
+            let first = at * 80;
+            let (hit, pages) = (prefetched.contains(&first), 16);
+            let waited_ns = if hit { 0 } else { MS };
+            misses += u64::from(!hit);
+            now_ns += waited_ns + 100_000;
+            // A mapping that misses touches one page, then finds the window around it.
+            let parts = match (kind, hit) {
+                (AccessKind::Read, _) => vec![(first, first + pages - 1, kind, waited_ns)],
+                (_, true) => vec![(first, first + 15, AccessKind::Window, 0)],
+                (_, false) => vec![
+                    (first, first, AccessKind::Fault, waited_ns),
+                    (first, first + 15, AccessKind::Window, 0),
+                ],
+            };
+            for (first, last, kind, waited_ns) in parts {
+                let access =
+                    Access { key: key(1), tid: 5, first, last, waited_ns, at_ns: now_ns, kind, missed: !hit };
+                if let Some(ticket) = table.access(&access) {
+                    while let Some(request) = table.claim(ticket) {
+                        prefetched.extend(request.offset / PAGE..(request.offset + request.len) / PAGE);
+                    }
+                }
+            }
+        }
+        (misses, accesses)
+    }
+
+    #[test]
+    fn a_stride_of_reads_is_prefetched() {
+        let (misses, accesses) = stride(&mut table(), AccessKind::Read);
+        assert!(misses < 30 && accesses > 800, "{misses} of {accesses}");
+    }
+
+    #[test]
+    fn a_stride_of_touches_is_prefetched() {
+        let mut table = table();
+        let (misses, accesses) = stride(&mut table, AccessKind::Window);
+        assert!(misses < 30 && accesses > 800, "{misses} of {accesses}");
+        let ticket = table.find(key(1)).unwrap();
+        let counters = table.get(ticket).unwrap().0.state.counters;
+        assert!(counters.useful > counters.issued / 10 * 8, "{counters:?}");
+    }
+
+    #[test]
+    fn the_number_of_files_is_bounded_and_the_oldest_goes() {
+        let mut table = table();
+        for inode in 0..FILES_MAX as u64 {
+            assert!(table.follow(key(inode), 1 << 20, 0, inode + 1, ()).1.is_none());
+        }
+        let (_, gone) = table.follow(key(99), 1 << 20, 0, 1000, ());
+        assert_eq!(gone.unwrap().key, key(0));
+        assert_eq!((table.len(), table.find(key(0))), (FILES_MAX, None));
+        assert_eq!(table.filter().unwrap().matches("||").count(), FILES_MAX - 1);
+    }
+
+    #[test]
+    fn hits_and_idleness_let_a_file_go_and_its_ticket_expires() {
+        let mut table = table();
+        let (ticket, _) = table.follow(key(1), 1 << 30, 0, 0, ());
+        table.follow(key(2), 1 << 30, 0, 0, ());
+        for at in 0..u64::from(QUIET_MAX) {
+            let first = at * 7919 % 200_000;
+            let kind = AccessKind::Read;
+            let access = Access {
+                key: key(1),
+                tid: 1,
+                first,
+                last: first,
+                waited_ns: 0,
+                at_ns: at,
+                kind,
+                missed: false,
+            };
+            assert_eq!(table.access(&access), None);
+        }
+        let gone = table.sweep(1000);
+        assert_eq!(
+            gone.iter().map(|(file, why)| (file.key, *why)).collect::<Vec<_>>(),
+            [(key(1), LetGo::Quiet)]
+        );
+        assert!(table.get(ticket).is_none() && table.release(ticket).is_none());
+        assert_eq!(table.sweep(3 * IDLE_NS).len(), 1);
+        assert!(table.is_empty() && table.filter().is_none());
+    }
+
+    #[test]
+    fn reads_beyond_the_end_are_cut() {
+        let mut table = table();
+        let (ticket, _) = table.follow(key(1), 10_000, 0, 0, ());
+        for (first, last) in [(0, u64::MAX - 1), (2, 100), (3, 100), (u64::MAX, u64::MAX)] {
+            let kind = AccessKind::Read;
+            table.access(&Access {
+                key: key(1),
+                tid: 1,
+                first,
+                last,
+                waited_ns: 0,
+                at_ns: 1,
+                kind,
+                missed: false,
+            });
+        }
+        let state = &table.get(ticket).unwrap().0.state;
+        assert_eq!((state.counters.reads, state.counters.bytes, state.size), (2, 12_288 + 4096, 10_000));
+    }
+
+    #[test]
+    fn forward_misses_without_read_ahead_are_noticed() {
+        let mut table = table();
+        let (ticket, _) = table.follow(key(1), 1 << 30, 0, 0, ());
+        for page in 0..10 {
+            let kind = AccessKind::Fault;
+            table.access(&Access {
+                key: key(1),
+                tid: 1,
+                first: page,
+                last: page,
+                waited_ns: MS,
+                at_ns: page * MS,
+                kind,
+                missed: true,
+            });
+        }
+        assert!(table.get(ticket).unwrap().0.state.random_hint);
+    }
+}
