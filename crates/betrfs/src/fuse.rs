@@ -3,20 +3,22 @@
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fuser::{
     BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    InitFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
+use crate::duty::Duty;
 use crate::error::{Error, Result};
 use crate::fs::{Attr, DirStream, Fs, NewFile, RenameMode, SetAttr, SetTime, Whence};
 use crate::key;
@@ -25,10 +27,17 @@ use crate::syncer::Syncer;
 
 /// Largest request in bytes: what FUSE carries in 256 pages.
 pub(crate) const REQUEST_BYTES_MAX: u32 = 1 << 20;
+/// A write of so many bytes may have to wait until others have been written.
+const LONG: usize = 16 << 10;
 const GENERATION: Generation = Generation(0);
 
+/// Inode number of the probe: no file ever gets it.
+const PROBE_INO: u64 = u64::MAX;
+/// The kernel asks for nothing about the probe while it is opened.
+const PROBE_TTL: Duration = Duration::from_secs(3600);
+
 /// What the transport may be told.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// How long the kernel may keep names and attributes.
     pub ttl: Duration,
@@ -36,6 +45,41 @@ pub(crate) struct Settings {
     pub writeback: bool,
     /// Give attributes with every read of a directory.
     pub readdirplus: bool,
+    /// What is written to a file just made stays in the kernel's page cache.
+    pub keep_new: bool,
+    /// The probe, see [`Probe`].
+    pub probe: Arc<Probe>,
+    /// Which threads take requests.
+    pub duty: Arc<Duty>,
+}
+
+/// A file that is there only while the mount is made. The kernel learns at the first OPEN that there is nothing to
+/// open; until then every file that is made has its RELEASE, so one is opened before anybody else can.
+#[derive(Debug)]
+pub(crate) struct Probe {
+    name: String,
+    there: AtomicBool,
+}
+
+impl Probe {
+    pub fn new() -> Probe {
+        let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
+        let name = format!(".betrfs-{}-{nanoseconds:x}", std::process::id());
+        Probe { name, there: AtomicBool::new(false) }
+    }
+
+    /// Opens the probe in the root directory `dir`, which is served by other threads.
+    pub fn open_in(&self, dir: &Path, notifier: &Notifier) {
+        self.there.store(true, Ordering::Release);
+        // Without it every new file costs a request more.
+        let _ = File::open(dir.join(&self.name));
+        self.there.store(false, Ordering::Release);
+        let _ = notifier.inval_entry(INodeNo(key::ROOT), OsStr::new(&self.name));
+    }
+
+    fn is(&self, parent: INodeNo, name: &OsStr) -> bool {
+        self.there.load(Ordering::Acquire) && parent.0 == key::ROOT && name == OsStr::new(&self.name)
+    }
 }
 
 /// The file system as the kernel's requests see it.
@@ -73,6 +117,19 @@ impl Server {
             Ok(attr) => reply.attr(&self.settings.ttl, &file_attr(&attr)),
             Err(e) => reply.error(errno(&e)),
         }
+    }
+}
+
+impl Server {
+    /// How the kernel treats the handle of a new file, opened with the `flags` of open(2). One that can only be written
+    /// bypasses the page cache: otherwise the kernel asks at the first write whether the file has capabilities (with
+    /// FOPEN_DIRECT_IO it leaves it to us to take them away), and copies what nobody may ever read.
+    fn handle_flags(&self, flags: i32) -> FopenFlags {
+        let mut how = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;
+        if flags & libc::O_ACCMODE == libc::O_WRONLY && !self.settings.keep_new && !self.settings.writeback {
+            how |= FopenFlags::FOPEN_DIRECT_IO;
+        }
+        how
     }
 }
 
@@ -213,6 +270,11 @@ impl Filesystem for Server {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let _quick = self.settings.duty.quick();
+        if self.settings.probe.is(parent, name) {
+            let probe = FileAttr { ino: INodeNo(PROBE_INO), nlink: 1, perm: 0o400, ..absent() };
+            return reply.entry(&PROBE_TTL, &probe, GENERATION);
+        }
         match self.fs.lookup(parent.0, name.as_bytes()) {
             Err(Error::NotFound) => reply.entry(&self.settings.ttl, &absent(), GENERATION),
             found => self.entry(found, reply),
@@ -220,10 +282,12 @@ impl Filesystem for Server {
     }
 
     fn forget(&self, _request: &Request, ino: INodeNo, count: u64) {
+        let _quick = self.settings.duty.quick();
         self.fs.forget(ino.0, count);
     }
 
     fn getattr(&self, _request: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
+        let _quick = self.settings.duty.quick();
         self.attr(self.fs.attr(ino.0), reply);
     }
 
@@ -245,6 +309,7 @@ impl Filesystem for Server {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
+        let _quick = self.settings.duty.quick();
         let set = SetAttr {
             mode,
             uid,
@@ -259,6 +324,7 @@ impl Filesystem for Server {
     }
 
     fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
+        self.settings.duty.slow();
         match self.fs.read_link(ino.0) {
             Ok(target) => reply.data(&target),
             Err(e) => reply.error(errno(&e)),
@@ -275,6 +341,7 @@ impl Filesystem for Server {
         rdev: u32,
         reply: ReplyEntry,
     ) {
+        let _quick = self.settings.duty.quick();
         let new = NewFile { mode, uid: request.uid(), gid: request.gid(), rdev, target: b"" };
         self.entry(self.fs.make(parent.0, name.as_bytes(), new), reply);
     }
@@ -288,20 +355,24 @@ impl Filesystem for Server {
         _umask: u32,
         reply: ReplyEntry,
     ) {
+        let _quick = self.settings.duty.quick();
         let mode = libc::S_IFDIR | mode & 0o7777;
         let new = NewFile { mode, uid: request.uid(), gid: request.gid(), ..NewFile::default() };
         self.entry(self.fs.make(parent.0, name.as_bytes(), new), reply);
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _quick = self.settings.duty.quick();
         empty(self.fs.unlink(parent.0, name.as_bytes()), reply);
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let _quick = self.settings.duty.quick();
         empty(self.fs.rmdir(parent.0, name.as_bytes()), reply);
     }
 
     fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
+        self.settings.duty.slow();
         let target = target.as_os_str().as_bytes();
         let mode = libc::S_IFLNK | 0o777;
         let new = NewFile { mode, uid: request.uid(), gid: request.gid(), target, ..NewFile::default() };
@@ -318,6 +389,7 @@ impl Filesystem for Server {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        self.settings.duty.slow();
         let mode = match flags {
             f if f.is_empty() => RenameMode::Replace,
             RenameFlags::RENAME_NOREPLACE => RenameMode::NoReplace,
@@ -329,6 +401,7 @@ impl Filesystem for Server {
     }
 
     fn link(&self, _request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
+        self.settings.duty.slow();
         self.entry(self.fs.link(ino.0, newparent.0, newname.as_bytes()), reply);
     }
 
@@ -344,15 +417,16 @@ impl Filesystem for Server {
         name: &OsStr,
         mode: u32,
         _umask: u32,
-        _flags: i32,
+        flags: i32,
         reply: ReplyCreate,
     ) {
+        let _quick = self.settings.duty.quick();
         let mode = libc::S_IFREG | mode & 0o7777;
         let new = NewFile { mode, uid: request.uid(), gid: request.gid(), ..NewFile::default() };
         match self.fs.make(parent.0, name.as_bytes(), new) {
             Ok(attr) => {
-                let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;
-                reply.created(&self.settings.ttl, &file_attr(&attr), GENERATION, FileHandle(0), flags);
+                let how = self.handle_flags(flags);
+                reply.created(&self.settings.ttl, &file_attr(&attr), GENERATION, FileHandle(0), how);
             }
             Err(e) => reply.error(errno(&e)),
         }
@@ -369,6 +443,7 @@ impl Filesystem for Server {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
+        self.settings.duty.slow();
         match self.fs.read(ino.0, offset, size as usize) {
             Ok(data) => reply.data(&data),
             Err(e) => reply.error(errno(&e)),
@@ -387,6 +462,10 @@ impl Filesystem for Server {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
+        let _quick = (data.len() < LONG).then(|| self.settings.duty.quick());
+        if data.len() >= LONG {
+            self.settings.duty.slow();
+        }
         let kill = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         match self.fs.write(ino.0, offset, data, kill) {
             Ok(written) => reply.written(written as u32),
@@ -419,6 +498,7 @@ impl Filesystem for Server {
     }
 
     fn fsync(&self, _request: &Request, _ino: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+        self.settings.duty.slow();
         self.syncer.sync(reply);
     }
 
@@ -429,6 +509,7 @@ impl Filesystem for Server {
     }
 
     fn readdir(&self, _request: &Request, ino: INodeNo, fh: FileHandle, off: u64, mut reply: ReplyDirectory) {
+        self.settings.duty.slow();
         let stream = self.stream(fh);
         let mut stream = stream.lock().unwrap_or_else(|e| e.into_inner());
         let read = self.fs.read_dir(ino.0, &mut stream, off, false, &mut |item| {
@@ -448,6 +529,7 @@ impl Filesystem for Server {
         off: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
+        self.settings.duty.slow();
         let stream = self.stream(fh);
         let mut stream = stream.lock().unwrap_or_else(|e| e.into_inner());
         let read = self.fs.read_dir(ino.0, &mut stream, off, true, &mut |item| {
@@ -474,6 +556,7 @@ impl Filesystem for Server {
     }
 
     fn fsyncdir(&self, _request: &Request, _ino: INodeNo, _fh: FileHandle, _data: bool, reply: ReplyEmpty) {
+        self.settings.duty.slow();
         self.syncer.sync(reply);
     }
 
@@ -504,15 +587,18 @@ impl Filesystem for Server {
         _position: u32,
         reply: ReplyEmpty,
     ) {
+        self.settings.duty.slow();
         let (create, replace) = (flags & libc::XATTR_CREATE != 0, flags & libc::XATTR_REPLACE != 0);
         empty(self.fs.set_xattr(ino.0, name.as_bytes(), value, create, replace), reply);
     }
 
     fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        self.settings.duty.slow();
         sized(self.fs.xattr(ino.0, name.as_bytes()), size, reply);
     }
 
     fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        self.settings.duty.slow();
         let names = self
             .fs
             .xattrs(ino.0)
@@ -521,6 +607,7 @@ impl Filesystem for Server {
     }
 
     fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        self.settings.duty.slow();
         empty(self.fs.remove_xattr(ino.0, name.as_bytes()), reply);
     }
 
@@ -534,6 +621,7 @@ impl Filesystem for Server {
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        self.settings.duty.slow();
         empty(self.fs.allocate(ino.0, mode, offset, length), reply);
     }
 
@@ -546,6 +634,7 @@ impl Filesystem for Server {
         whence: i32,
         reply: ReplyLseek,
     ) {
+        self.settings.duty.slow();
         let whence = match whence {
             libc::SEEK_DATA => Whence::Data,
             libc::SEEK_HOLE => Whence::Hole,

@@ -13,9 +13,10 @@ use fuser::{BackgroundSession, Config, Session, SessionACL};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::check::{CheckReport, check, dump};
+use crate::duty::Duty;
 use crate::error::Error;
 use crate::fs::{Fs, Options};
-use crate::fuse::{REQUEST_BYTES_MAX, Server, Settings};
+use crate::fuse::{Probe, REQUEST_BYTES_MAX, Server, Settings};
 use crate::overlay::Shared;
 use crate::pruner::Pruner;
 
@@ -111,6 +112,8 @@ pub struct MountOptions {
     pub ttl: Duration,
     /// Let the kernel collect writes: faster for small sequential ones, and small random ones are no longer blind.
     pub writeback: bool,
+    /// What is written to a file just made stays in the kernel's page cache; one request more for each such file.
+    pub keep_new: bool,
     /// Bypass the page cache of what is below.
     pub direct: bool,
     /// Use io_uring for the device, if the kernel has it.
@@ -133,6 +136,7 @@ impl Default for MountOptions {
             threads: 8,
             ttl: Duration::from_secs(86_400),
             writeback: false,
+            keep_new: false,
             direct: true,
             uring: true,
             lock_memory: true,
@@ -222,6 +226,7 @@ impl MountOptions {
             "inodes" => self.inodes_max = (number()? as usize).max(1000),
             "idle_inodes" => self.fs.idle_nodes_max = number()? as usize,
             "writeback" => self.writeback = true,
+            "keepnew" => self.keep_new = true,
             "buffered" => self.direct = false,
             "nouring" => self.uring = false,
             "nolock" => self.lock_memory = false,
@@ -378,7 +383,19 @@ pub fn mount_fs(
     let dir = dir.canonicalize().map_err(MountError::io(dir.display().to_string()))?;
     let fuse = connect(options.shown_source.as_deref().unwrap_or(source), &dir, options)?;
     let readdirplus = options.fs.store.steps.dc;
-    let settings = Settings { ttl: options.ttl, writeback: options.writeback, readdirplus };
+    let probe = Arc::new(Probe::new());
+    let connection = fuse.try_clone().map_err(MountError::io("open /dev/fuse"))?;
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let duty = Arc::new(Duty::new(connection, options.threads, cpus / 2));
+    fs.call_before_waiting(duty.clone());
+    let settings = Settings {
+        ttl: options.ttl,
+        writeback: options.writeback,
+        readdirplus,
+        keep_new: options.keep_new,
+        probe: probe.clone(),
+        duty: duty.clone(),
+    };
     let mut config = Config::default();
     config.acl = SessionACL::All;
     config.n_threads = Some(options.threads);
@@ -393,7 +410,8 @@ pub fn mount_fs(
             return Err(error);
         }
     };
-    let pruner = Some(Pruner::start(fs.clone(), session.notifier(), options.inodes_max));
+    probe.open_in(&dir, &session.notifier());
+    let pruner = Some(Pruner::start(fs.clone(), session.notifier(), options.inodes_max, duty));
     let mounted = Mounted { fs, session: Some(session), pruner, dir, claim, source: source.to_owned() };
     mounted.tune();
     Ok(mounted)

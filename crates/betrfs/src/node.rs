@@ -52,6 +52,8 @@ pub(crate) struct State {
     pub dead: bool,
     /// The record could not be written for want of space.
     pub unsaved: bool,
+    /// There is no `security.capability` among its attributes.
+    pub incapable: bool,
     /// Where the last write ended.
     pub last_end: u64,
     /// The directory whose `orphans` counts this one.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use fuser::{INodeNo, Notifier};
 
+use crate::duty::Duty;
 use crate::fs::Fs;
 
 /// How often the inodes are counted.
@@ -25,23 +26,28 @@ struct Stop {
 /// The thread that asks.
 pub(crate) struct Pruner {
     stop: Arc<Stop>,
+    duty: Arc<Duty>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Pruner {
     /// Starts asking whenever there are more than `most` inodes in memory. A thread of its own does it: the kernel
     /// may hold the request back until others have been answered.
-    pub fn start(fs: Arc<Fs>, notifier: Notifier, most: usize) -> Pruner {
+    pub fn start(fs: Arc<Fs>, notifier: Notifier, most: usize, duty: Arc<Duty>) -> Pruner {
         let stop = Arc::<Stop>::default();
-        let stopped = stop.clone();
-        let run = move || prune(&fs, &notifier, most, &stopped);
+        let (stopped, looked) = (stop.clone(), duty.clone());
+        let run = move || prune(&fs, &notifier, most, &looked, &stopped);
         // Without a thread memory is not bounded, but nothing fails.
         let thread = std::thread::Builder::new().name("betrfs-prune".into()).spawn(run).ok();
-        Pruner { stop, thread }
+        if thread.is_none() {
+            // Nobody would call back those who rest.
+            duty.call(true);
+        }
+        Pruner { stop, duty, thread }
     }
 }
 
-fn prune(fs: &Fs, notifier: &Notifier, most: usize, stop: &Stop) {
+fn prune(fs: &Fs, notifier: &Notifier, most: usize, duty: &Duty, stop: &Stop) {
     let mut turn = 0;
     loop {
         let asked = stop.asked.lock().unwrap_or_else(|e| e.into_inner());
@@ -49,6 +55,7 @@ fn prune(fs: &Fs, notifier: &Notifier, most: usize, stop: &Stop) {
         if asked.is_ok_and(|(asked, _)| *asked) {
             return;
         }
+        duty.look();
         let mut fruitless = 0;
         // A little below, so that not every new inode wakes the work.
         while fs.inodes_in_memory() > most && fruitless < 64 {
@@ -59,6 +66,7 @@ fn prune(fs: &Fs, notifier: &Notifier, most: usize, stop: &Stop) {
                 // What the kernel does not know, or somebody uses, stays.
                 let _ = notifier.inval_entry(INodeNo(*parent), OsStr::from_bytes(name));
             }
+            duty.look();
             if *stop.asked.lock().unwrap_or_else(|e| e.into_inner()) {
                 return;
             }
@@ -70,6 +78,7 @@ impl Drop for Pruner {
     fn drop(&mut self) {
         *self.stop.asked.lock().unwrap_or_else(|e| e.into_inner()) = true;
         self.stop.changed.notify_all();
+        self.duty.call(true);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

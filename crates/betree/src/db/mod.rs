@@ -241,6 +241,11 @@ impl Db {
         self.inner.write(batch)
     }
 
+    /// True if a write would have to wait now until the tree has taken in what was written before.
+    pub fn has_to_wait(&self) -> bool {
+        self.inner.has_to_wait()
+    }
+
     /// Makes every batch written before durable.
     pub fn sync(&self) -> Result<()> {
         self.inner.sync()

@@ -336,6 +336,10 @@ impl Inner {
         }
     }
 
+    pub(super) fn has_to_wait(&self) -> bool {
+        self.read_front().view.frozen.len() >= FROZEN_MAX
+    }
+
     /// Lets the log empty, by a checkpoint here or in the background.
     fn make_log_room(&self) -> Result<()> {
         if !self.options.background {

@@ -10,11 +10,13 @@ use super::{Fs, now};
 use crate::error::{Error, Result};
 use crate::key::{self, BLOCK, SIZE_MAX};
 use crate::node::{Node, State};
-use crate::record::{Inode, SPARSE};
+use crate::record::{Inode, SPARSE, XATTRS};
 
 /// Bytes that go into one batch; a longer write is several operations.
 const WRITE_MAX: usize = 1 << 20;
 const SIZE: u64 = BLOCK as u64;
+/// The attribute that holds a program's capabilities.
+const CAPABILITIES: &[u8] = b"security.capability";
 
 /// What [`Fs::seek`] looks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,11 +163,16 @@ impl Fs {
         };
         let whole = off.is_multiple_of(SIZE) && (end.is_multiple_of(SIZE) || end >= old_size);
         let follows = state.last_end == off;
-        if whole && follows && self.streams.takes(off, data.len()) {
+        // A write takes capabilities away, blindly: only what has attributes may have any.
+        let capable = state.inode.flags & XATTRS != 0 && !state.incapable;
+        if whole && follows && !capable && self.streams.takes(off, data.len()) {
             self.streams.push(Piece { ino: node.ino, home, off, data, record })?;
         } else {
             let mut batch = WriteBatch::new();
             put_blocks(&mut batch, home, off, data, old_size);
+            if capable {
+                batch.delete(&key::xattr(home, CAPABILITIES));
+            }
             if let Some((key, value)) = &record {
                 batch.put(key, value);
             }
@@ -173,6 +180,7 @@ impl Fs {
         }
         state.inode = inode;
         state.unsaved = false;
+        state.incapable |= capable;
         state.last_end = end;
         Ok(())
     }

@@ -26,11 +26,12 @@ pub use names::NewFile;
 pub use rename::RenameMode;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use betree::{Db, Steps, Storage, WriteBatch};
 use stream::Streams;
 
+use crate::duty::Duty;
 use crate::error::{Error, Result};
 use crate::key;
 use crate::node::{Node, Nodes, State};
@@ -78,6 +79,8 @@ pub struct Fs {
     steps: Steps,
     /// Some node may be `unsaved`.
     unsaved: AtomicBool,
+    /// Hears before an operation that may wait for the device.
+    duty: OnceLock<Arc<Duty>>,
 }
 
 impl Fs {
@@ -135,6 +138,7 @@ impl Fs {
             numbers: Mutex::new((superblock.next_ino, superblock.next_ino)),
             idle_nodes_max: options.idle_nodes_max,
             unsaved: AtomicBool::new(false),
+            duty: OnceLock::new(),
         };
         let state = State { inode: root.inode, ..State::default() };
         let root =
@@ -183,6 +187,18 @@ impl Fs {
         Ok(self.db.sync()?)
     }
 
+    /// Has `duty` called before an operation waits for the device, if it can be foreseen. Only the first one is.
+    pub(crate) fn call_before_waiting(&self, duty: Arc<Duty>) {
+        let _ = self.duty.set(duty);
+    }
+
+    /// What follows may wait for the device.
+    fn waits(&self) {
+        if let Some(duty) = self.duty.get() {
+            duty.slow();
+        }
+    }
+
     fn node(&self, ino: u64) -> Result<Arc<Node>> {
         self.nodes.get(ino).ok_or(Error::NotFound)
     }
@@ -205,6 +221,9 @@ impl Fs {
 
     fn commit(&self, batch: WriteBatch) -> Result<()> {
         if !batch.is_empty() {
+            if self.duty.get().is_some() && self.db.has_to_wait() {
+                self.waits();
+            }
             self.streams.flush()?;
             self.db.write(batch)?;
         }

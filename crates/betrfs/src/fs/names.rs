@@ -69,6 +69,7 @@ impl Fs {
         if state.known.as_ref().is_some_and(|known| !known.may_hold(hash)) {
             return Ok(None);
         }
+        self.waits();
         match self.db.get(&key::entry(home, name))? {
             Some(value) => self.instantiate(dir, name, record::decode(&value)?).map(Some),
             None => Ok(None),
@@ -106,6 +107,7 @@ impl Fs {
         if state.known.as_ref().is_some_and(|known| !known.may_hold(hash)) {
             return Ok(false);
         }
+        self.waits();
         Ok(self.db.get(&key::entry(dir.dir()?, name))?.is_some())
     }
 

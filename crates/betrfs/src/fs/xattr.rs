@@ -63,6 +63,7 @@ impl Fs {
         self.commit(batch)?;
         state.inode = inode;
         state.unsaved = false;
+        state.incapable = false;
         Ok(())
     }
 
