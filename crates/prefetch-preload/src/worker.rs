@@ -290,8 +290,9 @@ fn serve(at: usize, slot: &'static Slot) -> bool {
         };
         let fd = slot.fd.load(Relaxed);
         let mut claimed = 0;
+        let now_ns = sys::now_ns();
         while let Some(entry) = batch.get_mut(claimed)
-            && let Some(request) = file.claim(slot.device(), &BUDGET)
+            && let Some(request) = file.claim_at(now_ns, slot.device(), &BUDGET)
         {
             *entry = request;
             claimed += 1;

@@ -2,10 +2,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::window::Window;
+
 /// Bandwidth assumed until one was measured, bytes/s.
 pub const BANDWIDTH_ASSUMED: u64 = 1_000_000_000;
-/// What a read may wait behind queued prefetches, ns, beyond the device's latency.
-const QUEUE_NS: u64 = 10_000_000;
+/// The smallest request of a stream, bytes.
+const CHUNK_MIN: u64 = 64 << 10;
 
 /// Streams without gain that decide for a device.
 const BARREN_VOTES: u64 = 3;
@@ -16,6 +18,7 @@ const BARREN_READS: u64 = 4096;
 #[derive(Debug, Default)]
 pub struct Device {
     latency_ns: AtomicU64,
+    typical_ns: AtomicU64,
     bandwidth: AtomicU64,
     saturated: AtomicU64,
     fetch_rate: AtomicU64,
@@ -26,6 +29,10 @@ pub struct Device {
     streams: AtomicU64,
     barren: AtomicU64,
     fetches: AtomicU64,
+    window: Window,
+    traffic_bytes: AtomicU64,
+    traffic_start_ns: AtomicU64,
+    traffic_rate: AtomicU64,
 }
 
 impl Device {
@@ -33,6 +40,7 @@ impl Device {
     pub const fn new() -> Device {
         Device {
             latency_ns: AtomicU64::new(0),
+            typical_ns: AtomicU64::new(0),
             bandwidth: AtomicU64::new(0),
             saturated: AtomicU64::new(0),
             fetch_rate: AtomicU64::new(0),
@@ -43,6 +51,10 @@ impl Device {
             streams: AtomicU64::new(0),
             barren: AtomicU64::new(0),
             fetches: AtomicU64::new(0),
+            window: Window::new(),
+            traffic_bytes: AtomicU64::new(0),
+            traffic_start_ns: AtomicU64::new(0),
+            traffic_rate: AtomicU64::new(0),
         }
     }
 
@@ -68,6 +80,13 @@ impl Device {
         }
     }
 
+    /// One request of a stream, bytes: pages of a request arrive together, so that a long one makes the reads of all
+    /// streams wait in turn. All streams' requests together take a quarter of a latency.
+    pub fn chunk_bytes(&self) -> u64 {
+        let share = self.bdp() / 4 / self.streams.load(Relaxed).max(1);
+        share.clamp(CHUNK_MIN, self.call_bytes().max(CHUNK_MIN)).next_multiple_of(crate::PAGE)
+    }
+
     /// Whether the limits were told.
     pub fn has_limits(&self) -> bool {
         self.call.load(Relaxed) != 0
@@ -77,10 +96,17 @@ impl Device {
     pub fn learn_miss(&self, elapsed_ns: u64, bytes: u64) {
         let transfer = bytes.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
         let sample = elapsed_ns.saturating_sub(transfer).max(1_000);
+        if self.streams() == 0 {
+            let typical = self.typical_ns.load(Relaxed);
+            let next = if typical == 0 { elapsed_ns } else { typical - typical / 8 + elapsed_ns / 8 };
+            self.typical_ns.store(next, Relaxed);
+        }
         let known = self.latency_ns.load(Relaxed);
         let next = match known {
             0 => sample,
             _ if sample < known => known - (known - sample) / 4,
+            // What waits behind prefetches says nothing of the latency.
+            _ if self.streams() > 0 => known,
             // A sample ten times as slow is a queue, not a latency.
             _ => known + (sample.min(known.saturating_mul(2)) - known) / 16,
         };
@@ -99,6 +125,28 @@ impl Device {
             self.learn_rate((u128::from(total) * 1_000_000_000 / u128::from(elapsed)) as u64);
             self.restart_window(now_ns);
         }
+    }
+
+    /// Notes a read of a stream that misses, whether this one did or not: what the device is busy with.
+    pub fn note_traffic(&self, now_ns: u64, bytes: u64) {
+        let total = self.traffic_bytes.fetch_add(bytes, Relaxed) + bytes;
+        let start = self.traffic_start_ns.load(Relaxed);
+        let elapsed = now_ns.saturating_sub(start);
+        let length = 2_000_000u64.max(self.latency_ns().saturating_mul(2));
+        if start != 0 && elapsed < length {
+            return;
+        }
+        let rate = if start == 0 { 0 } else { u128::from(total) * 1_000_000_000 / u128::from(elapsed) };
+        self.traffic_rate.store(rate as u64, Relaxed);
+        self.traffic_bytes.store(0, Relaxed);
+        self.traffic_start_ns.store(now_ns, Relaxed);
+    }
+
+    /// Whether the device delivers half of what it can, as far as that is known, or was not looked at long enough: a
+    /// forward stream that the kernel reads ahead of would gain little.
+    pub fn is_busy(&self) -> bool {
+        let rate = self.traffic_rate.load(Relaxed);
+        rate == 0 || rate >= self.bandwidth_or_assumed() / 2
     }
 
     /// Learns a rate at which the device surely delivered, bytes/s.
@@ -168,20 +216,33 @@ impl Device {
         self.bdp() <= self.readahead_bytes()
     }
 
-    /// What all streams together may be ahead, bytes: one and a half latencies and 10 ms of queue.
+    /// What all streams together may be ahead, bytes.
     pub fn ahead_bytes_max(&self) -> u64 {
-        let rate = match self.saturated.load(Relaxed) {
-            0 => self.bandwidth_or_assumed(),
-            rate => rate.max(self.bandwidth.load(Relaxed)),
-        };
-        let time = self.latency_ns() * 3 / 2 + QUEUE_NS;
-        let bytes = (u128::from(rate) * u128::from(time) / 1_000_000_000) as u64;
-        bytes.clamp(1 << 20, 64 << 20)
+        self.window.bytes(self.latency_ns())
     }
 
-    /// The share of one stream in [`Device::ahead_bytes_max`].
-    pub fn ahead_bytes_share(&self) -> u64 {
-        (self.ahead_bytes_max() / self.streams.load(Relaxed).max(1)).max(128 << 10)
+    /// Learns how long a prefetch took that a read waited for, while all streams were `ahead` bytes ahead.
+    pub fn learn_wait(&self, elapsed_ns: u64, ahead: u64) {
+        let latency = self.latency_ns();
+        if latency == 0 || elapsed_ns == 0 {
+            return;
+        }
+        // As long as a miss took before anything was prefetched, and a tenth more, is no queue of ours.
+        let typical = self.typical_ns.load(Relaxed);
+        // Each stream has one request before the device, also in turn.
+        let requests = self.chunk_bytes() * self.streams().clamp(1, 8);
+        let idle = latency + requests.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
+        let patience = self.window.patience_ns(idle).max(typical + typical / 10);
+        if self.window.learn(elapsed_ns, (latency, patience), self.streams()) && ahead > 0 {
+            let rate = (u128::from(ahead) * 1_000_000_000 / u128::from(elapsed_ns)) as u64;
+            self.learn_saturated(rate.max(self.bandwidth()));
+        }
+    }
+
+    /// The share of one stream in [`Device::ahead_bytes_max`], and at least `least`, bytes: what is in flight for it
+    /// without prefetching.
+    pub fn ahead_bytes_share(&self, least: u64) -> u64 {
+        (self.ahead_bytes_max() / self.streams.load(Relaxed).max(1)).max(least)
     }
 
     /// A stream begins to prefetch.
@@ -277,13 +338,17 @@ mod tests {
         let slow = Device::new();
         slow.learn_miss(1_000_000, 0);
         slow.learn_saturated(250_000_000);
-        assert!(slow.ahead_bytes_max() <= 3 << 20, "{}", slow.ahead_bytes_max());
+        slow.learn_wait(1_300_000, 256 << 10);
+        (0..50).for_each(|_| slow.learn_wait(4_000_000, 1 << 20));
+        assert!(slow.ahead_bytes_max() <= 256 << 10, "{}", slow.ahead_bytes_max());
         let far = Device::new();
         far.learn_miss(20_000_000, 0);
-        assert!(far.ahead_bytes_max() >= 30 << 20);
+        let first = far.ahead_bytes_max();
+        (0..8).for_each(|_| far.learn_wait(20_500_000, 1 << 20));
+        assert!(far.ahead_bytes_max() >= 8 * first && far.saturated() == 0, "{}", far.ahead_bytes_max());
         far.stream_begins();
         far.stream_begins();
-        assert_eq!(far.ahead_bytes_share(), far.ahead_bytes_max() / 2);
+        assert_eq!(far.ahead_bytes_share(0), far.ahead_bytes_max() / 2);
     }
 
     #[test]

@@ -122,6 +122,8 @@ pub struct FileState {
     runs: [u64; RUNS],
     runs_len: u32,
     limit: u64,
+    /// When its latest read ended, ns.
+    now_ns: u64,
     wants_worker: bool,
 }
 
@@ -140,6 +142,7 @@ impl FileState {
         self.size = self.size.max(read.offset.saturating_add(read.len));
         self.counters.reads += 1;
         self.counters.bytes += read.len;
+        self.now_ns = read.now_ns;
         let at = self.stream_of(read, device, budget);
         let Some(mut stream) = self.streams.get(at).copied() else { return Effect::default() };
         let covered = stream.covers(read.offset);
@@ -167,10 +170,20 @@ impl FileState {
 
     fn wants_more(&self, stream: &Stream, device: &Device) -> bool {
         let ahead_max = self.ahead_max(stream, device);
-        let threshold = device.call_bytes().min(ahead_max / 4).max(PAGE);
+        let threshold = self.chunk_bytes(stream, device).min(ahead_max / 4).max(PAGE);
         // Streams with pieces claim one at a time; dense ones are left to gather a chunk.
         let threshold = if matches!(stream.shape, Shape::Stride(_)) { stream.piece } else { threshold };
         !stream.is_exhausted(self.size) && stream.ahead() + threshold <= ahead_max.max(2 * threshold)
+    }
+
+    /// One request of a stream, bytes: not less than the kernel's, which it replaces.
+    fn chunk_bytes(&self, stream: &Stream, device: &Device) -> u64 {
+        match stream.shape {
+            Shape::Forward if !self.random_hint => {
+                device.chunk_bytes().max(device.readahead_bytes().min(device.call_bytes()).min(1 << 20))
+            }
+            _ => device.chunk_bytes(),
+        }
     }
 
     /// Finds or makes the stream of a read; a made one has `used` equal to the tick.
@@ -270,6 +283,9 @@ impl FileState {
             if slow || covered {
                 device.learn_delivery(read.now_ns, read.len);
             }
+            if stream.slow_count() > 0 {
+                device.note_traffic(read.now_ns, read.len);
+            }
         }
         if covered {
             self.counters.useful += read.len;
@@ -277,9 +293,14 @@ impl FileState {
             let paid = read.len.min(stream.owed);
             stream.owed -= paid;
             budget.give(paid);
+            let timed = stream.timed_claim(read.offset, read.len);
             if slow {
                 self.counters.late += 1;
                 stream.fast_row = 0;
+                if let Some((since_ns, ahead)) = timed {
+                    let ahead = ahead.saturating_mul(device.streams().max(1));
+                    device.learn_wait(read.now_ns.saturating_sub(since_ns), ahead);
+                }
             } else {
                 stream.fast_row = stream.fast_row.saturating_add(1);
             }
@@ -328,7 +349,10 @@ impl FileState {
             }
             return;
         }
-        match self.objection(stream, device) {
+        let window = (4 * device.readahead_bytes()).min(2 << 20);
+        let ramped =
+            stream.shape != Shape::Forward || self.random_hint || stream.has_base(window, read.now_ns);
+        match self.objection(stream, ramped, device) {
             Some(reason) => self.reason = reason,
             None => {
                 let depth = (device.bdp() * 3 / 2).clamp(tuning.ramp_bytes, tuning.depth_bytes_max);
@@ -344,20 +368,20 @@ impl FileState {
     }
 
     /// Why a confirmed stream is not prefetched.
-    fn objection(&self, stream: &Stream, device: &Device) -> Option<Reason> {
+    fn objection(&self, stream: &Stream, ramped: bool, device: &Device) -> Option<Reason> {
         // Prefetching is for misses. A forward stream must show them after the kernel had time to ramp up.
         let forward = stream.shape == Shape::Forward;
         if stream.slow_count() < 2 {
             return Some(Reason::Cached);
         }
-        if forward && !self.random_hint && (device.kernel_has_it() || stream.run_bytes < 256 << 10) {
+        if forward && !self.random_hint && (device.kernel_has_it() || !ramped) {
             return Some(Reason::KernelHasIt);
         }
         // Runs of a few windows: the kernel is done before anything is confirmed.
         if forward && !self.random_hint && self.usual_run() <= 8 * device.readahead_bytes() {
             return Some(Reason::ShortRuns);
         }
-        if forward && !self.random_hint && device.forward_is_barren() {
+        if forward && !self.random_hint && (device.is_busy() || device.forward_is_barren()) {
             return Some(Reason::Saturated);
         }
         if self.fetch == FetchState::Done {
@@ -425,6 +449,11 @@ impl FileState {
             _ => 2,
         };
         let ramp = stream.run_bytes.saturating_mul(stake).max(128 << 10);
+        let least = match stream.shape {
+            Shape::Forward if !self.random_hint => 2 * device.readahead_bytes(),
+            _ => 2 * stream.piece,
+        };
+        let share = device.ahead_bytes_share(least.clamp(128 << 10, 1 << 20));
         let run = self.usual_run();
         // Up to the usual length, then nothing until the run has clearly outgrown it.
         let run_left = if stream.run_bytes > run.saturating_add(run / 4) {
@@ -432,7 +461,7 @@ impl FileState {
         } else {
             run.saturating_sub(stream.run_bytes)
         };
-        stream.depth.min(ramp).min(run_left).min(device.ahead_bytes_share()).min(self.limit.max(128 << 10))
+        stream.depth.min(ramp).min(run_left).min(share).min(self.limit.max(128 << 10))
     }
 
     /// Weighs what misses without a pattern have cost against fetching their part of the file.
@@ -484,22 +513,28 @@ impl FileState {
         self.reason = Reason::FetchingAll;
     }
 
-    /// The next range to prefetch for a stream: the one with the least ahead of it first.
+    /// As [`FileState::claim_at`], at the time of the latest read.
     pub fn claim(&mut self, device: &Device, budget: &Budget) -> Option<Request> {
+        self.claim_at(self.now_ns, device, budget)
+    }
+
+    /// The next range to prefetch for a stream: the one with the least ahead of it first. It is asked for at `now_ns`.
+    pub fn claim_at(&mut self, now_ns: u64, device: &Device, budget: &Budget) -> Option<Request> {
         let at = (0..STREAMS)
             .filter(|at| self.streams.get(*at).is_some_and(|s| s.active && self.wants_more(s, device)))
             .min_by_key(|at| self.streams.get(*at).map(|stream| stream.ahead()))?;
         let ahead_max = self.streams.get(at).map(|stream| self.ahead_max(stream, device))?;
-        let size = self.size;
+        let (size, chunk) = (self.size, self.chunk_bytes(self.streams.get(at)?, device));
         let stream = self.streams.get_mut(at)?;
         let before = *stream;
-        let (offset, len) = stream.claim(ahead_max, device.call_bytes(), size)?;
+        let (offset, len) = stream.claim(ahead_max, chunk, size)?;
         if !budget.take(len) {
             *stream = before;
             self.reason = Reason::NoMemory;
             return None;
         }
         stream.owed += len;
+        stream.time_claim(offset, len, now_ns);
         self.counters.issued += len;
         Some(Request::covering(offset, len))
     }

@@ -12,6 +12,7 @@
 //! | [`file`](mod@file) | the streams of a file, its misses, fetching all of it, feedback |
 //! | [`rent`] | fetching files whose misses have no pattern, once that pays |
 //! | [`device`] | what was measured of a device: latency, bandwidth, caps |
+//! | [`window`] | how much may be on its way, by the queueing it causes |
 //! | [`budget`] | how much may be prefetched and unread: headroom, pressure, evictions |
 //! | [`names`] | which file comes next: numbered shards |
 //! | [`walk`] | directory order: how far a walker may run ahead |
@@ -33,6 +34,7 @@ pub mod stream;
 pub mod tuning;
 pub mod vote;
 pub mod walk;
+pub mod window;
 
 pub use budget::Budget;
 pub use device::Device;

@@ -71,6 +71,12 @@ pub struct Stream {
     pub rate: u64,
     /// No growth before the run has this many bytes.
     pub hold_bytes: u64,
+    /// The first byte that will be read of a request that is being timed.
+    probe: u64,
+    /// When it was made, ns; 0 when none is timed.
+    probe_ns: u64,
+    /// How far ahead the stream was then, bytes.
+    probe_ahead: u64,
     deltas: Deltas,
     recent: [u64; RECENT],
     contiguous: i8,
@@ -303,15 +309,28 @@ impl Stream {
         self.from = self.next();
         self.issued = self.from;
         self.useful = 0;
+        self.probe_ns = 0;
         self.grown_bytes = self.run_bytes;
         self.grown_ns = now_ns;
         self.rate = 0;
         self.hold_bytes = 0;
         self.fast_row = 0;
+        let since_ns = if self.base_ns == 0 { self.begun_ns } else { self.base_ns };
+        let alone_ns = now_ns.saturating_sub(since_ns).max(1);
+        let alone_bytes = self.run_bytes - self.base_bytes;
+        self.base_rate = (u128::from(alone_bytes) * 1_000_000_000 / u128::from(alone_ns)) as u64;
         self.base_bytes = self.run_bytes;
         self.base_ns = now_ns;
-        let alone_ns = now_ns.saturating_sub(self.begun_ns).max(1);
-        self.base_rate = (u128::from(self.run_bytes) * 1_000_000_000 / u128::from(alone_ns)) as u64;
+    }
+
+    /// Whether the rate of a forward stream is known that is not prefetched: over `window` bytes, after as many in
+    /// which the kernel's read-ahead grew.
+    pub fn has_base(&mut self, window: u64, now_ns: u64) -> bool {
+        if self.base_ns == 0 && self.run_bytes >= window {
+            self.base_bytes = self.run_bytes;
+            self.base_ns = now_ns;
+        }
+        self.base_ns != 0 && self.run_bytes - self.base_bytes >= window
     }
 
     /// Whether prefetching has brought nothing: the rate since it began, past a ramp, against the rate before.
@@ -326,6 +345,34 @@ impl Stream {
         let rate = (u128::from(bytes) * 1_000_000_000 / u128::from(elapsed)) as u64;
         let base = core::mem::take(&mut self.base_rate);
         Some(rate < base + base / 32)
+    }
+
+    /// Times a range that was just claimed, unless another one is being timed.
+    pub fn time_claim(&mut self, offset: u64, len: u64, now_ns: u64) {
+        if self.probe_ns == 0 {
+            self.probe = if self.shape == Shape::Backward { offset + len.saturating_sub(1) } else { offset };
+            self.probe_ns = now_ns;
+            self.probe_ahead = self.ahead();
+        }
+    }
+
+    /// When the range that a covered read has come to was claimed, ns, and how far ahead the stream was then.
+    pub fn timed_claim(&mut self, offset: u64, len: u64) -> Option<(u64, u64)> {
+        if self.probe_ns == 0 {
+            return None;
+        }
+        let end = offset.saturating_add(len);
+        let reached = match self.shape {
+            Shape::Backward => offset <= self.probe,
+            Shape::Stride(stride) if stride < 0 => offset <= self.probe,
+            _ => end > self.probe,
+        };
+        let touched = offset <= self.probe && self.probe < end;
+        let claim = (self.probe_ns, self.probe_ahead);
+        if reached {
+            self.probe_ns = 0;
+        }
+        (reached && touched).then_some(claim)
     }
 
     /// Where the next read is expected: an end (forward), a start (backward), the next piece (stride).

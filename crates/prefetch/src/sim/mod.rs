@@ -45,30 +45,37 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
     let mut shells: Vec<Shell> = (0..if trace.shared { 1 } else { trace.threads.len() })
         .map(|_| Shell { file: FileState::new(trace.size), fetch_free_ns: 0 })
         .collect();
+    // In the order of time: the device serves in the order in which it is asked. A thread is about to read, or its
+    // read has returned.
     let mut clocks = vec![1_000_000u64; trace.threads.len()];
+    let mut began = vec![None; trace.threads.len()];
     let mut next = vec![0usize; trace.threads.len()];
     let mut times = Vec::new();
     loop {
         let ready = (0..clocks.len()).filter(|thread| next[*thread] < trace.threads[*thread].len());
         let Some(thread) = ready.min_by_key(|thread| clocks[*thread]) else { break };
         let (offset, len) = trace.threads[thread][next[thread]];
-        next[thread] += 1;
-        let begin = clocks[thread];
+        let now = clocks[thread];
         for shell in &mut shells {
-            shell.fetch(&mut machine, &device, &budget, mode, begin);
+            shell.fetch(&mut machine, &device, &budget, mode, now);
         }
-        let mut end = machine.read(thread, offset, len, begin);
-        times.push(end - begin);
+        let Some(begin) = began[thread].take() else {
+            began[thread] = Some(now);
+            clocks[thread] = machine.read(thread, offset, len, now);
+            continue;
+        };
+        next[thread] += 1;
+        times.push(now - begin);
+        clocks[thread] = now + trace.think_ns;
         if mode.watches() {
             let shell = &mut shells[if trace.shared { 0 } else { thread }];
-            let read = Read { offset, len, elapsed_ns: Some(end - begin), now_ns: end };
+            let read = Read { offset, len, elapsed_ns: Some(now - begin), now_ns: now };
             let effect = shell.file.on_read(&read, &device, &budget, &tuning);
-            end += HOOK_NS;
+            clocks[thread] += HOOK_NS;
             if effect.wake {
-                shell.work(&mut machine, &device, &budget, end);
+                shell.work(&mut machine, &device, &budget, now + HOOK_NS);
             }
         }
-        clocks[thread] = end + trace.think_ns;
     }
     times.sort_unstable();
     let sum = |of: fn(&FileState) -> u64| shells.iter().map(|shell| of(&shell.file)).sum();

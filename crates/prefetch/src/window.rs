@@ -1,0 +1,134 @@
+//! How much all streams of a device may have on its way: a window steered by the queueing delay they cause.
+//!
+//! A prefetch is timed from its request to the read that waits for it. While that is about the device's latency,
+//! the window grows: by half of itself in a latency at first, then slowly. When it is longer, the device's queue
+//! holds more than it can serve, a read of somebody else would wait as long, and the window shrinks by the excess.
+//! (The rule of TCP Vegas: Brakmo and Peterson, "TCP Vegas: End to end congestion avoidance", 1995, section 3.)
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// The window before anything was timed: what a device of 100 MB/s delivers in a latency, and at least this, bytes.
+const FIRST: u64 = 256 << 10;
+/// The smallest and largest window, bytes.
+const RANGE: core::ops::RangeInclusive<u64> = (256 << 10)..=(64 << 20);
+/// Queueing that is always borne, ns: less cannot be told from a busy CPU.
+const SLACK_NS: u64 = 100_000;
+
+/// The window. All methods may race: a lost update costs a sample.
+#[derive(Debug, Default)]
+pub struct Window {
+    bytes: AtomicU64,
+    /// The shortest wait, ns: a request of ours on an idle device, the way to it included.
+    least_ns: AtomicU64,
+    /// The wait before this one, ns: a single long one may be a busy CPU's.
+    before_ns: AtomicU64,
+    /// Queueing was seen: from now on it grows slowly.
+    settled: AtomicBool,
+}
+
+impl Window {
+    /// Nothing was timed yet.
+    pub const fn new() -> Window {
+        Window {
+            bytes: AtomicU64::new(0),
+            least_ns: AtomicU64::new(0),
+            before_ns: AtomicU64::new(0),
+            settled: AtomicBool::new(false),
+        }
+    }
+
+    /// Its size, bytes, on a device of so much latency.
+    pub fn bytes(&self, latency_ns: u64) -> u64 {
+        match self.bytes.load(Relaxed) {
+            0 => (latency_ns / 10).clamp(FIRST, *RANGE.end()),
+            known => known,
+        }
+    }
+
+    /// The longest that a prefetch may take before it counts as queued, ns: an eighth more than on an idle device,
+    /// as far as that is known from reads (`latency_ns`) and from prefetches.
+    pub fn patience_ns(&self, latency_ns: u64) -> u64 {
+        let idle = latency_ns.max(self.least_ns.load(Relaxed));
+        idle.saturating_add(idle / 8).saturating_add(SLACK_NS)
+    }
+
+    /// A read waited for what had been asked for `waited_ns` before it arrived; one of `streams` that say so in each
+    /// latency. Waits over `patience_ns` are queueing. Whether the device was found saturated.
+    pub fn learn(&self, waited_ns: u64, (latency_ns, patience_ns): (u64, u64), streams: u64) -> bool {
+        let streams = streams.max(1);
+        let least = self.least_ns.load(Relaxed);
+        if least == 0 || waited_ns < least {
+            self.least_ns.store(waited_ns, Relaxed);
+        }
+        let now = self.bytes(latency_ns);
+        let waited_ns = match self.before_ns.swap(waited_ns, Relaxed) {
+            0 => waited_ns,
+            before => waited_ns.min(before),
+        };
+        let queued = waited_ns > patience_ns;
+        let next = if queued {
+            self.settled.store(true, Relaxed);
+            let excess = u128::from(now) * u128::from(waited_ns - patience_ns) / u128::from(waited_ns);
+            now - (excess as u64).min(now / 2) / (streams / 2).max(1)
+        } else if self.settled.load(Relaxed) {
+            now + now / 16 / streams
+        } else {
+            now + now / 2 / streams
+        };
+        self.bytes.store(next.clamp(*RANGE.start(), *RANGE.end()), Relaxed);
+        queued
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A device of 1 ms and 1 GB/s in which one stream always has the whole window.
+    fn served(window: &Window, rounds: usize) -> u64 {
+        for _ in 0..rounds {
+            let waited = MS + window.bytes(MS).saturating_sub(1 << 20);
+            let patience = window.patience_ns(MS);
+            window.learn(waited, (MS, patience), 1);
+        }
+        window.bytes(MS)
+    }
+
+    #[test]
+    fn it_grows_to_latency_times_bandwidth_and_hardly_beyond() {
+        let window = Window::new();
+        assert_eq!(window.bytes(MS), FIRST);
+        for rounds in [10, 100, 1000] {
+            let bytes = served(&window, rounds);
+            assert!((900 << 10..1400 << 10).contains(&bytes), "{bytes} after {rounds}");
+        }
+    }
+
+    #[test]
+    fn a_far_device_begins_with_more() {
+        assert_eq!(Window::new().bytes(20 * MS), 2_000_000);
+    }
+
+    #[test]
+    fn a_single_long_wait_is_no_queue() {
+        let window = Window::new();
+        served(&window, 20);
+        let before = window.bytes(MS);
+        assert!(!window.learn(80 * MS, (MS, 2 * MS), 1));
+        assert!(window.bytes(MS) >= before);
+        assert!(window.learn(80 * MS, (MS, 2 * MS), 1));
+        assert!(window.bytes(MS) <= before * 3 / 4);
+    }
+
+    #[test]
+    fn it_never_leaves_its_range() {
+        let window = Window::new();
+        (0..200).for_each(|_| _ = window.learn(u64::MAX, (1, 2), 1));
+        assert_eq!(window.bytes(MS), *RANGE.start());
+        (0..2000).for_each(|_| _ = window.learn(1, (MS, 2 * MS), 3));
+        assert_eq!(window.bytes(MS), *RANGE.end());
+        assert!(window.patience_ns(u64::MAX) == u64::MAX);
+    }
+}
