@@ -9,14 +9,14 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// So many quick requests in a row let a thread rest.
-const QUICK_RUN: usize = 64;
+const QUICK_RUN: usize = 16;
 const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 #[derive(Debug, Default)]
 struct Rest {
     resting: usize,
-    /// How often all were called back.
-    calls: u64,
+    /// So many of them are called back and have not come yet.
+    called: usize,
     ended: bool,
 }
 
@@ -24,11 +24,15 @@ struct Rest {
 #[derive(Debug)]
 pub(crate) struct Duty {
     fuse: OwnedFd,
+    threads: usize,
     least: usize,
     /// Threads that take requests.
     awake: AtomicUsize,
     /// Quick requests since the last that was not.
     quick: AtomicUsize,
+    /// Quick requests served, and how many when somebody looked last.
+    served: AtomicUsize,
+    seen: AtomicUsize,
     rest: Mutex<Rest>,
     back: Condvar,
 }
@@ -42,9 +46,12 @@ impl Duty {
     pub fn new(fuse: OwnedFd, threads: usize, least: usize) -> Duty {
         Duty {
             fuse,
+            threads,
             least: least.max(1),
             awake: AtomicUsize::new(threads),
             quick: AtomicUsize::new(0),
+            served: AtomicUsize::new(0),
+            seen: AtomicUsize::new(usize::MAX),
             rest: Mutex::default(),
             back: Condvar::new(),
         }
@@ -59,51 +66,68 @@ impl Duty {
         Quick(self)
     }
 
-    /// To be called before something that may wait for the device: all threads take requests again.
+    /// To be called before something that may wait for the device: another thread takes requests meanwhile.
     pub fn slow(&self) {
         self.quick.store(0, Ordering::Relaxed);
-        self.call(false);
+        if self.awake.load(Ordering::Relaxed) < self.threads {
+            self.call(&mut self.rest(), 1);
+        }
     }
 
-    /// To be called now and then: if requests wait, for whatever reason, all threads take some; if the connection is
-    /// gone, nobody rests any more.
+    /// To be called now and then: if requests wait though none was served since the last look, all threads take
+    /// requests; if the connection is gone, nobody rests any more.
     pub fn look(&self) {
         let mut fuse = [PollFd::new(&self.fuse, PollFlags::IN)];
-        if poll(&mut fuse, Some(&NOW)).is_ok_and(|ready| ready > 0) {
-            let gone = fuse[0].revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL);
-            self.call(gone);
+        let waiting = poll(&mut fuse, Some(&NOW)).is_ok_and(|ready| ready > 0);
+        let served = self.served.load(Ordering::Relaxed);
+        let stuck = self.seen.swap(served, Ordering::Relaxed) == served;
+        if waiting && fuse[0].revents().intersects(PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL) {
+            self.end();
+        } else if waiting && stuck {
+            self.call(&mut self.rest(), usize::MAX);
         }
     }
 
-    /// Calls back all who rest; if `ended`, for good.
-    pub fn call(&self, ended: bool) {
-        if !ended && self.rest().resting == 0 {
-            return;
-        }
+    /// From now on nobody rests.
+    pub fn end(&self) {
         let mut rest = self.rest();
-        rest.calls += 1;
-        rest.ended |= ended;
-        self.awake.fetch_add(std::mem::take(&mut rest.resting), Ordering::Relaxed);
-        self.back.notify_all();
+        rest.ended = true;
+        self.call(&mut rest, usize::MAX);
     }
 
-    fn done(&self) {
+    /// Calls back up to `most` who rest.
+    fn call(&self, rest: &mut Rest, most: usize) {
+        let called = rest.resting.min(most);
+        rest.resting -= called;
+        rest.called += called;
+        self.awake.fetch_add(called, Ordering::Relaxed);
+        match called {
+            0 => {}
+            1 => self.back.notify_one(),
+            _ => self.back.notify_all(),
+        }
+    }
+
+    /// True if the thread rested.
+    fn done(&self) -> bool {
+        self.served.fetch_add(1, Ordering::Relaxed);
         if self.awake.load(Ordering::Relaxed) <= self.least {
-            return;
+            return false;
         }
         if self.quick.fetch_add(1, Ordering::Relaxed) < QUICK_RUN {
-            return;
+            return false;
         }
         let mut rest = self.rest();
         if rest.ended || self.awake.load(Ordering::Relaxed) <= self.least {
-            return;
+            return false;
         }
         self.awake.fetch_sub(1, Ordering::Relaxed);
         rest.resting += 1;
-        let before = rest.calls;
-        while rest.calls == before {
+        while rest.called == 0 {
             rest = self.back.wait(rest).unwrap_or_else(|e| e.into_inner());
         }
+        rest.called -= 1;
+        true
     }
 }
 
@@ -124,38 +148,42 @@ mod tests {
         (ours.into(), theirs.into())
     }
 
-    /// Serves quick requests with `threads` until only `least` are awake; returns the duty and the threads.
+    /// Serves quick requests until all threads but one (which nobody is here) rest; returns them.
     fn rested(fuse: OwnedFd, threads: usize) -> (Arc<Duty>, Vec<std::thread::JoinHandle<()>>) {
         let duty = Arc::new(Duty::new(fuse, threads, 1));
-        let serve =
-            |duty: Arc<Duty>| std::thread::spawn(move || (0..QUICK_RUN * 2).for_each(|_| drop(duty.quick())));
-        let running: Vec<_> = (0..threads).map(|_| serve(duty.clone())).collect();
-        while duty.awake.load(Ordering::Relaxed) > 1 {
+        let serve = |duty: Arc<Duty>| std::thread::spawn(move || while !duty.done() {});
+        let running: Vec<_> = (1..threads).map(|_| serve(duty.clone())).collect();
+        while duty.rest().resting < threads - 1 {
             std::thread::yield_now();
         }
         (duty, running)
     }
 
     #[test]
-    fn all_but_one_rest_until_something_is_slow() {
+    fn all_but_one_rest_and_one_comes_back_for_each_that_is_slow() {
         let (ours, _theirs) = pair();
         let (duty, running) = rested(ours, 4);
         assert_eq!(duty.rest().resting, 3);
         duty.slow();
+        assert_eq!((duty.rest().resting, duty.awake.load(Ordering::Relaxed)), (2, 2));
+        (0..5).for_each(|_| duty.slow());
         assert_eq!((duty.rest().resting, duty.awake.load(Ordering::Relaxed)), (0, 4));
-        duty.call(true);
+        duty.end();
         running.into_iter().for_each(|thread| thread.join().expect("a thread"));
     }
 
     #[test]
-    fn requests_that_wait_and_the_end_call_all_back() {
+    fn requests_that_nobody_takes_and_the_end_call_all_back() {
         let (ours, theirs) = pair();
         let (duty, running) = rested(ours, 3);
         duty.look();
-        assert_eq!(duty.rest().resting, 2, "nothing waits");
+        assert_eq!(duty.awake.load(Ordering::Relaxed), 1, "nothing waits");
         rustix::io::write(&theirs, b"request").expect("write");
+        duty.served.fetch_add(1, Ordering::Relaxed);
         duty.look();
-        assert!(!duty.rest().ended);
+        assert_eq!(duty.awake.load(Ordering::Relaxed), 1, "requests are being served");
+        duty.look();
+        assert_eq!(duty.awake.load(Ordering::Relaxed), 3);
         drop(theirs);
         duty.look();
         assert!(duty.rest().ended);

@@ -41,7 +41,7 @@ impl Pruner {
         let thread = std::thread::Builder::new().name("betrfs-prune".into()).spawn(run).ok();
         if thread.is_none() {
             // Nobody would call back those who rest.
-            duty.call(true);
+            duty.end();
         }
         Pruner { stop, duty, thread }
     }
@@ -78,7 +78,7 @@ impl Drop for Pruner {
     fn drop(&mut self) {
         *self.stop.asked.lock().unwrap_or_else(|e| e.into_inner()) = true;
         self.stop.changed.notify_all();
-        self.duty.call(true);
+        self.duty.end();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
