@@ -1,5 +1,8 @@
 //! `reproduce`: published evaluations as one command.
 
+mod betrfs;
+mod crossprefetch;
+
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -8,12 +11,7 @@ use lab::record::{Answer, Run, Status};
 use lab::session::{self, Ending};
 use lab::study::Study;
 use lab::{RealRunner, Runner, Site, Store};
-use reproduce::betrfs::scale::Machine;
-use reproduce::betrfs::{
-    self, Grid, Request, Sizes, claims, columns, csv, html, published, rows, svg, terminal,
-};
 use stack::Availability;
-use stats::Rules;
 
 use crate::options::Options;
 use crate::progress::Progress;
@@ -23,16 +21,20 @@ use crate::screen::{self, Exit, bad_input};
 /// Options of `reproduce`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Thirteen rows (file systems, versions of BetrFS) by eight micro-benchmarks (Table 3) and eleven applications (Figure 2),
-published claims judged by ratio. Each result is stored as it ends: --resume goes on after an interruption. Programs that
-are missing make their columns unavailable; scripts/setup.sh dovecot-imapd rsync git installs them. docs/reproduce-betrfs.md
-says what is run and how it differs from the original.
+betrfs: thirteen rows (file systems, versions of BetrFS) by eight micro-benchmarks (Table 3) and eleven applications
+(Figure 2). crossprefetch: who reads ahead (seven rows) by file reads, mmap, RocksDB, YCSB and compression (figures 5 to 9,
+table 4), by wall time and by the artifact's own timer. Published claims are judged by ratio. Each result is stored as it
+ends: --resume goes on after an interruption. Programs that are missing make their columns unavailable;
+scripts/setup.sh dovecot-imapd rsync git rocksdb-tools installs them. docs/reproduce-betrfs.md and
+docs/reproduce-crossprefetch.md say what is run and how it differs from the originals.
 
 Examples:
   loadline reproduce betrfs --quick
   loadline reproduce betrfs --quick --rows all --columns micro
   loadline reproduce betrfs --rows ext4,betrfs --columns micro,rsync --html betrfs.html --csv results
   loadline reproduce betrfs --scale paper --device /dev/sdx --erase /dev/sdx
+  loadline reproduce crossprefetch --quick --html crossprefetch.html --csv results
+  loadline reproduce crossprefetch --rows app-only,auto --columns db-bench --device 'slow(20ms,400MB/s)'
   loadline reproduce betrfs --show last --html betrfs.html")]
 pub struct Reproduce {
     /// What
@@ -44,19 +46,19 @@ pub struct Reproduce {
     /// Sizes
     #[arg(long, value_enum, default_value_t = Size::Default, value_name = "SCALE")]
     pub scale: Size,
-    /// The device of every row: an emulated SSD, image:SIZE, or a real disk [default: 860evo]
+    /// The device of every row: an emulated SSD, image:SIZE, or a real disk [default: 860evo, slow(1ms,1GB/s)]
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
     /// The real device may be formatted; all data on it is lost
     #[arg(long, value_name = "DEVICE", value_hint = ValueHint::FilePath)]
     pub erase: Option<String>,
-    /// Rows, such as ext4,xfs,betrfs; `all` adds BetrFS v0.4 and the steps from it to v0.6
-    #[arg(long, value_name = "ROWS", default_value = "ext4,btrfs,xfs,f2fs,zfs,betrfs")]
-    pub rows: String,
-    /// Columns, such as micro or seq-write,grep,mailserver
-    #[arg(long, value_name = "COLUMNS", default_value = "micro,applications")]
-    pub columns: String,
-    /// Trials of each load [default: 5 or 3 by load and scale]
+    /// Rows, such as ext4,betrfs or app-only,auto, or `all` [default: the rivals and the final betrfs; all]
+    #[arg(long, value_name = "ROWS")]
+    pub rows: Option<String>,
+    /// Columns, such as micro,grep or multi-read,readseq [default: micro,applications; all]
+    #[arg(long, value_name = "COLUMNS")]
+    pub columns: Option<String>,
+    /// Trials of each load [default: by load and scale]
     #[arg(long, short = 'n', value_name = "N")]
     pub trials: Option<u32>,
     /// Seed of every random choice
@@ -68,13 +70,13 @@ pub struct Reproduce {
     /// Show a stored run instead of running
     #[arg(long, value_name = "RUN")]
     pub show: Option<String>,
-    /// The paper's values, as lines of row,column,value, to be shown beside ours
+    /// betrfs: the paper's values, as lines of row,column,value, to be shown beside ours
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub published: Option<PathBuf>,
     /// Write the report as one HTML file
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
-    /// Write the artifact's thirteen CSV files and the drawings to this directory
+    /// Write the artifact's CSV files and the drawings to this directory
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub csv: Option<PathBuf>,
     /// Directory for image files [default: images/ in the home of results]
@@ -90,6 +92,8 @@ pub struct Reproduce {
 pub enum What {
     /// BetrFS v0.6 (EuroSys 2022): Table 3 and Figure 2
     Betrfs,
+    /// CrossPrefetch (ASPLOS 2024): figures 5 to 9 and table 4
+    Crossprefetch,
 }
 
 /// How large.
@@ -115,10 +119,10 @@ impl From<Size> for reproduce::Scale {
 
 /// Runs, or shows a stored run.
 pub fn reproduce(options: &Options, arguments: &Reproduce) -> anyhow::Result<Exit> {
-    let What::Betrfs = arguments.what;
     let home = crate::run::home(options)?;
     if let Some(id) = &arguments.show {
-        let run = Store::open(&home)?.load_run(id).map_err(bad_input)?;
+        let run = Store::open(&home)?.load_run(&shown(options, arguments, id)?).map_err(bad_input)?;
+        arguments.what.check(&run)?;
         tell(options, arguments, &run)?;
         return Ok(Exit::Done);
     }
@@ -150,24 +154,51 @@ pub fn reproduce(options: &Options, arguments: &Reproduce) -> anyhow::Result<Exi
     Ok(exit_of(&run, ending, &answers))
 }
 
+/// The study of a request.
 fn study(arguments: &Reproduce) -> anyhow::Result<Study> {
     let scale: reproduce::Scale =
         if arguments.quick { reproduce::Scale::Quick } else { arguments.scale.into() };
-    let machine = Machine {
-        memory_bytes: lab::real::machine(None, 0).ram_bytes,
-        device_bytes: arguments.device.as_deref().and_then(device_bytes),
-    };
-    let sizes = Sizes::new(scale, machine);
-    let emulated = format!("860evo:{}M", sizes.device_bytes >> 20);
-    let request = Request {
-        rows: rows::choose(&arguments.rows).map_err(bad_input)?,
-        columns: columns::choose(&arguments.columns).map_err(bad_input)?,
-        sizes,
-        device: arguments.device.clone().unwrap_or(emulated),
-        trials: arguments.trials,
-        seed: arguments.seed,
-    };
-    betrfs::study(&request).map_err(bad_input)
+    match arguments.what {
+        What::Betrfs => betrfs::study(arguments, scale),
+        What::Crossprefetch => crossprefetch::study(arguments, scale),
+    }
+}
+
+impl What {
+    /// How the titles of its runs begin.
+    fn title(self) -> &'static str {
+        match self {
+            What::Betrfs => reproduce::betrfs::plan::TITLE,
+            What::Crossprefetch => reproduce::crossprefetch::plan::TITLE,
+        }
+    }
+
+    /// The word on the command line.
+    fn word(self) -> &'static str {
+        match self {
+            What::Betrfs => "betrfs",
+            What::Crossprefetch => "crossprefetch",
+        }
+    }
+
+    /// Refuses a run of something else.
+    fn check(self, run: &Run) -> anyhow::Result<()> {
+        if run.title.starts_with(self.title()) {
+            return Ok(());
+        }
+        Err(bad_input(format!("run {} is `{}`, not one of `reproduce {}`", run.id, run.title, self.word())))
+    }
+}
+
+/// The run that `--show` names; `last` is the latest of this evaluation.
+fn shown(options: &Options, arguments: &Reproduce, id: &str) -> anyhow::Result<String> {
+    if id != "last" {
+        return Ok(id.to_string());
+    }
+    let store = Store::open(&crate::run::home(options)?)?;
+    let runs = store.runs()?;
+    let ours = runs.iter().rev().find(|run| run.title.starts_with(arguments.what.title()));
+    Ok(ours.map_or_else(|| id.to_string(), |run| run.id.clone()))
 }
 
 /// Whether any row can be had here; if not, says why.
@@ -185,14 +216,6 @@ fn can_here(study: &Study, home: &Path, work: &Path) -> anyhow::Result<bool> {
     }
     reasons.iter().for_each(|reason| eprintln!("loadline: {reason}"));
     Ok(false)
-}
-
-/// The size of a real device.
-fn device_bytes(device: &str) -> Option<u64> {
-    let path = camino::Utf8Path::new(device);
-    path.is_absolute()
-        .then(|| stack::BlockInfo::read(&stack::Host::system(), path).size_bytes)
-        .filter(|bytes| *bytes > 0)
 }
 
 /// Makes sources before the first trial, so that the estimate holds; what cannot be had shows in its trials.
@@ -214,31 +237,35 @@ fn provide(study: &Study, home: &Path, quiet: bool) {
 /// Shows and writes everything; returns the answers to the claims.
 fn tell(options: &Options, arguments: &Reproduce, run: &Run) -> anyhow::Result<Vec<Answer>> {
     let study = Study::from_stored(&run.study)?;
-    let grid = Grid::new(run);
-    let judged = claims::judge(&grid, &Rules::default());
-    let mut values = published::examples();
-    if let Some(file) = &arguments.published {
-        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
-        values =
-            published::parse(&text).map_err(|error| bad_input(format!("{}: {error}", file.display())))?;
-    }
-    let lines = Sizes::of_study(&study).map(|sizes| sizes.lines()).unwrap_or_default();
-    let style = screen::style(options);
-    screen::print(&terminal::report(&grid, &judged, &values, &lines, style.color))?;
+    let color = screen::style(options).color;
+    let told = match arguments.what {
+        What::Betrfs => betrfs::tell(arguments, run, &study, color)?,
+        What::Crossprefetch => crossprefetch::tell(run, &study, color),
+    };
+    screen::print(&told.text)?;
     if let Some(file) = &arguments.html {
-        write(file, &html::page(&grid, &judged, &values, &lines, &facts(run, &study)))?;
+        write(file, &told.page)?;
     }
     if let Some(directory) = &arguments.csv {
         std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-        let date = run.started.strftime("%Y-%m-%d").to_string();
-        let drawings = [("table3.svg", svg::table3(&grid)), ("figure2.svg", svg::figure2(&grid))];
-        let drawings = drawings.into_iter().map(|(name, text)| (name.to_string(), text));
-        for (name, text) in csv::files(&grid, &date).into_iter().chain(drawings) {
+        for (name, text) in told.files {
             write(&directory.join(name), &text)?;
         }
     }
-    screen::print(&format!("run {}: `loadline reproduce betrfs --show {0}` shows it again", run.id))?;
-    Ok(judged.into_iter().map(|one| one.answer).collect())
+    let what = arguments.what.word();
+    screen::print(&format!("run {}: `loadline reproduce {what} --show {0}` shows it again", run.id))?;
+    Ok(told.answers)
+}
+
+/// What an evaluation has to tell of a run.
+struct Told {
+    /// For the terminal.
+    text: String,
+    /// HTML.
+    page: String,
+    /// Names and texts.
+    files: Vec<(String, String)>,
+    answers: Vec<Answer>,
 }
 
 /// What a reader must know of a run.

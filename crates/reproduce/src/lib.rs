@@ -6,6 +6,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`betrfs`] | BetrFS (EuroSys 2022): Table 3 and Figure 2 |
+//! | [`crossprefetch`] | CrossPrefetch (ASPLOS 2024): figures 5 to 9, table 4 |
 //! | [`cell`] | why a cell has no value; the values of one that has |
 //! | [`judged`] | a claim with its answer |
 //! | [`text`] | numbers and sections for terminals |
@@ -13,6 +14,7 @@
 
 pub mod betrfs;
 pub mod cell;
+pub mod crossprefetch;
 pub mod judged;
 pub mod markup;
 pub mod text;

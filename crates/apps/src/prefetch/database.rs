@@ -78,9 +78,9 @@ impl Load for DbBench {
         self.bytes() as f64 / 100e6 + self.columns.len() as f64 * (0.7 + self.reads as f64 / 1000.0)
     }
 
-    fn provide(&self, _home: &Path, _tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
+    fn provide(&self, home: &Path, _tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
         program("db_bench", "rocksdb-tools")?;
-        provide(self.config)
+        provide(self.config, home)
     }
 
     fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
@@ -107,7 +107,7 @@ impl Load for DbBench {
             std::iter::once(command.get_program()).chain(command.get_args()).map(Into::into).collect();
         let mut files = files_in(&database);
         files.retain(|file| file.extension().is_some_and(|ending| ending == "sst"));
-        let measured = Measured { config: self.config, root: place.root, column };
+        let measured = Measured { config: self.config, place, column };
         measured.run(bench, &words, &files, |output| {
             let printed = db_bench::parse(benchmark, &String::from_utf8_lossy(output))?;
             Ok(Timed {
@@ -161,9 +161,9 @@ impl Load for Ycsb {
         load + self.columns.len() as f64 * (0.7 + self.milliseconds as f64 / 1e3)
     }
 
-    fn provide(&self, _home: &Path, _tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
+    fn provide(&self, home: &Path, _tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
         rocks::available()?;
-        provide(self.config)
+        provide(self.config, home)
     }
 
     fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
@@ -180,7 +180,7 @@ impl Load for Ycsb {
             seconds: self.milliseconds as f64 / 1e3,
             seed: place.seed.wrapping_mul(1000),
         };
-        let measured = Measured { config: self.config, root: place.root, column };
+        let measured = Measured { config: self.config, place, column };
         measured.task(bench, &Task::Ycsb(task), "op/s").map(drop)
     }
 }

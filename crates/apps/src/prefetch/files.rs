@@ -118,8 +118,8 @@ impl Load for ReadPrivate {
         self.0.seconds_guess()
     }
 
-    fn provide(&self, _home: &Path, _tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
-        provide(self.0.config)
+    fn provide(&self, home: &Path, _tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
+        provide(self.0.config, home)
     }
 
     fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
@@ -140,7 +140,7 @@ impl Load for ReadPrivate {
             hint: column == "pvt-seq" && self.0.config == Config::AppOnly,
             seed: place.seed,
         };
-        let measured = Measured { config: self.0.config, root: place.root, column };
+        let measured = Measured { config: self.0.config, place, column };
         measured.task(bench, &Task::Read(task), "MB/s").map(drop)
     }
 }
@@ -203,8 +203,8 @@ impl Load for ReadShared {
         self.common.seconds_guess() + mixed as f64 * self.milliseconds as f64 / 1e3
     }
 
-    fn provide(&self, _home: &Path, _tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
-        provide(self.common.config)
+    fn provide(&self, home: &Path, _tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
+        provide(self.common.config, home)
     }
 
     fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
@@ -213,7 +213,7 @@ impl Load for ReadShared {
             note_read_ahead(place, bench);
             return read::make(&file, self.common.bytes, place.seed);
         };
-        let measured = Measured { config: self.common.config, root: place.root, column };
+        let measured = Measured { config: self.common.config, place, column };
         let done = measured.task(bench, &self.task(column, file, place.seed), "MB/s")?;
         if let Some(readers) = column.strip_prefix("readers-") {
             let wall = bench.last(&format!("{column}/wall_seconds"));
@@ -266,8 +266,8 @@ impl Load for Compress {
         self.common.seconds_guess()
     }
 
-    fn provide(&self, _home: &Path, _tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
-        provide(self.common.config)
+    fn provide(&self, home: &Path, _tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
+        provide(self.common.config, home)
     }
 
     fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
@@ -290,7 +290,7 @@ impl Load for Compress {
         let heap = folders.len() as u64 * self.file_bytes * 5 / 2;
         let ballast = Ballast::leave(self.memory_bytes, self.common.bytes / number_of(column), heap);
         bench.metric(format!("{column}/ballast_bytes"), "bytes", ballast.bytes() as f64);
-        let measured = Measured { config: self.common.config, root: place.root, column };
+        let measured = Measured { config: self.common.config, place, column };
         let task = Task::Compress(compress::Compress { folders });
         measured.task(bench, &task, "MB/s").map(drop)
     }
