@@ -8,8 +8,9 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use prefetch::area::Head;
+use prefetch::device::FETCH_WIDTH_MAX;
 use prefetch::file::FetchState;
-use prefetch::os::{Os, fetch, issue};
+use prefetch::os::{Os, issue};
 use prefetch::{FileState, Request};
 use prefetch_os::{Kernel, memory, sys};
 
@@ -356,9 +357,7 @@ fn fetches() {
         let mut busy = false;
         for at in 0..HIGH.load(Relaxed) as usize {
             let Some(slot) = table::slot(at) else { break };
-            while !QUIT.load(Relaxed) && fetch_step(at, slot) {
-                busy = true;
-            }
+            busy |= fetch_file(at, slot);
         }
         let timeout = if busy { 1_000_000 } else { LONG_NS };
         if !rest(Role::Fetch, seen, timeout) {
@@ -367,31 +366,95 @@ fn fetches() {
     }
 }
 
-/// One step of fetching a file. Whether there was one.
-fn fetch_step(at: usize, slot: &'static Slot) -> bool {
-    let Some(mut file) = patiently(slot) else { return false };
-    let (fd, size) = (slot.fd.load(Relaxed), file.size);
-    if fd < 0 || file.fetch != FetchState::Running {
-        return false;
+/// A step of fetching that is under way.
+#[derive(Clone, Copy, Default)]
+struct Step {
+    offset: u64,
+    len: u64,
+    cached: u64,
+    begin_ns: u64,
+}
+
+/// The steps under way of one file, the oldest first.
+struct Steps {
+    ring: [Step; FETCH_WIDTH_MAX],
+    first: usize,
+    count: usize,
+}
+
+impl Steps {
+    fn push(&mut self, step: Step) {
+        if let Some(entry) = self.ring.get_mut((self.first + self.count) % FETCH_WIDTH_MAX) {
+            *entry = step;
+            self.count += 1;
+        }
     }
-    let Some(request) = file.claim_fetch(slot.device(), &BUDGET) else { return false };
-    drop(file);
-    if !table::belongs(fd, at) {
-        return false;
+
+    fn pop(&mut self) -> Option<Step> {
+        let step = self.ring.get(self.first).copied().filter(|_| self.count > 0)?;
+        self.first = (self.first + 1) % FETCH_WIDTH_MAX;
+        self.count -= 1;
+        Some(step)
     }
-    let (done, elapsed_ns) = fetch(&KERNEL, fd, request, slot.device().call_bytes(), size);
-    ACTIVE_NS.store(sys::now_ns(), Relaxed);
+}
+
+/// Fetches a file for as long as the policy says so, several steps under way at a time. Whether there was one.
+fn fetch_file(at: usize, slot: &'static Slot) -> bool {
+    let mut steps = Steps { ring: [Step::default(); FETCH_WIDTH_MAX], first: 0, count: 0 };
+    let mut busy = false;
+    while !QUIT.load(Relaxed) {
+        let Some(mut file) = patiently(slot) else { return busy };
+        let (fd, size) = (slot.fd.load(Relaxed), file.size);
+        let idle = fd < 0 || file.fetch != FetchState::Running;
+        let next = if !idle && steps.count < file.fetch_width().min(FETCH_WIDTH_MAX) {
+            file.claim_fetch(slot.device(), &BUDGET)
+        } else {
+            None
+        };
+        drop(file);
+        if let Some(request) = next {
+            if !table::belongs(fd, at) {
+                return busy;
+            }
+            busy = true;
+            let begin_ns = sys::now_ns();
+            let done = issue(&KERNEL, fd, request, slot.device().call_bytes(), true);
+            let cached = if done.refused { request.len } else { done.cached };
+            steps.push(Step { offset: request.offset, len: request.len, cached, begin_ns });
+            if done.refused {
+                return busy;
+            }
+            continue;
+        }
+        let Some(step) = steps.pop() else { return busy };
+        if idle || !table::belongs(fd, at) {
+            return busy;
+        }
+        finish(slot, fd, size, step);
+    }
+    busy
+}
+
+/// Waits for a step and tells the policy how long it took.
+fn finish(slot: &'static Slot, fd: i32, size: u64, step: Step) {
+    if step.cached < step.len {
+        let last = step.offset.saturating_add(step.len).min(size).saturating_sub(1);
+        // Without this wait the queue would hold the whole file, and every other read would wait behind it.
+        let _ = KERNEL.wait_for(fd, last);
+    }
+    let now_ns = sys::now_ns();
+    ACTIVE_NS.store(now_ns, Relaxed);
     for _ in 0..1000 {
         if let Some(mut file) = patiently(slot) {
             if slot.fd.load(Relaxed) == fd {
-                file.fetched(request.len, done.cached, elapsed_ns, slot.device(), table::tuning().mode);
+                let elapsed_ns = now_ns.saturating_sub(step.begin_ns);
+                file.fetched(step.len, step.cached, elapsed_ns, slot.device(), table::tuning().mode);
                 report::file(slot, &file);
             }
-            return !done.refused;
+            return;
         }
         sys::sleep_ns(10_000);
     }
-    false
 }
 
 /// Looks at memory while there is activity, and walks directories. Its descriptors are its own: what it opens and

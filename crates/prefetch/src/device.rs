@@ -9,6 +9,8 @@ pub const BANDWIDTH_ASSUMED: u64 = 1_000_000_000;
 /// The smallest request of a stream, bytes.
 const CHUNK_MIN: u64 = 64 << 10;
 
+/// The most steps of fetching that are under way at a time.
+pub const FETCH_WIDTH_MAX: usize = 16;
 /// Streams without gain that decide for a device.
 const BARREN_VOTES: u64 = 3;
 /// Reads until forward streams are tried again.
@@ -96,7 +98,7 @@ impl Device {
     pub fn learn_miss(&self, elapsed_ns: u64, bytes: u64) {
         let transfer = bytes.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
         let sample = elapsed_ns.saturating_sub(transfer).max(1_000);
-        if self.streams() == 0 {
+        if self.streams() == 0 && self.fetches.load(Relaxed) == 0 {
             let typical = self.typical_ns.load(Relaxed);
             let next = if typical == 0 { elapsed_ns } else { typical - typical / 8 + elapsed_ns / 8 };
             self.typical_ns.store(next, Relaxed);
@@ -106,7 +108,7 @@ impl Device {
             0 => sample,
             _ if sample < known => known - (known - sample) / 4,
             // What waits behind prefetches says nothing of the latency.
-            _ if self.streams() > 0 => known,
+            _ if self.streams() > 0 || self.fetches.load(Relaxed) > 0 => known,
             // A sample ten times as slow is a queue, not a latency.
             _ => known + (sample.min(known.saturating_mul(2)) - known) / 16,
         };
@@ -195,10 +197,15 @@ impl Device {
         (u128::from(self.latency_ns()) * u128::from(self.bandwidth_or_assumed()) / 1_000_000_000) as u64
     }
 
-    /// Learns the rate at which a step of fetching a file went, beside whatever else the device did, bytes/s.
+    /// Learns the rate at which a step of fetching a file went, beside whatever else the device did, bytes/s. A slow
+    /// step may have waited for something else: slower ones count less.
     pub fn learn_fetch(&self, rate: u64) {
         let known = self.fetch_rate.load(Relaxed);
-        let next = if known == 0 { rate } else { known - known / 4 + rate / 4 };
+        let next = match known {
+            0 => rate,
+            _ if rate > known => known + (rate - known) / 4,
+            _ => known - (known - rate) / 16,
+        };
         self.fetch_rate.store(next.max(1), Relaxed);
     }
 
@@ -298,15 +305,31 @@ impl Device {
         self.streams.load(Relaxed)
     }
 
-    /// The most one step of fetching a file takes: what the device delivers in a latency and 2 ms, bytes.
+    /// One step of fetching a file, bytes: a read that comes after it waits an eighth of a latency.
     pub fn fetch_step_bytes(&self) -> u64 {
-        let rate = match self.fetch_rate.load(Relaxed) {
-            0 => self.bandwidth_or_assumed(),
-            rate => rate,
-        };
-        let time = self.latency_ns() + 2_000_000;
-        let bytes = (u128::from(rate) * u128::from(time) / 1_000_000_000) as u64;
-        bytes.clamp(256 << 10, 32 << 20).next_multiple_of(crate::PAGE)
+        (self.fetch_bdp() / 8).clamp(32 << 10, 1 << 20).next_multiple_of(crate::PAGE)
+    }
+
+    /// Steps of fetching that may be under way at a time: three quarters of latency x bandwidth, so that the device
+    /// is not idle and nobody waits long.
+    pub fn fetch_width(&self) -> usize {
+        (self.fetch_bdp() * 3 / 4 / self.fetch_step_bytes()).clamp(1, FETCH_WIDTH_MAX as u64) as usize
+    }
+
+    /// Latency x bandwidth, bytes; the bandwidth that fetching found, if that is less.
+    fn fetch_bdp(&self) -> u64 {
+        match self.fetch_rate.load(Relaxed) {
+            0 => self.bdp(),
+            rate => self.bdp().min((u128::from(self.latency_ns()) * u128::from(rate) / 1_000_000_000) as u64),
+        }
+    }
+
+    /// How long a miss took lately while nothing was prefetched, ns; the latency before that was seen.
+    pub fn typical_ns(&self) -> u64 {
+        match self.typical_ns.load(Relaxed) {
+            0 => self.latency_ns(),
+            typical => typical,
+        }
     }
 }
 

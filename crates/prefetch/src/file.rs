@@ -304,9 +304,11 @@ impl FileState {
             } else {
                 stream.fast_row = stream.fast_row.saturating_add(1);
             }
-        } else if fetched && !slow {
+        } else if fetched && slow {
+            self.rent.on_spoiled();
+        } else if fetched {
             self.counters.useful += read.len;
-            self.rent.on_hit();
+            self.rent.on_hit(device.typical_ns());
         }
         if (covered || fetched) && (mode == Mode::Observe) == slow {
             // Observing, what was slow would have been fast.
@@ -483,7 +485,11 @@ impl FileState {
         if !tuning.mode.rents() || covered || ordered || !read.is_slow() {
             return;
         }
-        self.rent.on_miss(read.offset, self.size, read.elapsed_ns.unwrap_or(0), read.now_ns);
+        let elapsed_ns = read.elapsed_ns.unwrap_or(0);
+        self.rent.on_miss(read.offset, self.size, elapsed_ns, read.now_ns);
+        if self.fetch == FetchState::Running {
+            self.rent.on_wait(elapsed_ns, device.typical_ns());
+        }
         if self.fetch != FetchState::Idle || self.rent.misses() < tuning.fetch_misses_min {
             return;
         }
@@ -494,7 +500,9 @@ impl FileState {
     }
 
     fn begin_fetch(&mut self, device: &Device, budget: &Budget, tuning: &Tuning) {
-        if !budget.fits(self.rent.wanted_bytes(self.size)) {
+        // Where it fills half of what there is, it would push out what the program has read itself.
+        let room = if tuning.mode == Mode::FetchAll { 1 } else { 2 };
+        if !budget.fits(self.rent.wanted_bytes(self.size).saturating_mul(room)) {
             self.reason = Reason::NoMemory;
             // A worker that wakes looks at memory first; the next miss tries again.
             self.wants_worker = !budget.is_told();
@@ -544,7 +552,7 @@ impl FileState {
         self.streams.iter().any(|stream| stream.active && self.wants_more(stream, device))
     }
 
-    /// The next step of fetching the whole file; [`FileState::fetched`] must follow it.
+    /// The next step of fetching the whole file; [`FileState::fetched`] must follow it, for steps in their order.
     pub fn claim_fetch(&mut self, device: &Device, budget: &Budget) -> Option<Request> {
         if self.fetch != FetchState::Running {
             return None;
@@ -564,17 +572,23 @@ impl FileState {
         Some(Request::covering(offset, len))
     }
 
+    /// How many steps of [`FileState::claim_fetch`] may be under way at a time, at least one.
+    pub fn fetch_width(&self) -> usize {
+        self.rent.width()
+    }
+
     /// Tells how long a step took, and how much of it had been cached. Stops when going on would not pay.
     pub fn fetched(&mut self, bytes: u64, cached: u64, elapsed_ns: u64, device: &Device, mode: Mode) {
         self.counters.redundant += cached;
         // On a busy device the latency that was learned may be longer than this step's.
-        let transfer = elapsed_ns.saturating_sub(device.latency_ns()).max(elapsed_ns / 4).max(1_000);
+        let transfer = elapsed_ns.saturating_sub(device.latency_ns()).max(elapsed_ns / 16).max(1_000);
         let fresh = bytes.saturating_sub(cached);
         if fresh >= 64 << 10 {
             let rate = (u128::from(fresh) * 1_000_000_000 / u128::from(transfer)) as u64;
             device.learn_fetch(rate);
         }
-        if mode != Mode::FetchAll && !self.rent.on_step(self.size, device) {
+        let running = self.fetch == FetchState::Running;
+        if running && mode != Mode::FetchAll && !self.rent.on_step(self.size, bytes, device) {
             self.end_fetch(Reason::Paying, device);
         }
     }

@@ -10,6 +10,12 @@ use crate::device::Device;
 
 /// Times the price that must have been lost before fetching begins.
 const LOST_FACTOR: u64 = 2;
+/// Of what misses cost, this part may be spent on making them slower.
+const STAKE: u64 = 64;
+/// Fetching stops when the program reads nothing for so many bytes.
+const IDLE_BYTES: u64 = 32 << 20;
+/// Reads of what was fetched that had to wait again: evicted, so that memory is too small for fetching.
+const SPOILED_MAX: u32 = 16;
 
 /// What is fetched of a file, and what the misses have cost. Zeroes are a file without misses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -22,15 +28,23 @@ pub struct Rent {
     running: bool,
     /// The region being fetched.
     region: u8,
+    /// Steps that may be under way at a time, less one.
+    width: u8,
+    /// Steps since the width changed.
+    fine: u8,
     /// Up to where in the file, bytes.
     next: u64,
     lost_ns: u64,
     lost_until_ns: u64,
     lost_misses: u32,
-    /// Bytes of the next step: small at first, so that a program that ends soon has hardly waited for it.
-    step: u64,
+    spoiled: u32,
     hits: u32,
-    steps_without_miss: u32,
+    /// A part of what misses cost and what hits saved, less what fetching made the misses wait, ns.
+    credit_ns: i64,
+    /// How long misses take beside the fetch, the latest ones counting most, ns; 0 before the first.
+    wait_ns: u64,
+    /// Bytes fetched since the program's latest read of the file.
+    idle_bytes: u64,
 }
 
 impl Rent {
@@ -55,16 +69,48 @@ impl Rent {
         if self.touched.count_ones() >= 48 {
             self.touched = u64::MAX;
         }
-        self.lost_ns = self.lost_ns.saturating_add(elapsed_ns.min(now_ns.saturating_sub(self.lost_until_ns)));
+        let lost = elapsed_ns.min(now_ns.saturating_sub(self.lost_until_ns));
+        self.lost_ns = self.lost_ns.saturating_add(lost);
+        self.credit_ns = self.credit_ns.saturating_add_unsigned(lost / STAKE);
         self.lost_until_ns = self.lost_until_ns.max(now_ns);
         self.lost_misses = self.lost_misses.saturating_add(1);
-        self.steps_without_miss = 0;
+        self.idle_bytes = 0;
     }
 
-    /// Notes a read that found what had been fetched.
-    pub fn on_hit(&mut self) {
+    /// Notes how long a miss took beside a running fetch, and how long misses take without one: when they wait
+    /// behind the fetch, less of it is put before the device.
+    pub fn on_wait(&mut self, elapsed_ns: u64, typical_ns: u64) {
+        // What is longer than twice the usual is a busy CPU rather than an eighth of a latency in the queue.
+        let elapsed_ns = elapsed_ns.min(2 * typical_ns);
+        let saved = i64::try_from(typical_ns).unwrap_or(0) - i64::try_from(elapsed_ns).unwrap_or(0);
+        self.credit_ns = self.credit_ns.saturating_add(saved);
+        self.wait_ns = match self.wait_ns {
+            0 => typical_ns - typical_ns / 8 + elapsed_ns / 8,
+            known => known - known / 8 + elapsed_ns / 8,
+        };
+        if self.wait_ns > typical_ns + typical_ns / 8 + 20_000 {
+            self.width -= self.width.div_ceil(4);
+            self.fine = 0;
+            self.wait_ns = 0;
+        }
+    }
+
+    /// Notes a read that found what had been fetched, which saved a wait of `typical_ns`.
+    pub fn on_hit(&mut self, typical_ns: u64) {
         self.hits = self.hits.saturating_add(1);
-        self.steps_without_miss = 0;
+        self.credit_ns = self.credit_ns.saturating_add_unsigned(typical_ns / 2);
+        self.idle_bytes = 0;
+    }
+
+    /// Notes a read of a fetched region that had to wait: some are early, many were evicted.
+    pub fn on_spoiled(&mut self) {
+        self.spoiled = self.spoiled.saturating_add(1);
+        self.idle_bytes = 0;
+    }
+
+    /// Whether what is fetched does not stay.
+    fn is_spoiled(&self) -> bool {
+        self.spoiled > SPOILED_MAX + self.hits / 8
     }
 
     /// Misses since the last fetch was paid for.
@@ -83,13 +129,15 @@ impl Rent {
         let wanted = self.wanted_bytes(size);
         wanted > 0
             && self.lost_misses >= misses_min
+            && self.credit_ns > 0
+            && !self.is_spoiled()
             && self.lost_ns >= device.transfer_ns(wanted).saturating_mul(LOST_FACTOR)
     }
 
     /// Wants the whole file, whatever was missed.
     pub fn want_all(&mut self) {
         self.touched = u64::MAX;
-        self.step = 4 << 20;
+        self.width = 16;
     }
 
     /// Takes the next range to fetch: offset and length. `None` when nothing is wanted.
@@ -98,9 +146,7 @@ impl Rent {
         for _ in 0..65 {
             let end = (u64::from(self.region) + 1).saturating_mul(region_bytes).min(size);
             if self.running && self.next < end {
-                let smallest = (device.bdp() / 4).clamp(512 << 10, 4 << 20);
-                self.step = self.step.max(smallest).min(device.fetch_step_bytes().max(smallest));
-                let range = (self.next, self.step.min(end - self.next));
+                let range = (self.next, device.fetch_step_bytes().min(end - self.next));
                 self.next += range.1;
                 return Some(range);
             }
@@ -122,15 +168,22 @@ impl Rent {
         None
     }
 
-    /// A step is done. Grows the steps while the program reads what was fetched; `false`: going on would not pay.
-    pub fn on_step(&mut self, size: u64, device: &Device) -> bool {
-        self.steps_without_miss += 1;
-        if self.hits >= 2 {
-            self.hits = 0;
-            self.step = self.step.saturating_mul(2);
+    /// How many steps may be under way at a time.
+    pub fn width(&self) -> usize {
+        usize::from(self.width) + 1
+    }
+
+    /// A step is done. Puts more before the device as long as nobody waits for it; `false`: going on would not pay.
+    pub fn on_step(&mut self, size: u64, bytes: u64, device: &Device) -> bool {
+        self.idle_bytes = self.idle_bytes.saturating_add(bytes);
+        self.fine = self.fine.saturating_add(1);
+        if usize::from(self.fine) > 2 * self.width() && self.width() < device.fetch_width() {
+            self.width += 1;
+            self.fine = 0;
         }
         let left = device.transfer_ns(self.wanted_bytes(size));
-        let pays = left <= self.lost_ns && self.steps_without_miss < 64;
+        let pays = left <= self.lost_ns && self.idle_bytes < IDLE_BYTES;
+        let pays = pays && self.credit_ns >= 0 && !self.is_spoiled();
         if !pays {
             self.stop();
         }
@@ -142,7 +195,9 @@ impl Rent {
         self.running = false;
         self.lost_ns /= 2;
         self.lost_misses = 0;
-        self.step = 0;
+        self.width = 0;
+        self.wait_ns = 0;
+        self.idle_bytes = 0;
     }
 
     /// Whether everything was fetched.
@@ -172,8 +227,8 @@ mod tests {
             assert!(offset + len <= SIZE);
             assert!(rent.covers(offset, SIZE));
             bytes += len;
-            rent.on_hit();
-            rent.on_step(SIZE, &device);
+            rent.on_hit(1_000_000);
+            assert!(rent.on_step(SIZE, len, &device));
         }
         assert_eq!(bytes, SIZE);
         assert!(rent.is_complete());
@@ -203,7 +258,7 @@ mod tests {
         (0..200).for_each(|miss| rent.on_miss(miss * 327_680, SIZE, 1_000_000, (miss + 1) * 1_000_000));
         assert!(rent.claim(SIZE, &device).is_some());
         device.learn_fetch(10_000_000);
-        assert!(!rent.on_step(SIZE, &device));
+        assert!(!rent.on_step(SIZE, 1 << 20, &device));
     }
 
     #[test]

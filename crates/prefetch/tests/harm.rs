@@ -76,17 +76,28 @@ fn no_cell_is_slower() {
     let bad: Vec<_> = worst.iter().filter(|(gain, cell)| *gain < floor(cell)).collect();
     assert!(bad.is_empty(), "{} of {} cells lose: {bad:#?}", bad.len(), worst.len());
     let losing = worst.iter().filter(|(gain, _)| *gain < 0.97).count();
-    assert!(losing <= 30, "{losing} cells are below 0.97");
+    assert!(losing <= 6, "{losing} cells are below 0.97");
+    let slow: Vec<_> = tails.iter().filter(|(p99, cell)| *p99 > ceiling(cell)).collect();
+    assert!(slow.is_empty(), "single reads take longer: {slow:#?}");
 }
 
-/// What a cell may lose. Ski rental may pay for what is then not read, at most about twice the better choice; the
-/// first of many short runs is taken for a long one.
+/// What a cell may lose. Ski rental may pay for what is then not read, and the first of many short runs is taken for
+/// a long one.
 fn floor(cell: &str) -> f64 {
-    let pattern = cell.split(' ').next().unwrap();
-    match pattern {
-        "Random4k" => 0.55,
-        "Permutation" | "Runs" => 0.75,
+    match cell.split(' ').next().unwrap() {
+        "Random4k" | "Permutation" | "Runs" => 0.94,
         _ => 0.97,
+    }
+}
+
+/// How much longer the slowest hundredth of the reads may take. In these runs of a few hundred to four thousand reads
+/// that includes those beside which prefetching begins. Below 0.2 ms the ratios say nothing of real machines.
+fn ceiling(cell: &str) -> f64 {
+    match cell {
+        _ if cell.contains("fast") || cell.contains("0.1 ms") => f64::INFINITY,
+        _ if cell.contains("250 MB/s") => 2.1,
+        _ if cell.starts_with("Stride") => 1.8,
+        _ => 1.35,
     }
 }
 

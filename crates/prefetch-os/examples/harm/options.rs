@@ -117,7 +117,9 @@ impl Options {
                 "--mode" => options.mode = value,
                 "--csv" => options.csv = Some(value.into()),
                 _ => {
-                    return Err(format!("unknown option {word}; see the head of examples/harm/main.rs").into());
+                    return Err(
+                        format!("unknown option {word}; see the head of examples/harm/main.rs").into()
+                    );
                 }
             }
         }

@@ -10,7 +10,8 @@ mod patterns;
 pub use machine::{Machine, MachineOptions};
 pub use patterns::{Pattern, Trace};
 
-use crate::file::FetchState;
+use std::collections::VecDeque;
+
 use crate::{Budget, Device, FileState, Mode, Read, Tuning, budget::Memory};
 
 /// What a replay gave.
@@ -43,7 +44,7 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
     budget.tell(&Memory { available: 16 << 30, limit: Some(limit), ..Memory::default() });
     let mut machine = Machine::new(options, trace.size, trace.threads.len());
     let mut shells: Vec<Shell> = (0..if trace.shared { 1 } else { trace.threads.len() })
-        .map(|_| Shell { file: FileState::new(trace.size), fetch_free_ns: 0 })
+        .map(|_| Shell { file: FileState::new(trace.size), steps: VecDeque::new() })
         .collect();
     // In the order of time: the device serves in the order in which it is asked. A thread is about to read, or its
     // read has returned.
@@ -92,7 +93,8 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
 /// A file and what its worker is busy with.
 struct Shell {
     file: FileState,
-    fetch_free_ns: u64,
+    /// Steps of fetching that are under way: bytes, cached ones of them, when asked for, when there.
+    steps: VecDeque<(u64, u64, u64, u64)>,
 }
 
 impl Shell {
@@ -102,18 +104,23 @@ impl Shell {
         }
     }
 
-    /// The steps of fetching that began by now: each after the one before.
+    /// The steps of fetching that ended by now, and those that begin in their place.
     fn fetch(&mut self, machine: &mut Machine, device: &Device, budget: &Budget, mode: Mode, now_ns: u64) {
-        if self.file.fetch != FetchState::Running {
-            self.fetch_free_ns = now_ns;
-        }
-        while self.fetch_free_ns <= now_ns {
-            let Some(request) = self.file.claim_fetch(device, budget) else { break };
-            let cached = machine.cached_bytes(request.offset, request.len);
-            let done = machine.prefetch(request.offset, request.len, self.fetch_free_ns);
-            let elapsed = done.saturating_sub(self.fetch_free_ns);
-            self.file.fetched(request.len, cached, elapsed, device, mode);
-            self.fetch_free_ns = done.max(self.fetch_free_ns + 1_000);
+        let mut at_ns = now_ns;
+        loop {
+            while self.steps.len() < self.file.fetch_width() {
+                let Some(request) = self.file.claim_fetch(device, budget) else { break };
+                let cached = machine.cached_bytes(request.offset, request.len);
+                let done = machine.prefetch(request.offset, request.len, at_ns).max(at_ns + 1_000);
+                self.steps.push_back((request.len, cached, at_ns, done));
+            }
+            let Some((bytes, cached, begin, done)) = self.steps.front().copied() else { return };
+            if done > now_ns {
+                return;
+            }
+            self.steps.pop_front();
+            self.file.fetched(bytes, cached, done - begin, device, mode);
+            at_ns = done;
         }
     }
 }
