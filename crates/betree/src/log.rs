@@ -279,7 +279,9 @@ impl Log {
             s.writing = true;
             let job = self.take_frame(&mut s);
             drop(s);
+            let writing = Writing(self);
             let done = self.write(job.as_ref(), sync);
+            std::mem::forget(writing);
             s = self.lock();
             s.writing = false;
             match done {
@@ -366,6 +368,18 @@ impl Log {
             s.frames.pop_front();
         }
         s.durable = s.durable.max(msn);
+    }
+}
+
+/// Held by the thread that writes: should it panic, those that wait for it hear of it.
+struct Writing<'a>(&'a Log);
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.failed = Some("a thread that wrote the log panicked".into());
+        state.writing = false;
+        self.0.turn.notify_all();
     }
 }
 
@@ -528,5 +542,53 @@ mod tests {
             }
         });
         assert_eq!((log.durable(), log.syncs()), (8, 1), "one flush must serve all");
+    }
+
+    /// Panics at every flush, once both threads are there.
+    struct Panics(std::sync::Barrier);
+
+    impl Storage for Panics {
+        fn len(&self) -> std::io::Result<u64> {
+            Ok(32 * UNIT as u64)
+        }
+
+        fn read_at(&self, buf: &mut [u8], _off: u64) -> std::io::Result<()> {
+            buf.fill(0);
+            Ok(())
+        }
+
+        fn write_at(&self, _buf: &[u8], _off: u64) -> std::io::Result<()> {
+            Ok(())
+        }
+
+        fn flush(&self) -> std::io::Result<()> {
+            self.0.wait();
+            panic!("on purpose");
+        }
+
+        fn discard(&self, _off: u64, _len: u64) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_panic_while_writing_is_heard_by_those_who_wait() {
+        let storage = Arc::new(Panics(std::sync::Barrier::new(2)));
+        let log = Arc::new(Log::new(storage.clone(), RING, 0, 1, 0));
+        assert!(log.append(1, b"r", false).expect("append"));
+        let writes = {
+            let log = log.clone();
+            std::thread::spawn(move || log.commit(true))
+        };
+        let waits = {
+            let log = log.clone();
+            // its commit begins while the other one writes, or finds the log failed
+            std::thread::spawn(move || {
+                storage.0.wait();
+                log.commit(true)
+            })
+        };
+        assert!(writes.join().is_err());
+        assert!(matches!(waits.join().expect("no panic"), Err(Error::ReadOnly(_))));
     }
 }

@@ -176,9 +176,12 @@ impl<'r> Crew<'r> {
     /// shared table and starts the others, which inherit its own; it then is one of the threads itself, so that a process
     /// of one thread has an unshared table, which the kernel looks files up in without counting references.
     fn process(&self, places: Vec<Place>) {
-        // SAFETY: giving this thread a copy of the file table affects no memory, and the copy holds every descriptor that
-        // is borrowed here. A refusal only means that the table stays shared.
-        let _ = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FILES) };
+        // A volume's own threads use descriptors that are opened here.
+        if let Ground::Directory { .. } = self.ground {
+            // SAFETY: giving this thread a copy of the file table affects no memory, and the copy holds every descriptor that
+            // is borrowed here. A refusal only means that the table stays shared.
+            let _ = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FILES) };
+        }
         std::thread::scope(|scope| {
             for place in &places[1..] {
                 let spec = self.spec(place);

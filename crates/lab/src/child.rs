@@ -12,6 +12,7 @@ use probe::Counters;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use stats::{Metric, Outcome};
 
+use crate::inprocess::InProcess;
 use crate::protocol::{Message, Request};
 
 /// Longest request that is read.
@@ -84,6 +85,9 @@ fn say(message: &Message) {
 fn run(request: &Request, control: &Control) -> Result<Outcome, String> {
     let app = apps::App::parse(&request.text, &request.set).map_err(|error| error.to_string())?;
     match app {
+        Some(_) if request.in_process.is_some() => {
+            Err("this load runs programs, which need a mounted file system: leave out `inprocess`".into())
+        }
         Some(app) => run_app(&app, request, control),
         None => run_wml(request, control),
     }
@@ -122,8 +126,20 @@ fn run_wml(request: &Request, control: &Control) -> Result<Outcome, String> {
         }
         say(&Message::Event { event });
     };
-    let mut outcome = engine::run(&loaded.workload, &request.root, &request.options, control, &mut heard)
-        .map_err(|error| error.to_string())?;
+    let mut outcome = match &request.in_process {
+        None => engine::run(&loaded.workload, &request.root, &request.options, control, &mut heard)
+            .map_err(|error| error.to_string())?,
+        Some(options) => {
+            let options = betrfs::MountOptions::parse(options).map_err(|error| error.to_string())?;
+            let fs = betrfs::mount::open(&request.root, &options).map_err(|error| error.to_string())?;
+            let volume = InProcess::new(fs);
+            let outcome = engine::run_on(&loaded.workload, &volume, &request.options, control, &mut heard);
+            let closed = volume.finish();
+            let outcome = outcome.map_err(|error| error.to_string())?;
+            closed.map_err(|error| format!("closing the file system: {error}"))?;
+            outcome
+        }
+    };
     let after = sample();
     for delta in
         before.into_inner().unwrap_or_default().map(|before| before.until(&after)).unwrap_or_default()

@@ -9,6 +9,7 @@
 //! | [`runner`] | the seam: executes one trial. [`real`] does it on this machine |
 //! | [`site`] | builds stacks, emulated SSDs included |
 //! | [`split`] | where the fsyncs of a trial spent their time |
+//! | [`inprocess`] | betrfs without the kernel in between |
 //! | [`protocol`], [`supervise`], [`child`] | the trial's process: what is said, the parent's side, the child's |
 //! | [`store`] | the SQLite database of runs |
 //! | [`record`] | stored results as plain data: runs, cells, trials. What `report` draws |
@@ -18,6 +19,7 @@
 pub mod child;
 pub mod compare;
 pub mod estimate;
+pub mod inprocess;
 pub mod judge;
 pub mod plan;
 pub mod protocol;

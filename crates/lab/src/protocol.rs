@@ -29,6 +29,8 @@ pub struct Request {
     pub cores: u64,
     /// Free bytes of the target for `$free`.
     pub free_bytes: u64,
+    /// Options to open the betrfs file system on `root` with, which is then a block device.
+    pub in_process: Option<String>,
     /// Directory to run on.
     pub root: std::path::PathBuf,
     /// Options of the run.

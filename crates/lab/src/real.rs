@@ -456,6 +456,10 @@ fn request(
     let machine = machine(job.study.study.memory.map(|limit| limit.0), built.free_bytes().unwrap_or(0));
     let device = environment.devices.first().map(|device| device.name.clone());
     let disk = environment.devices.last().map(|device| device.name.clone());
+    let (root, in_process) = match built.in_process() {
+        Some((device, options)) => (device, Some(options)),
+        None => (built.path(), None),
+    };
     Request {
         parent: std::process::id(),
         name: job.workload.label().to_string(),
@@ -466,7 +470,8 @@ fn request(
         ram_bytes: machine.ram_bytes,
         cores: machine.cores,
         free_bytes: machine.free_bytes,
-        root: built.path().as_std_path().to_path_buf(),
+        in_process,
+        root: root.as_std_path().to_path_buf(),
         options: run_options(job, erase),
         device,
         disk,

@@ -20,6 +20,7 @@ fn request() -> Request {
         ram_bytes: 1,
         cores: 1,
         free_bytes: 1,
+        in_process: None,
         root: "/".into(),
         options: Default::default(),
         device: None,

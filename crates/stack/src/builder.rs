@@ -220,7 +220,10 @@ impl Builder {
             }
             draft.record.ran(&command, &output);
         }
-        let mounted = self.mount(draft, tree, device.to_string())?;
+        let mounted = match draft.spec.in_process() {
+            true => (tree.to_owned(), None),
+            false => self.mount(draft, tree, device.to_string())?,
+        };
         draft.record.device = DeviceInfo::Block(BlockInfo::read(&self.host, device));
         Ok(mounted)
     }

@@ -125,6 +125,13 @@ impl MountedStack {
         }
     }
 
+    /// The device and the mount options of a file system that the load's own process is to open; `None` when it is
+    /// mounted at [`MountedStack::path`].
+    pub fn in_process(&self) -> Option<(&Utf8Path, String)> {
+        let device = self.device_path().filter(|_| self.spec.in_process())?;
+        Some((device, self.spec.options_to_open()))
+    }
+
     /// How it was built: command lines, versions, device, notes.
     pub fn record(&self) -> &BuildRecord {
         &self.record
@@ -132,6 +139,10 @@ impl MountedStack {
 
     /// Bytes that an unprivileged writer may still use.
     pub fn free_bytes(&self) -> Result<u64, StackError> {
+        if let (true, DeviceInfo::Block(info)) = (self.spec.in_process(), &self.record.device) {
+            // only who opens it can tell; the store keeps a sixteenth for itself
+            return Ok(info.size_bytes / 16 * 15);
+        }
         image::free_bytes(&self.path).map_err(io_error(&self.path))
     }
 

@@ -18,6 +18,9 @@ pub use fs::FsKind;
 pub use size::Size;
 pub(crate) use size::human;
 
+/// The mount option that [`StackSpec::in_process`] looks for.
+const IN_PROCESS: &str = "inprocess";
+
 /// What a stack is made of, as written. `Display` gives the canonical short label, which parses to an equal
 /// value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -136,6 +139,18 @@ impl StackSpec {
             Device::Block(path) => Some(path),
             _ => None,
         }
+    }
+
+    /// Whether the file system is not to be mounted but opened by the load's own process (`betrfs,inprocess`): what
+    /// it costs without the kernel in between.
+    pub fn in_process(&self) -> bool {
+        self.fs == FsKind::Betrfs && self.mount_options.iter().any(|option| option == IN_PROCESS)
+    }
+
+    /// The mount options but the one that says in process, separated by commas.
+    pub(crate) fn options_to_open(&self) -> String {
+        let options = self.mount_options.iter().map(String::as_str).filter(|option| *option != IN_PROCESS);
+        options.collect::<Vec<_>>().join(",")
     }
 
     /// The canonical short label; same as `Display`.
