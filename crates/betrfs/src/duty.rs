@@ -70,7 +70,11 @@ impl Duty {
     pub fn slow(&self) {
         self.quick.store(0, Ordering::Relaxed);
         if self.awake.load(Ordering::Relaxed) < self.threads {
-            self.call(&mut self.rest(), 1);
+            let mut rest = self.rest();
+            // One that is coming is enough.
+            if rest.called == 0 {
+                self.call(&mut rest, 1);
+            }
         }
     }
 
@@ -100,7 +104,6 @@ impl Duty {
         let called = rest.resting.min(most);
         rest.resting -= called;
         rest.called += called;
-        self.awake.fetch_add(called, Ordering::Relaxed);
         match called {
             0 => {}
             1 => self.back.notify_one(),
@@ -127,6 +130,8 @@ impl Duty {
             rest = self.back.wait(rest).unwrap_or_else(|e| e.into_inner());
         }
         rest.called -= 1;
+        // Only now: while nobody has come, the one who called must not go.
+        self.awake.fetch_add(1, Ordering::Relaxed);
         true
     }
 }
@@ -159,15 +164,23 @@ mod tests {
         (duty, running)
     }
 
+    fn wait_for(duty: &Duty, awake: usize) {
+        while duty.awake.load(Ordering::Relaxed) != awake {
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
     fn all_but_one_rest_and_one_comes_back_for_each_that_is_slow() {
         let (ours, _theirs) = pair();
         let (duty, running) = rested(ours, 4);
         assert_eq!(duty.rest().resting, 3);
+        for awake in 2..=4 {
+            duty.slow();
+            wait_for(&duty, awake);
+            assert_eq!(duty.rest().resting, 4 - awake);
+        }
         duty.slow();
-        assert_eq!((duty.rest().resting, duty.awake.load(Ordering::Relaxed)), (2, 2));
-        (0..5).for_each(|_| duty.slow());
-        assert_eq!((duty.rest().resting, duty.awake.load(Ordering::Relaxed)), (0, 4));
         duty.end();
         running.into_iter().for_each(|thread| thread.join().expect("a thread"));
     }
@@ -183,7 +196,7 @@ mod tests {
         duty.look();
         assert_eq!(duty.awake.load(Ordering::Relaxed), 1, "requests are being served");
         duty.look();
-        assert_eq!(duty.awake.load(Ordering::Relaxed), 3);
+        wait_for(&duty, 3);
         drop(theirs);
         duty.look();
         assert!(duty.rest().ended);
