@@ -64,6 +64,16 @@ pub fn ratio(grid: &Grid, row: &str, column: &str, timed: bool, rules: &Rules) -
     Some(Ratio { value: compared.ratio.value, low: interval.low, high: interval.high, trials })
 }
 
+/// The remarks that the marks in the reasons stand for.
+pub fn remarks(grid: &Grid) -> Vec<String> {
+    let used = |basis: &Basis| {
+        let mut columns = PUBLISHED.iter().filter(|one| one.basis == *basis);
+        columns.any(|one| grid.columns.iter().any(|column| column.id == one.column))
+    };
+    let marked = Basis::MARKED.into_iter().filter(used);
+    marked.map(|basis| format!("{}: {}", basis.mark(), basis.text())).collect()
+}
+
 /// Judges every claim of which a column was measured.
 pub fn judge(grid: &Grid, rules: &Rules) -> Vec<Judged> {
     let mut judged = vec![up_to(grid, rules), at_least(grid, rules)];
@@ -73,7 +83,11 @@ pub fn judge(grid: &Grid, rules: &Rules) -> Vec<Judged> {
 }
 
 fn too_few(trials: usize) -> String {
-    if trials < MIN_TRIALS { format!("; {trials} trials, {MIN_TRIALS} are needed") } else { String::new() }
+    match trials {
+        MIN_TRIALS.. => String::new(),
+        1 => format!("; one trial, {MIN_TRIALS} are needed"),
+        _ => format!("; {trials} trials, {MIN_TRIALS} are needed"),
+    }
 }
 
 /// One line of the artifact's results.
@@ -94,9 +108,6 @@ fn published(grid: &Grid, one: &Published, rules: &Rules) -> Option<Judged> {
         GAIN_SHARE * 100.0,
         too_few(wall.trials)
     ));
-    if one.basis != Basis::Plain {
-        reason.push_str(&format!("; {}", one.basis.text()));
-    }
     if one.basis == Basis::ReadInOpen
         && let (Some(wall), Some(timed)) = (
             ratio(grid, "cat-first", one.column, false, rules),
@@ -104,9 +115,12 @@ fn published(grid: &Grid, one: &Published, rules: &Rules) -> Option<Judged> {
         )
     {
         reason.push_str(&format!(
-            "; reading the files with cat before gives {:.2} x by that timer and {:.2} x by wall time",
+            "; cat first: {:.2} x by that timer, {:.2} x by wall time",
             timed.value, wall.value
         ));
+    }
+    if one.basis != Basis::Plain {
+        reason.push_str(&format!("; {}", one.basis.mark()));
     }
     judged(wall.reaches(need), reason)
 }

@@ -1,10 +1,11 @@
 //! Rows x columns from a stored run.
 
+use lab::Study;
 use lab::record::Run;
 use stats::{Outcome, Sample};
 
 use super::columns::{COLUMNS, Column, Group};
-use super::plan::PARAMETER;
+use super::plan::{self, OTHERS, PARAMETER};
 use super::rows::{ROWS, Row};
 use crate::cell::Absent;
 
@@ -13,7 +14,7 @@ use crate::cell::Absent;
 pub struct Grid {
     /// All rows.
     pub rows: Vec<Row>,
-    /// The columns of which the run has a value or a reason for none.
+    /// The columns that the run measures.
     pub columns: Vec<Column>,
     /// `cells[row][column]`.
     pub cells: Vec<Vec<Cell>>,
@@ -97,14 +98,10 @@ impl Cell {
 impl Grid {
     /// Reads a run.
     pub fn new(run: &Run) -> Grid {
-        let measures = |column: &Column| {
-            let has = |cell: &Cell| cell.wall().is_some() || !matches!(cell.absent, Some(Absent::NotRun));
-            ROWS.iter().any(|row| has(&cell(run, row, column)))
-        };
-        let any_done = run.trials.iter().any(|trial| trial.status.is_done());
-        let planned = |column: &Column| run.cells.iter().any(|cell| cell.workload == column.load);
-        let columns: Vec<Column> =
-            COLUMNS.into_iter().filter(|column| planned(column) && (!any_done || measures(column))).collect();
+        let study = Study::from_stored(&run.study).ok();
+        let workloads = study.map(|study| study.workloads).unwrap_or_default();
+        let planned = |column: &Column| workloads.iter().any(|workload| plan::measures(workload, column));
+        let columns: Vec<Column> = COLUMNS.into_iter().filter(planned).collect();
         let cells =
             ROWS.iter().map(|row| columns.iter().map(|column| cell(run, row, column)).collect()).collect();
         Grid { rows: ROWS.to_vec(), columns, cells }
@@ -162,10 +159,14 @@ impl Grid {
     }
 }
 
+fn load_of(cell: &lab::record::Cell) -> &str {
+    cell.workload.strip_suffix(OTHERS).unwrap_or(&cell.workload)
+}
+
 fn cell(run: &Run, row: &Row, column: &Column) -> Cell {
     let is = |cell: &&lab::record::Cell| {
         let config = cell.parameters.iter().find(|one| one.name == PARAMETER).map(|one| one.value.as_str());
-        cell.workload == column.load && config == Some(row.id())
+        load_of(cell) == column.load && config == Some(row.id())
     };
     let Some(planned) = run.cells.iter().find(is) else {
         return Cell { absent: Some(Absent::NotRun), ..Cell::default() };
@@ -175,8 +176,7 @@ fn cell(run: &Run, row: &Row, column: &Column) -> Cell {
         |name: &str| -> Vec<f64> { outcomes.iter().filter_map(|outcome| metric(outcome, name)).collect() };
     let wall = named(column.id);
     if wall.is_empty() {
-        let absent = if outcomes.is_empty() { Absent::of(run, planned.id) } else { Absent::NotRun };
-        return Cell { absent: Some(absent), ..Cell::default() };
+        return Cell { absent: Some(Absent::of(run, planned.id)), ..Cell::default() };
     }
     // CPU and device are those of both sides of a column.
     let section = column.section();

@@ -1,5 +1,6 @@
 //! One self-contained page.
 
+use super::claims::remarks;
 use super::columns::Group;
 use super::grid::{Cell, Grid};
 use super::terminal::{GREEN, RED, costs, published_gain, unavailable};
@@ -13,6 +14,7 @@ pub fn page(grid: &Grid, judged: &[Judged], sizes: &[String], facts: &[String]) 
     let mut body = format!("<h1>{}</h1>\n", escape(plan::TITLE));
     body.push_str(&list(facts));
     body.push_str(&claims(judged));
+    body.push_str(&list(&remarks(grid)));
     for group in Group::ALL {
         if grid.of_group(group).is_empty() {
             continue;

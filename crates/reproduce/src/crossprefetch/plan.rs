@@ -1,9 +1,9 @@
-//! The study that a request means: one load for each group of columns, the configuration as a parameter.
+//! The study that a request means: loads, the configuration as a parameter.
 
 use lab::study::{Bytes, Seconds, Settings, Study, Sweeps, Workload};
 use stack::StackSpec;
 
-use super::{Column, Row, Sizes};
+use super::{Column, Row, Sizes, claims};
 use crate::{ReproduceError, Scale};
 
 /// The titles of runs begin with it.
@@ -12,6 +12,8 @@ pub const TITLE: &str = "CrossPrefetch, ASPLOS 2024: figures 5 to 9, table 4";
 pub const DEVICE: &str = "slow(1ms,1GB/s)";
 /// The parameter that holds a row.
 pub const PARAMETER: &str = "config";
+/// What follows a load's name where it runs under rows that no claim is about, with fewer trials.
+pub const OTHERS: &str = " (other rows)";
 
 /// What is to be reproduced.
 #[derive(Debug, Clone)]
@@ -47,27 +49,39 @@ pub fn study(request: &Request) -> Result<Study, ReproduceError> {
             loads.push(column.load);
         }
     }
-    let trials = request.trials.unwrap_or(sizes.trials);
-    let rows: Vec<String> = request.rows.iter().map(|row| row.id().to_string()).collect();
-    let mut parameters = Sweeps::default();
-    parameters.put(PARAMETER, rows).map_err(ReproduceError::Unknown)?;
-    let workload = |load: &&str| Workload {
-        name: Some(load.to_string()),
-        text: Some(script(load, &request.columns, sizes)),
-        ..Workload::default()
-    };
+    // Claims rest on two rows; the others show what they are.
+    let (judged, shown): (Vec<&Row>, Vec<&Row>) =
+        request.rows.iter().partition(|row| [claims::BASE, claims::OURS].contains(&row.id()));
+    let many = request.trials.unwrap_or(sizes.trials);
+    let few = request.trials.unwrap_or(sizes.other_trials);
+    let mut workloads = Vec::new();
+    for (rows, ending, trials) in [(judged, "", many), (shown, OTHERS, few)] {
+        if rows.is_empty() {
+            continue;
+        }
+        let words: Vec<String> = rows.iter().map(|row| row.id().to_string()).collect();
+        let mut parameters = Sweeps::default();
+        parameters.put(PARAMETER, words).map_err(ReproduceError::Unknown)?;
+        workloads.extend(loads.iter().map(|load| Workload {
+            name: Some(format!("{load}{ending}")),
+            text: Some(script(load, &request.columns, sizes)),
+            parameters: parameters.clone(),
+            trials: Some(trials),
+            ..Workload::default()
+        }));
+    }
     Ok(Study {
         stacks: vec![stack(&request.device, sizes.device_bytes)?],
         study: Settings {
             title: format!("{TITLE} ({})", sizes.scale.word()),
             seed: request.seed,
-            trials,
+            trials: workloads.iter().filter_map(|workload| workload.trials).max().unwrap_or(1),
             memory: Some(Bytes(sizes.memory_bytes)),
             timeout: Seconds::new(timeout_seconds(sizes.scale)).ok(),
             ..Settings::default()
         },
-        parameters,
-        workloads: loads.iter().map(workload).collect(),
+        parameters: Sweeps::default(),
+        workloads,
         published: Vec::new(),
         claims: Vec::new(),
     })
@@ -86,6 +100,15 @@ fn timeout_seconds(scale: Scale) -> f64 {
         Scale::Default => 1800.0,
         Scale::Paper => 24.0 * 3600.0,
     }
+}
+
+/// Whether a workload of such a study measures a column.
+pub(super) fn measures(workload: &Workload, column: &Column) -> bool {
+    let label = workload.label();
+    let text = workload.text.as_deref().unwrap_or_default();
+    let sections = text.lines().find_map(|line| line.strip_prefix("columns = ")).unwrap_or_default();
+    label.strip_suffix(OTHERS).unwrap_or(label) == column.load
+        && sections.split_whitespace().any(|section| section == column.section())
 }
 
 fn script(load: &str, columns: &[Column], sizes: &Sizes) -> String {
@@ -127,7 +150,7 @@ mod tests {
     #[test]
     fn the_study_is_one_that_the_lab_and_the_loads_read_back() {
         let study = study(&request("all")).unwrap();
-        assert_eq!((study.workloads.len(), study.stacks.len()), (5, 1));
+        assert_eq!((study.workloads.len(), study.stacks.len()), (10, 1));
         let again = Study::from_stored(&study.to_toml()).unwrap();
         assert_eq!(again.hash(), study.hash());
         assert_eq!(Sizes::of_study(&again), Some(request("all").sizes));
@@ -136,8 +159,10 @@ mod tests {
             let workload = again.workloads.iter().find(|one| one.label() == cell.workload).unwrap();
             let set = workload.variables(&cell.parameters);
             let app = apps::App::parse(workload.text.as_deref().unwrap(), &set).unwrap().unwrap();
-            let sections =
-                columns::COLUMNS.iter().filter(|one| one.load == cell.workload).map(Column::section);
+            let sections = columns::COLUMNS
+                .iter()
+                .filter(|one| one.load == cell.workload.trim_end_matches(OTHERS))
+                .map(Column::section);
             let sections: std::collections::BTreeSet<String> = sections.collect();
             assert_eq!(
                 app.phases() as usize,
@@ -151,7 +176,9 @@ mod tests {
     fn only_what_is_asked_for_is_measured() {
         let study = study(&request("writers-4,readers-4,readseq")).unwrap();
         let texts: Vec<&str> = study.workloads.iter().map(|one| one.text.as_deref().unwrap()).collect();
-        assert_eq!(texts.len(), 2);
+        assert_eq!(texts.len(), 4);
+        let trials: Vec<Option<u32>> = study.workloads.iter().map(|one| one.trials).collect();
+        assert_eq!(trials, [Some(3), Some(3), Some(1), Some(1)]);
         assert!(texts[0].contains("columns = readers-4\n") && texts[1].contains("columns = readseq\n"));
     }
 

@@ -13,16 +13,29 @@ pub enum Basis {
 }
 
 impl Basis {
-    /// As a remark; empty for nothing.
+    /// Those that need a remark.
+    pub const MARKED: [Basis; 2] = [Basis::ReadInOpen, Basis::NoWriteLock];
+
+    /// The mark of a remark; empty for none.
+    pub fn mark(self) -> &'static str {
+        match self {
+            Basis::Plain => "",
+            Basis::ReadInOpen => "A",
+            Basis::NoWriteLock => "B",
+        }
+    }
+
+    /// The remark; empty for none.
     pub fn text(self) -> &'static str {
         match self {
             Basis::Plain => "",
             Basis::ReadInOpen => {
-                "the artifact's library reads whole files within open, before the timer that is published begins"
+                "the artifact's library reads whole files within open, before the timer begins whose figures are \
+                 published; the row `cat first` shows what that alone does to such a timer"
             }
             Basis::NoWriteLock => {
-                "the artifact's kernel and library let these writers pass the inode's lock, and the writers are what \
-                 is published"
+                "the artifact's kernel and library let the writers pass the inode's lock, and the writers' throughput \
+                 is what is published"
             }
         }
     }

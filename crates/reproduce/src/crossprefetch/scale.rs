@@ -31,8 +31,10 @@ pub struct Sizes {
     pub milliseconds: u64,
     /// Bytes of a file to compress.
     pub file_bytes: u64,
-    /// Trials.
+    /// Trials of the two rows that claims are about.
     pub trials: u32,
+    /// Trials of the other rows.
+    pub other_trials: u32,
 }
 
 impl Sizes {
@@ -53,10 +55,10 @@ impl Sizes {
     }
 
     fn with_memory(scale: Scale, memory: u64) -> Sizes {
-        let [threads, reads, milliseconds, file, trials] = match scale {
-            Scale::Quick => [4, 500, 1000, 4 * MIB, 1],
-            Scale::Default => [4, 1000, 2000, 4 * MIB, 5],
-            Scale::Paper => [16, 100_000, 30_000, 140 * MIB, 5],
+        let [threads, reads, milliseconds, file, trials, other_trials] = match scale {
+            Scale::Quick => [4, 400, 600, 4 * MIB, 3, 1],
+            Scale::Default => [4, 1000, 2000, 4 * MIB, 5, 5],
+            Scale::Paper => [16, 100_000, 30_000, 140 * MIB, 5, 5],
         };
         Sizes {
             scale,
@@ -70,6 +72,7 @@ impl Sizes {
             milliseconds,
             file_bytes: file.min(memory / 64),
             trials: trials as u32,
+            other_trials: other_trials as u32,
         }
     }
 

@@ -1,5 +1,6 @@
 //! Tables for people.
 
+use super::claims::remarks;
 use super::columns::{Group, UNAVAILABLE};
 use super::grid::Grid;
 use super::published;
@@ -33,6 +34,7 @@ pub fn report(grid: &Grid, judged: &[Judged], sizes: &[String], color: bool) -> 
     section(&mut text, "Cells without results", grid.absent());
     section(&mut text, "Unavailable", unavailable());
     section(&mut text, "Claims", claims(judged, color));
+    section(&mut text, "What published gains rest on beside prefetching", remarks(grid));
     text
 }
 
