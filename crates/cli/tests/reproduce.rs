@@ -1,4 +1,4 @@
-//! `loadline reproduce betrfs`: what it refuses, and one real trial where the machine allows it.
+//! `loadline reproduce`: what it refuses, and one real trial of each evaluation where the machine allows it.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -58,4 +58,59 @@ fn a_column_is_run_stored_and_shown_again() {
     let again = loadline(home.path(), &["--show", "last", "--csv", files.to_str().unwrap()]);
     assert_eq!(String::from_utf8_lossy(&again.stdout), text, "a stored run shows the same");
     assert_eq!(std::fs::read_dir(&files).unwrap().count(), 16);
+}
+
+/// Strided reads under two rows on a small image: exit code 4, since one trial decides nothing. Where the library is
+/// built beside the program, it is seen to prefetch.
+#[test]
+fn crossprefetch_is_run_stored_and_shown_again() {
+    let home = tempfile::tempdir().unwrap();
+    let run = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_loadline"))
+            .arg("--home")
+            .arg(home.path())
+            .args(["reproduce", "crossprefetch"])
+            .args(words)
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    for (words, told) in [
+        (&["--rows", "ext4"][..], "fetch-all"),
+        (&["--columns", "f2fs"], "multi-read"),
+        (&["--published", "/dev/null"], "known already"),
+    ] {
+        let (code, _, error) = run(words);
+        assert!(code == Some(2) && error.contains(told), "{words:?}: {error}");
+    }
+    let chosen = ["--rows", "app-only,auto,read-ahead", "--columns", "stride-4", "--trials", "1", "-q"];
+    let device = ["--quick", "--device", "slow(2ms,1GB/s)"];
+    let (code, text, error) = run(&[&chosen[..], &device[..]].concat());
+    if !text.contains("stride-4")
+        || text.lines().all(|line| !line.starts_with("stride-4  ") || line.contains("n/a"))
+    {
+        return; // neither root nor loop devices here
+    }
+    assert!(matches!(code, Some(1 | 4)), "{code:?} {text}{error}");
+    assert!(text.contains("cannot tell: I/O throughput up to 3.7 x") && text.contains("[7.63x]"), "{text}");
+    let files = home.path().join("csv");
+    let (_, again, _) = run(&["--show", "last", "--csv", files.to_str().unwrap()]);
+    assert_eq!(again, text, "a stored run shows the same");
+    let details = std::fs::read_to_string(files.join("DETAILS.csv")).unwrap();
+    let of = |row: &str| -> Option<Vec<f64>> {
+        let line = details.lines().find(|line| line.starts_with(&format!("stride-4,{row},")))?;
+        Some(line.split(',').skip(3).map(|number| number.parse().unwrap_or(0.0)).collect())
+    };
+    let base = of("app-only").expect("a line of APPonly");
+    assert!(base[7] >= 0.0 && base[8] > 50.0, "a fifth of 256 MiB comes from the device: {base:?}");
+    if let Some(ours) = of("auto") {
+        assert!(ours[9] > 10.0 && ours[10] > 0.5 * ours[9], "prefetched and useful: {ours:?}");
+    }
+    assert!(of("read-ahead").is_some());
+    let (code, _, error) = {
+        let output = loadline(home.path(), &["--show", "last"]);
+        (output.status.code(), (), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert!(code == Some(2), "another evaluation's run is not shown: {error}");
 }
