@@ -186,6 +186,10 @@ impl Superblock {
 
     /// The superblock in force.
     pub fn read(storage: &dyn Storage) -> Result<Self> {
+        let len = storage.len().doing("measuring the storage")?;
+        if len < LOG_START * UNIT as u64 {
+            return Err(Error::NotAStore(format!("{len} bytes are too few")));
+        }
         let mut found: Option<Superblock> = None;
         let mut why = String::new();
         for slot in 0..LOG_START {

@@ -57,6 +57,9 @@ pub enum Error {
     /// `EIO`: the store holds something that this layer did not write.
     #[error("corrupt file system: {0}; run fsck")]
     Corrupt(String),
+    /// `EIO`: there is nothing to open, or it is of another version.
+    #[error("no betrfs file system that this program can open: {0}")]
+    NotOne(String),
     /// `EIO`: the store failed.
     #[error(transparent)]
     Store(betree::Error),
@@ -82,7 +85,7 @@ impl Error {
             Error::BehindEnd => libc::ENXIO,
             Error::NotSupported => libc::EOPNOTSUPP,
             Error::ReadOnly(_) => libc::EROFS,
-            Error::Corrupt(_) | Error::Store(_) => libc::EIO,
+            Error::Corrupt(_) | Error::NotOne(_) | Error::Store(_) => libc::EIO,
         }
     }
 }
@@ -91,6 +94,7 @@ impl From<betree::Error> for Error {
     fn from(error: betree::Error) -> Error {
         match error {
             betree::Error::NoSpace => Error::NoSpace,
+            betree::Error::NotAStore(why) => Error::NotOne(why),
             betree::Error::ReadOnly(why) => Error::ReadOnly(why),
             other => Error::Store(other),
         }

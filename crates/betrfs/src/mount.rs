@@ -56,22 +56,20 @@ pub enum MountError {
         what: String,
     },
     /// The system refused something.
-    #[error("{what}: {source}")]
+    #[error("{what}: {cause}")]
     Io {
         /// What was tried.
         what: String,
-        /// The system's error.
-        #[source]
-        source: io::Error,
+        /// The system's error. (Not named as the source: whoever shows the chain of errors would show it twice.)
+        cause: io::Error,
     },
     /// The file system.
-    #[error("{path}: {source}")]
+    #[error("{path}: {cause}")]
     Fs {
         /// The device or image.
         path: String,
         /// What is wrong.
-        #[source]
-        source: Error,
+        cause: Error,
     },
     /// The daemon did not come up.
     #[error("{0}")]
@@ -81,12 +79,12 @@ pub enum MountError {
 impl MountError {
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> MountError {
         let what = what.into();
-        move |source| MountError::Io { what, source }
+        move |cause| MountError::Io { what, cause }
     }
 
     pub(crate) fn fs(path: &Path) -> impl FnOnce(Error) -> MountError {
         let path = path.display().to_string();
-        move |source| MountError::Fs { path, source }
+        move |cause| MountError::Fs { path, cause }
     }
 }
 
@@ -517,6 +515,28 @@ mod tests {
         for bad in ["steps=v1", "nostep=x", "cache", "cache=x", "threads=-1", "compress=rar", "turbo"] {
             assert!(MountOptions::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn what_is_no_file_system_is_told_so() {
+        for len in [0, 100_000, 64 << 20] {
+            let image = tempfile::NamedTempFile::new().expect("a file");
+            image.as_file().set_len(len).expect("set its length");
+            let refused = open(image.path(), &MountOptions::default()).err().expect("opened").to_string();
+            assert!(refused.contains("no betrfs file system"), "{len} bytes: {refused}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_told_once() {
+        let missing = Claim::take(Path::new("/nowhere/at-all"), Duration::ZERO).expect_err("missing");
+        let mut told = missing.to_string();
+        let mut next: Option<&dyn std::error::Error> = std::error::Error::source(&missing);
+        while let Some(error) = next {
+            told += &error.to_string();
+            next = error.source();
+        }
+        assert_eq!(told.matches("No such file").count(), 1, "{told}");
     }
 
     #[test]
