@@ -189,7 +189,7 @@ fn outputs_name_everything_and_escape_what_they_quote() {
     for column in columns::COLUMNS {
         assert!(text.contains(column.id), "{}", column.id);
     }
-    for told in ["[4.13x]", "F2FS", "NVMe-oF", "whole files within open", "5.00x T5.00x", "mode auto"] {
+    for told in ["[4.13x]", "F2FS", "NVMe-oF", "whole files within open", "500 5.00x [4.13x]", "mode auto"] {
         assert!(text.contains(told), "{told}\n{text}");
     }
     assert!(!text.contains('\x1b') && terminal::report(&grid, &judged, &[], true).contains("\x1b[32m"));

@@ -157,8 +157,8 @@ impl Load for Ycsb {
     }
 
     fn seconds_guess(&self) -> f64 {
-        let load = (self.records * ycsb::VALUE_BYTES as u64) as f64 / 100e6;
-        load + self.columns.len() as f64 * (0.7 + self.milliseconds as f64 / 1e3)
+        let load = (self.records * ycsb::VALUE_BYTES as u64) as f64 / 250e6;
+        load + self.columns.len() as f64 * (0.5 + self.milliseconds as f64 / 1e3)
     }
 
     fn provide(&self, home: &Path, _tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {

@@ -76,7 +76,7 @@ impl Common {
 
     /// One second of device a column, as a rule, and the making of the data.
     fn seconds_guess(&self) -> f64 {
-        self.bytes as f64 / 300e6 + self.columns.len() as f64 * (0.5 + self.bytes as f64 / 500e6)
+        self.bytes as f64 / 300e6 + self.columns.len() as f64 * (0.35 + self.bytes as f64 / 700e6)
     }
 
     fn column(&self, phase: u32) -> Option<&'static str> {

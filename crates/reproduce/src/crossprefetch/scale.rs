@@ -57,7 +57,7 @@ impl Sizes {
     fn with_memory(scale: Scale, memory: u64) -> Sizes {
         let [threads, reads, milliseconds, file, trials, other_trials] = match scale {
             Scale::Quick => [4, 400, 600, 4 * MIB, 3, 1],
-            Scale::Default => [4, 1000, 2000, 4 * MIB, 5, 5],
+            Scale::Default => [4, 1000, 2000, 4 * MIB, 5, 3],
             Scale::Paper => [16, 100_000, 30_000, 140 * MIB, 5, 5],
         };
         Sizes {

@@ -1,6 +1,6 @@
 //! Tables for people.
 
-use super::claims::remarks;
+use super::claims::{OURS, remarks};
 use super::columns::{Group, UNAVAILABLE};
 use super::grid::Grid;
 use super::published;
@@ -11,6 +11,8 @@ use crate::text::{claims, number, paint, section};
 pub(super) const GREEN: f64 = 1.1;
 /// See [`GREEN`].
 pub(super) const RED: f64 = 0.97;
+/// By how much the artifact's timer must tell otherwise to be shown.
+const TOLD: f64 = 0.1;
 
 /// Everything about a run: tables, costs, what is missing, claims.
 pub fn report(grid: &Grid, judged: &[Judged], sizes: &[String], color: bool) -> String {
@@ -22,7 +24,8 @@ pub fn report(grid: &Grid, judged: &[Judged], sizes: &[String], color: bool) -> 
     }
     text.push_str(
         "Work by wall time of the whole program, its start and the opening of files included; times that of APPonly.\n\
-         T: times that of APPonly by the artifact's own timer, which begins after the opening. [..]: published, likewise.\n",
+         T: by the artifact's own timer, which begins after the opening, where that is 10 % or more apart. [..]: published,\n\
+         by that timer.\n",
     );
     section(&mut text, "What it cost, all columns together", costs(grid));
     let rows = grid
@@ -61,11 +64,12 @@ fn shown(grid: &Grid, row: usize, at: usize) -> String {
         && let Some(value) = grid.gain(row, at, false)
     {
         text.push_str(&format!(" {}", gain(value)));
-        if let Some(timed) = grid.gain(row, at, true) {
+        let differs = |timed: &f64| (timed / value - 1.0).abs() >= TOLD;
+        if let Some(timed) = grid.gain(row, at, true).filter(differs) {
             text.push_str(&format!(" T{}", gain(timed)));
         }
     }
-    if row > 0
+    if grid.rows[row].id() == OURS
         && let Some(value) = published_gain(grid, row, at)
     {
         text.push_str(&format!(" [{}]", gain(value)));
@@ -136,11 +140,14 @@ pub(super) fn costs(grid: &Grid) -> Vec<String> {
             sum(|costs| costs.device_mb) / 1e3
         );
         if grid.rows[*row].config.mode().is_some() {
-            text.push_str(&format!(
-                "; {:.2} GB prefetched, {:.2} useful, {:.2} wasted",
+            let [prefetched, useful, wasted] = [
                 sum(|costs| costs.prefetched_mb) / 1e3,
                 sum(|costs| costs.useful_mb) / 1e3,
-                sum(|costs| costs.wasted_mb) / 1e3
+                sum(|costs| costs.wasted_mb) / 1e3,
+            ];
+            text.push_str(&format!(
+                "; {prefetched:.2} GB prefetched: {useful:.2} useful, {wasted:.2} wasted, {:.2} unread at the end",
+                (prefetched - useful - wasted).max(0.0)
             ));
         }
         text
