@@ -224,6 +224,14 @@ pub fn now_ns() -> u64 {
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
 
+/// The monotonic clock of the latest tick, ns: cheaper than [`now_ns`], late by up to 10 ms.
+pub fn coarse_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: valid for writing. The clock always exists, so errno is not touched.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_COARSE, &raw mut time) };
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
 /// Sleeps.
 pub fn sleep_ns(ns: u64) {
     let time = [ns / 1_000_000_000, ns % 1_000_000_000];

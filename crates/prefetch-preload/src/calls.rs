@@ -116,6 +116,51 @@ impl Stdio {
     }
 }
 
+/// Calls an original at once where a read is let pass: the whole cost of a program whose reads hit the page cache.
+macro_rules! pass {
+    ($original:ident as fn($($type:ty),*), ($fd:expr $(, $value:expr)*)) => {{
+        let found = $original.get();
+        if !found.is_null() && crate::table::passes($fd) {
+            // SAFETY: as in `through`.
+            return unsafe {
+                let function: unsafe extern "C-unwind" fn($($type),*) -> ssize_t = core::mem::transmute(found);
+                function($fd $(, $value)*)
+            };
+        }
+    }};
+}
+
+/// The parts of the hooks of read and pread that look at a read: apart, since they need registers and a stack.
+mod looked {
+    use super::*;
+
+    #[inline(never)]
+    pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
+        let before = watch::before(fd);
+        let got =
+            through!(READ as fn(c_int, *mut c_void, size_t) -> ssize_t, (fd, buffer, count), libc::SYS_read);
+        watch::after(before, fd, None, got);
+        got
+    }
+
+    #[inline(never)]
+    pub unsafe extern "C-unwind" fn pread(
+        fd: c_int,
+        buffer: *mut c_void,
+        count: size_t,
+        offset: off_t,
+    ) -> ssize_t {
+        let before = watch::before(fd);
+        let got = through!(
+            PREAD as fn(c_int, *mut c_void, size_t, off_t) -> ssize_t,
+            (fd, buffer, count, offset),
+            libc::SYS_pread64
+        );
+        watch::after(before, fd, Some(offset), got);
+        got
+    }
+}
+
 /// Declares a hook: its body is safe to call only as the original is.
 macro_rules! hooks {
     ($($(#[doc = $doc:literal])* fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty $body:block)*) => {
@@ -133,10 +178,9 @@ macro_rules! hooks {
 hooks! {
     /// read(2).
     fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
-        let before = watch::before(fd);
-        let got = through!(READ as fn(c_int, *mut c_void, size_t) -> ssize_t, (fd, buffer, count), libc::SYS_read);
-        watch::after(before, fd, None, got);
-        got
+        pass!(READ as fn(c_int, *mut c_void, size_t), (fd, buffer, count));
+        // SAFETY: the same arguments.
+        unsafe { looked::read(fd, buffer, count) }
     }
 
     /// read(2), fortified.
@@ -159,18 +203,16 @@ hooks! {
 
     /// pread(2).
     fn pread(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t) -> ssize_t {
+        pass!(PREAD as fn(c_int, *mut c_void, size_t, off_t), (fd, buffer, count, offset));
         // SAFETY: the same function on 64-bit systems.
-        unsafe { pread64(fd, buffer, count, offset) }
+        unsafe { looked::pread(fd, buffer, count, offset) }
     }
 
     /// pread(2).
     fn pread64(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t) -> ssize_t {
-        let before = watch::before(fd);
-        let got = through!(
-            PREAD as fn(c_int, *mut c_void, size_t, off_t) -> ssize_t, (fd, buffer, count, offset), libc::SYS_pread64
-        );
-        watch::after(before, fd, Some(offset), got);
-        got
+        pass!(PREAD as fn(c_int, *mut c_void, size_t, off_t), (fd, buffer, count, offset));
+        // SAFETY: the same arguments.
+        unsafe { looked::pread(fd, buffer, count, offset) }
     }
 
     /// pread(2), fortified.

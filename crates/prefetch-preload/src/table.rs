@@ -41,6 +41,31 @@ pub fn meta(fd: i32) -> Option<Meta> {
     })
 }
 
+/// Reads of a descriptor that pass before it is looked at again, at most [`PASS_MAX`].
+static PASS: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIPTORS];
+/// The most reads that pass at a time.
+pub const PASS_MAX: u32 = 15;
+
+/// Whether a read is let pass without a look: one load, one store, nothing else. Threads that race let a few more
+/// or fewer pass.
+#[inline(always)]
+pub fn passes(fd: i32) -> bool {
+    let Some(pass) = PASS.get(fd as usize) else { return false };
+    let left = pass.load(Ordering::Relaxed);
+    if left == 0 {
+        return false;
+    }
+    pass.store(left - 1, Ordering::Relaxed);
+    true
+}
+
+/// Lets the next [`PASS_MAX`] reads of a descriptor pass.
+pub fn let_pass(fd: i32) {
+    if let Some(pass) = PASS.get(fd as usize) {
+        pass.store(PASS_MAX, Ordering::Relaxed);
+    }
+}
+
 /// Notes what is known of a descriptor.
 #[inline]
 pub fn set_meta(fd: i32, meta: Meta) {
@@ -49,7 +74,8 @@ pub fn set_meta(fd: i32, meta: Meta) {
         Meta::Ignored(reads) => IGNORED | reads & VALUE,
         Meta::Tracked(slot) => TRACKED | slot as u32 & VALUE,
     };
-    if let Some(at) = META.get(fd as usize) {
+    if let (Some(at), Some(pass)) = (META.get(fd as usize), PASS.get(fd as usize)) {
+        pass.store(0, Ordering::Relaxed);
         at.store(word, Ordering::Relaxed);
     }
 }

@@ -6,7 +6,7 @@ use prefetch::area::Head;
 use prefetch::{FileState, PAGE, Read};
 use prefetch_os::sys;
 
-use crate::table::{self, BUDGET, CLOCK, Meta, Slot};
+use crate::table::{self, BUDGET, CLOCK, Meta, PASS_MAX, Slot};
 use crate::{report, worker};
 
 /// Nothing is watched: before the constructor, after a panic, in denied programs.
@@ -55,32 +55,32 @@ pub fn before(fd: i32) -> Before {
         Meta::Tracked(at) => {
             let Some(slot) = table::slot(at) else { return Before::NOTHING };
             let sleep = slot.sleep.load(Relaxed);
-            if sleep > 0 && stays_asleep(slot, sleep) {
+            if sleep > 0 && stays_asleep(slot, fd, sleep) {
                 return Before::NOTHING;
             }
             let start_ns = if slot.timed.load(Relaxed) { sys::now_ns() } else { 0 };
             Before { start_ns, meta: Some(meta) }
         }
         Meta::Ignored(left) if left > 0 => {
-            table::set_meta(fd, Meta::Ignored(left - 1));
+            table::set_meta(fd, Meta::Ignored(left.saturating_sub(PASS_MAX + 1)));
+            table::let_pass(fd);
             Before::NOTHING
         }
         Meta::Ignored(_) | Meta::Unknown(_) => Before { start_ns: 0, meta: Some(meta) },
     }
 }
 
-/// Counts down a file's sleep. Every sixteen reads the clock says whether they still hit: if they took longer than
-/// a millisecond, watching goes on at once.
-#[inline]
-fn stays_asleep(slot: &Slot, sleep: u32) -> bool {
-    slot.sleep.store(sleep - 1, Relaxed);
-    if !sleep.is_multiple_of(16) {
-        return true;
-    }
-    let now_ns = sys::now_ns();
-    let quick = now_ns.saturating_sub(slot.checked_ns.load(Relaxed)) < 1_000_000;
-    slot.checked_ns.store(now_ns, Relaxed);
-    if !quick {
+/// Counts down a file's sleep. Every sixteen reads the clock says whether they still hit: if it has gone on by more
+/// than a millisecond, watching goes on at once. The coarse clock does (that at each of its ticks, a hundred to a
+/// thousand times a second, a file is looked at in vain costs less than a fine one).
+#[cold]
+fn stays_asleep(slot: &Slot, fd: i32, sleep: u32) -> bool {
+    slot.sleep.store(sleep.saturating_sub(PASS_MAX + 1), Relaxed);
+    let now_ns = sys::coarse_ns();
+    let quick = now_ns.saturating_sub(slot.checked_ns.swap(now_ns, Relaxed)) < 1_000_000;
+    if quick {
+        table::let_pass(fd);
+    } else {
         slot.sleep.store(0, Relaxed);
     }
     quick
@@ -230,7 +230,7 @@ fn rest(slot: &Slot, busy: bool, file: &FileState) {
     if awake >= AWAKE_MAX {
         let length = (slot.sleep_length.load(Relaxed) * 2).clamp(64, SLEEP_MAX);
         slot.sleep_length.store(length, Relaxed);
-        slot.checked_ns.store(sys::now_ns(), Relaxed);
+        slot.checked_ns.store(sys::coarse_ns(), Relaxed);
         slot.sleep.store(length, Relaxed);
         slot.position.store(POSITION_UNKNOWN, Relaxed);
         slot.awake.store(0, Relaxed);

@@ -70,7 +70,7 @@ impl Device {
     pub fn readahead_bytes(&self) -> u64 {
         match self.readahead.load(Relaxed) {
             0 => 128 << 10,
-            known => known,
+            known => known.clamp(crate::PAGE, 1 << 30),
         }
     }
 
@@ -144,11 +144,12 @@ impl Device {
         self.traffic_start_ns.store(now_ns, Relaxed);
     }
 
-    /// Whether the device delivers half of what it can, as far as that is known, or was not looked at long enough: a
-    /// forward stream that the kernel reads ahead of would gain little.
-    pub fn is_busy(&self) -> bool {
+    /// Whether a forward stream of so many bytes/s, which the kernel reads ahead of, would gain little: the device
+    /// delivers half of what it can, or a fifth of it to three streams and more; or it was not watched long enough.
+    pub fn is_busy(&self, own_rate: u64) -> bool {
         let rate = self.traffic_rate.load(Relaxed);
-        rate == 0 || rate >= self.bandwidth_or_assumed() / 2
+        let bandwidth = self.bandwidth_or_assumed();
+        rate == 0 || rate >= bandwidth / 2 || (rate >= bandwidth / 5 && rate / 5 >= own_rate / 2)
     }
 
     /// Learns a rate at which the device surely delivered, bytes/s.

@@ -383,7 +383,8 @@ impl FileState {
         if forward && !self.random_hint && self.usual_run() <= 8 * device.readahead_bytes() {
             return Some(Reason::ShortRuns);
         }
-        if forward && !self.random_hint && (device.is_busy() || device.forward_is_barren()) {
+        let busy = || device.is_busy(stream.rate_alone(self.now_ns)) || device.forward_is_barren();
+        if forward && !self.random_hint && busy() {
             return Some(Reason::Saturated);
         }
         if self.fetch == FetchState::Done {

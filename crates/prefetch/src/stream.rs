@@ -315,12 +315,17 @@ impl Stream {
         self.rate = 0;
         self.hold_bytes = 0;
         self.fast_row = 0;
+        self.base_rate = self.rate_alone(now_ns);
+        self.base_bytes = self.run_bytes;
+        self.base_ns = now_ns;
+    }
+
+    /// Its rate without prefetching, bytes/s.
+    pub fn rate_alone(&self, now_ns: u64) -> u64 {
         let since_ns = if self.base_ns == 0 { self.begun_ns } else { self.base_ns };
         let alone_ns = now_ns.saturating_sub(since_ns).max(1);
         let alone_bytes = self.run_bytes - self.base_bytes;
-        self.base_rate = (u128::from(alone_bytes) * 1_000_000_000 / u128::from(alone_ns)) as u64;
-        self.base_bytes = self.run_bytes;
-        self.base_ns = now_ns;
+        u64::try_from(u128::from(alone_bytes) * 1_000_000_000 / u128::from(alone_ns)).unwrap_or(u64::MAX)
     }
 
     /// Whether the rate of a forward stream is known that is not prefetched: over `window` bytes, after as many in
