@@ -28,8 +28,10 @@ pub struct Access {
     pub at_ns: u64,
     /// What kind it was.
     pub kind: AccessKind,
-    /// The kernel had to begin reading for it.
+    /// Its first page was not there: the kernel had to begin reading for it. Not told of faults.
     pub missed: bool,
+    /// It began where the thread's access before it ended.
+    pub contiguous: bool,
 }
 
 /// The kinds of accesses.
@@ -46,9 +48,15 @@ pub enum AccessKind {
 #[derive(Debug, Clone, Copy, Default)]
 struct Thread {
     pending: Option<Access>,
-    /// When the kernel began to read for it, and of which file.
-    missed: Option<(Key, u64)>,
+    /// When the kernel began to read for it, of which file, and whether for want of a page.
+    begun: Option<(Key, u64, bool)>,
     blocked_ns: Option<u64>,
+    /// Pages that its reads of a file usually ask for.
+    usual: Option<(Key, u64)>,
+    /// The pending fault had the kernel read pages around it.
+    around: bool,
+    /// Where its latest access ended.
+    end: Option<(Key, u64)>,
     touched: bool,
 }
 
@@ -56,11 +64,18 @@ struct Thread {
 #[derive(Debug, Default)]
 pub struct Assembler {
     threads: HashMap<i32, Thread>,
+    /// The kernel tells when it reads around a fault.
+    tells_around: bool,
     /// Threads with events since the last [`Assembler::settle`].
     touched: Vec<i32>,
 }
 
 impl Assembler {
+    /// `tells_around`: there will be [`What::Around`] events.
+    pub fn new(tells_around: bool) -> Assembler {
+        Assembler { tells_around, ..Assembler::default() }
+    }
+
     /// Takes one event; of all events in order of time.
     pub fn on(&mut self, moment: &Moment, each: &mut impl FnMut(Access)) {
         let (tid, at_ns) = (moment.tid, moment.at_ns);
@@ -79,39 +94,39 @@ impl Assembler {
             self.touched.push(tid);
         }
         match moment.what {
-            What::Missed { key, index, .. } => {
-                // A miss elsewhere belongs to the next read: the one before is complete.
-                if thread
-                    .pending
-                    .is_some_and(|p| p.kind == AccessKind::Read && !(p.first..=p.last).contains(&index))
-                {
+            What::Missed { key, index, .. } | What::Ahead { key, index } => {
+                let is_read = |p: Access| p.kind == AccessKind::Read && !(p.first..=p.last).contains(&index);
+                if thread.pending.is_some_and(is_read) {
+                    // It belongs to the next read: the one before is complete.
                     thread.flush(at_ns, each);
                 }
-                if let Some(fault) =
-                    thread.pending.as_mut().filter(|p| p.kind == AccessKind::Fault && p.key == key)
-                {
-                    fault.missed = true;
-                } else {
-                    thread.missed.get_or_insert((key, at_ns));
-                }
+                let missed = matches!(moment.what, What::Missed { .. });
+                thread.begun.get_or_insert((key, at_ns, missed));
             }
             What::Blocked => {
                 thread.blocked_ns.get_or_insert(at_ns);
             }
             What::Read { key, first, last } => thread.read(moment, key, (first, last), each),
+            What::Around { key } => thread.around |= thread.pending.is_some_and(|pending| pending.key == key),
             What::Mapped { key, first, last } => {
+                // A fault that had to wait is tried again: of the window only the page that it brought was touched,
+                // unless the kernel brought others, whose touches would not be seen any more.
+                let again = |p: Access| {
+                    p.kind == AccessKind::Fault && p.key == key && (first..=last).contains(&p.first)
+                };
+                let again = thread.pending.is_some_and(again) && !thread.around;
                 thread.flush(at_ns, each);
                 thread.clear();
-                let kind = AccessKind::Window;
-                each(Access { key, tid, first, last, waited_ns: 0, at_ns, kind, missed: false });
+                if again && self.tells_around {
+                    return;
+                }
+                let window = thread.access(moment, key, (first, last), AccessKind::Window);
+                each(window);
             }
             What::Fault { key, index } => {
                 thread.flush(at_ns, each);
                 thread.clear();
-                let kind = AccessKind::Fault;
-                let pending =
-                    Access { key, tid, first: index, last: index, waited_ns: 0, at_ns, kind, missed: false };
-                thread.pending = Some(pending);
+                thread.pending = Some(thread.access(moment, key, (index, index), AccessKind::Fault));
             }
             What::Ended => {}
         }
@@ -133,8 +148,16 @@ impl Assembler {
 
 impl Thread {
     fn clear(&mut self) {
-        self.missed = None;
+        self.begun = None;
         self.blocked_ns = None;
+        self.around = false;
+    }
+
+    fn access(&mut self, moment: &Moment, key: Key, (first, last): (u64, u64), kind: AccessKind) -> Access {
+        let contiguous = self.end == Some((key, first));
+        self.end = Some((key, last.saturating_add(1)));
+        let (tid, at_ns) = (moment.tid, moment.at_ns);
+        Access { key, tid, first, last, waited_ns: 0, at_ns, kind, missed: false, contiguous }
     }
 
     /// The pending access is complete.
@@ -148,27 +171,41 @@ impl Thread {
     }
 
     fn read(&mut self, moment: &Moment, key: Key, (first, last): (u64, u64), each: &mut impl FnMut(Access)) {
-        let (tid, at_ns) = (moment.tid, moment.at_ns);
+        let at_ns = moment.at_ns;
         if self.pending.is_some_and(|pending| pending.kind == AccessKind::Fault) {
             self.flush(at_ns, each);
         }
-        let missed = self.missed.take().filter(|(of, _)| *of == key);
-        let began =
-            self.blocked_ns.take().map(|blocked| missed.map_or(blocked, |(_, begun)| begun.min(blocked)));
-        let waited_ns = began.map_or(0, |began| at_ns.saturating_sub(began));
+        let begun = self.begun.take().filter(|(of, _, _)| *of == key);
+        let missed = begun.is_some_and(|(_, _, missed)| missed);
+        let blocked = self.blocked_ns.take();
+        let since = blocked.map(|blocked| begun.map_or(blocked, |(_, begun, _)| begun.min(blocked)));
+        let waited_ns = since.map_or(0, |since| at_ns.saturating_sub(since));
         if let Some(pending) = self.pending.as_mut()
             && (pending.key, pending.last) == (key, last)
             && first > pending.first
         {
             pending.waited_ns += waited_ns;
             pending.at_ns = at_ns;
-            pending.missed |= missed.is_some();
+            pending.missed |= missed;
             return;
         }
         self.flush(at_ns, each);
-        let kind = AccessKind::Read;
-        self.pending =
-            Some(Access { key, tid, first, last, waited_ns, at_ns, kind, missed: missed.is_some() });
+        let first = self.beginning(key, (first, last), waited_ns > 0);
+        let access = self.access(moment, key, (first, last), AccessKind::Read);
+        self.pending = Some(Access { waited_ns, missed, ..access });
+    }
+
+    /// Where a read began. When some of its pages are ready and the next is still on its way, the kernel tells only
+    /// of the latter (filemap_get_pages returns what it has before its tracepoint): such a read is taken to be as
+    /// long as the thread's others.
+    fn beginning(&mut self, key: Key, (first, last): (u64, u64), waited: bool) -> u64 {
+        let pages = last - first + 1;
+        let usual = self.usual.filter(|(of, _)| *of == key).map_or(0, |(_, usual)| usual);
+        if waited && pages < usual {
+            return (last + 1).saturating_sub(usual);
+        }
+        self.usual = Some((key, pages));
+        first
     }
 }
 
@@ -215,10 +252,16 @@ mod tests {
     }
 
     #[test]
-    fn a_miss_without_a_wait_took_no_time() {
+    fn a_miss_without_a_wait_took_no_time_and_reading_ahead_is_no_miss() {
         let missed = What::Missed { key: KEY, index: 16, pages: 16 };
         let all = run(&[(10, 9, missed), (20, 9, read(0, 15))]);
         assert_eq!((all[0].waited_ns, all[0].missed), (0, true));
+        let all = run(&[
+            (10, 9, What::Ahead { key: KEY, index: 16 }),
+            (12, 9, What::Blocked),
+            (20, 9, read(16, 31)),
+        ]);
+        assert_eq!((all[0].waited_ns, all[0].missed), (10, false));
     }
 
     #[test]
@@ -231,15 +274,39 @@ mod tests {
             (900, 9, What::Mapped { key: KEY, first: 0, last: 15 }),
             (950, 9, fault(16)),
         ]);
-        let seen: Vec<_> = all.iter().map(|a| (a.kind, a.first, a.waited_ns, a.missed)).collect();
+        let seen: Vec<_> = all.iter().map(|a| (a.kind, a.first, a.waited_ns, a.contiguous)).collect();
         assert_eq!(
             seen,
             [
-                (AccessKind::Fault, 3, 890, true),
+                (AccessKind::Fault, 3, 890, false),
                 (AccessKind::Window, 0, 0, false),
-                (AccessKind::Fault, 16, 0, false)
+                (AccessKind::Fault, 16, 0, true)
             ]
         );
+    }
+
+    #[test]
+    fn a_fault_tried_again_is_one_touch_unless_the_kernel_read_around_it() {
+        let events = |around: Option<(u64, i32, What)>| {
+            let mut events = vec![(10, 9, What::Fault { key: KEY, index: 3 })];
+            events.extend(around);
+            events.push((12, 9, What::Blocked));
+            events.push((900, 9, What::Mapped { key: KEY, first: 0, last: 15 }));
+            events.push((950, 9, What::Mapped { key: KEY, first: 16, last: 31 }));
+            events
+        };
+        let windows = |tells: bool, events: &[(u64, i32, What)]| {
+            let mut assembler = Assembler::new(tells);
+            let mut windows = 0;
+            for (at_ns, tid, what) in events {
+                let moment = Moment { at_ns: *at_ns, tid: *tid, what: *what };
+                assembler.on(&moment, &mut |access| windows += u32::from(access.kind == AccessKind::Window));
+            }
+            windows
+        };
+        assert_eq!(windows(true, &events(None)), 1);
+        assert_eq!(windows(true, &events(Some((11, 9, What::Around { key: KEY })))), 2);
+        assert_eq!(windows(false, &events(None)), 2);
     }
 
     #[test]
@@ -261,5 +328,19 @@ mod tests {
             run(&[(1, 1, read(0, 15)), (2, 2, read(8, 15)), (3, 2, What::Blocked), (9, 1, read(16, 31))]);
         // Thread 2 is still blocked.
         assert_eq!(all.iter().map(|a| (a.tid, a.first)).collect::<Vec<_>>(), [(1, 0), (1, 16)]);
+    }
+
+    #[test]
+    fn a_read_whose_beginning_was_ready_is_as_long_as_the_others() {
+        let all = run(&[
+            (1, 9, read(0, 15)),
+            (2, 9, What::Blocked),
+            (900, 9, read(24, 31)),
+            (950, 9, read(40, 47)),
+            (960, 9, What::Blocked),
+            (990, 9, read(52, 55)),
+        ]);
+        let ranges: Vec<_> = all.iter().map(|a| (a.first, a.last)).collect();
+        assert_eq!(ranges, [(0, 15), (16, 31), (40, 47), (48, 55)]);
     }
 }

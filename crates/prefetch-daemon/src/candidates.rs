@@ -12,8 +12,9 @@ const MISSES_MIN: u32 = 6;
 const WINDOW_NS: u64 = 1_000_000_000;
 /// A file that cannot be opened, or is not worth it, is not asked about again for so long.
 const REFUSED_NS: u64 = 10_000_000_000;
-/// A file that was followed in vain needs twice the misses each time, up to this many doublings.
-const STRIKES_MAX: u32 = 8;
+/// A file that was followed in vain rests for a second, and needs twice the misses then; each time twice as long and
+/// as many, up to this many doublings.
+const STRIKES_MAX: u32 = 6;
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Entry {
@@ -63,6 +64,7 @@ impl Candidates {
     /// The file was followed and there was nothing to do.
     pub fn strike(&mut self, key: Key, now_ns: u64) {
         let entry = self.files.entry(key).or_default();
+        entry.refused_until_ns = now_ns + (WINDOW_NS << entry.strikes);
         entry.strikes = (entry.strikes + 1).min(STRIKES_MAX);
         entry.since_ns = now_ns;
     }
@@ -87,12 +89,13 @@ mod tests {
     }
 
     #[test]
-    fn what_was_followed_in_vain_needs_more() {
+    fn what_was_followed_in_vain_rests_and_needs_more() {
         let mut candidates = Candidates::default();
         candidates.strike(KEY, 0);
-        assert_eq!(misses_until_followed(&mut candidates, 0, MS), Some(12));
+        assert_eq!(misses_until_followed(&mut candidates, 0, MS / 10), None);
+        assert_eq!(misses_until_followed(&mut candidates, 1_000 * MS, MS), Some(12));
         (0..100).for_each(|_| candidates.strike(KEY, 5));
-        assert_eq!(misses_until_followed(&mut candidates, 5_000 * MS, MS / 100), Some(6 << 8));
+        assert_eq!(misses_until_followed(&mut candidates, 64_001 * MS, MS / 100), Some(6 << 6));
     }
 
     #[test]

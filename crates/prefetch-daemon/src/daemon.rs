@@ -109,10 +109,11 @@ pub fn run(settings: Settings, signals: &Signals) -> Result<Outcome, DaemonError
     let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
     let bell = eventfd(0, flags).map_err(std::io::Error::from)?;
     let workers = Workers::start(bell.try_clone()?)?;
-    let threads = source.threads()?;
+    // Only for as long as it is needed: an open file of the instance would keep it from being removed.
+    let threads = matches!(target, Target::Command(_)).then(|| source.threads()).transpose()?;
     let mut service = Service::new(source, workers, page, &settings);
-    let mut child = match &target {
-        Target::Command(words) => Some(start(words, threads)?),
+    let mut child = match (&target, threads) {
+        (Target::Command(words), Some(threads)) => Some(start(words, threads)?),
         _ => None,
     };
     let status = follow(&mut service, &target, &mut child, &bell, signals)?;

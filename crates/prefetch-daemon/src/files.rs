@@ -40,15 +40,30 @@ pub struct Opened {
 /// Where a process holds a file: an entry of `/proc/PID/fd` or `/proc/PID/map_files`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
+    key: Key,
     link: PathBuf,
     device: u64,
     inode: u64,
 }
 
 impl Holder {
-    /// Whether the process still holds the file there.
-    pub fn holds(&self) -> bool {
-        fs::metadata(&self.link).is_ok_and(|m| (m.dev(), m.ino()) == (self.device, self.inode))
+    /// Whether the process still holds the file, there or elsewhere.
+    pub fn holds(&mut self) -> bool {
+        if self.is_at(&self.link) {
+            return true;
+        }
+        let Some(process) = self.link.parent().and_then(Path::parent) else { return false };
+        let Some(link) = among_descriptors(self.key, process).or_else(|| among_mappings(self.key, process))
+        else {
+            return false;
+        };
+        let holds = self.is_at(&link);
+        self.link = link;
+        holds
+    }
+
+    fn is_at(&self, link: &Path) -> bool {
+        fs::metadata(link).is_ok_and(|m| (m.dev(), m.ino()) == (self.device, self.inode))
     }
 }
 
@@ -125,7 +140,7 @@ fn open(key: Key, link: &Path, bytes_min: u64) -> Option<Opened> {
     if meta.ino() != before.ino() || [TMPFS, RAMFS, HUGETLBFS, PROC, SYSFS].contains(&kind) {
         return None;
     }
-    let holder = Holder { link: link.to_owned(), device: meta.dev(), inode: meta.ino() };
+    let holder = Holder { key, link: link.to_owned(), device: meta.dev(), inode: meta.ino() };
     let path = fs::read_link(link).unwrap_or_default();
     Some(Opened { size: meta.len(), device: meta.dev(), path, holder, file })
 }
@@ -148,14 +163,19 @@ mod tests {
     fn an_open_file_is_found_and_its_closing_is_seen() {
         let (_directory, file, key) = sample(300 << 10);
         let tid = std::process::id() as i32;
-        let found = find(key, tid, 256 << 10).expect("this process has it open");
+        let mut found = find(key, tid, 256 << 10).expect("this process has it open");
         assert_eq!(found.size, 300 << 10);
         assert!(found.path.ends_with("data"));
         assert_ne!(found.file.as_raw_fd(), file.as_raw_fd());
         assert!(found.holder.holds());
+        let again = file.try_clone().unwrap();
         drop(file);
-        assert!(!found.holder.holds());
-        drop(found);
+        assert!(found.holder.holds());
+        drop(again);
+        // What the daemon itself holds here is in the same process.
+        let Opened { file, mut holder, .. } = found;
+        drop(file);
+        assert!(!holder.holds());
         assert!(find(key, tid, 256 << 10).is_none());
     }
 

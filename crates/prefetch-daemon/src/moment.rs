@@ -27,7 +27,7 @@ pub struct Moment {
 /// What a thread did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum What {
-    /// A page was not there, and the kernel begins to read: a miss.
+    /// A page was not there, and the kernel begins to read it.
     Missed {
         /// The file.
         key: Key,
@@ -35,6 +35,18 @@ pub enum What {
         index: u64,
         /// Pages the read or fault asked for.
         pages: u64,
+    },
+    /// The kernel begins to read further ahead of a stream that it follows itself.
+    Ahead {
+        /// The file.
+        key: Key,
+        /// The first page.
+        index: u64,
+    },
+    /// The kernel reads pages around a fault, or any others that nobody asked for singly.
+    Around {
+        /// The file.
+        key: Key,
     },
     /// A read has pages from `first` on and wants them up to `last`.
     Read {
@@ -71,6 +83,8 @@ pub enum What {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Missed,
+    Ahead,
+    Around,
     Added,
     Read,
     Mapped,
@@ -124,6 +138,8 @@ impl Decoder {
                 let second = |fallback: u64| get(layout.second).unwrap_or(fallback);
                 match kind {
                     Kind::Missed => What::Missed { key, index, pages: second(1).clamp(1, 1 << 20) },
+                    Kind::Ahead => What::Ahead { key, index },
+                    Kind::Around => What::Around { key },
                     Kind::Added => What::Missed { key, index, pages: 1 << second(0).min(20) },
                     Kind::Read => What::Read { key, first: index, last: second(index).max(index) },
                     Kind::Mapped => What::Mapped { key, first: index, last: second(index).max(index) },
@@ -137,7 +153,9 @@ impl Decoder {
 
 fn layout(format: &EventFormat) -> Option<Layout> {
     let (kind, second) = match format.name.as_str() {
-        "page_cache_sync_ra" | "page_cache_async_ra" => (Kind::Missed, "req_count"),
+        "page_cache_sync_ra" => (Kind::Missed, "req_count"),
+        "page_cache_async_ra" => (Kind::Ahead, "req_count"),
+        "page_cache_ra_order" | "page_cache_ra_unbounded" => (Kind::Around, "index"),
         "mm_filemap_add_to_page_cache" => (Kind::Added, "order"),
         "mm_filemap_get_pages" => (Kind::Read, "last_index"),
         "mm_filemap_map_pages" => (Kind::Mapped, "last_index"),
@@ -192,6 +210,8 @@ pub(crate) mod tests {
             format(5, "mm_filemap_fault", &["i_ino", "s_dev", "index"]),
             format(6, "sched_switch", &["prev_pid"]),
             format(7, "sched_process_exit", &[]),
+            format(9, "page_cache_async_ra", &["i_ino", "s_dev", "index", "req_count"]),
+            format(10, "page_cache_ra_order", &["i_ino", "s_dev", "index"]),
             format(8, "something_else", &["i_ino", "s_dev", "index"]),
         ])
     }
@@ -211,6 +231,8 @@ pub(crate) mod tests {
         let what = |id, words: &[u64]| decoder().decode(3, &record(id, 42, words)).unwrap().what;
         assert_eq!(what(1, &words), What::Missed { key, index: 5, pages: 9 });
         assert_eq!(what(2, &[12, 7 << 20, 5, 3]), What::Missed { key, index: 5, pages: 8 });
+        assert_eq!(what(9, &words), What::Ahead { key, index: 5 });
+        assert_eq!(what(10, &words), What::Around { key });
         assert_eq!(what(3, &words), What::Read { key, first: 5, last: 9 });
         assert_eq!(what(4, &words), What::Mapped { key, first: 5, last: 9 });
         assert_eq!(what(5, &words), What::Fault { key, index: 5 });
@@ -231,7 +253,7 @@ pub(crate) mod tests {
 
     proptest::proptest! {
         #[test]
-        fn any_bytes_are_taken(id in 0u16..10, bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)) {
+        fn any_bytes_are_taken(id in 0u16..12, bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..64)) {
             let mut record = id.to_le_bytes().to_vec();
             record.extend(bytes);
             decoder().decode(0, &record);

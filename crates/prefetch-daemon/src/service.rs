@@ -60,10 +60,11 @@ impl Service {
             table.budget.set_user_max(mib.saturating_mul(1 << 20));
         }
         table.budget.tell(&memory::look());
+        let assembler = Assembler::new(source.tells_around());
         Service {
             source,
             table,
-            assembler: Assembler::default(),
+            assembler,
             candidates: Candidates::default(),
             workers,
             page,
@@ -115,7 +116,7 @@ impl Service {
         let busy = !batch.is_empty();
         self.events += batch.len() as u64;
         for moment in batch {
-            if let What::Missed { key, .. } | What::Fault { key, .. } = moment.what
+            if let What::Missed { key, .. } | What::Ahead { key, .. } | What::Fault { key, .. } = moment.what
                 && self.candidates.on_miss(key, now_ns)
             {
                 wanted.push((key, moment.tid));
@@ -131,6 +132,9 @@ impl Service {
         self.serve();
         if ended {
             self.let_go_of(|handle| !handle.holder.holds());
+        }
+        if self.table.has_quiet() {
+            self.sweep(now_ns);
         }
         self.follow()?;
         Ok(busy)
@@ -237,13 +241,7 @@ impl Service {
             for ticket in self.table.tickets() {
                 self.look_at(ticket);
             }
-            for (gone, why) in self.table.sweep(now_ns) {
-                if why == LetGo::Quiet {
-                    self.candidates.strike(gone.key, now_ns);
-                }
-                self.note(&gone);
-                self.refilter = true;
-            }
+            self.sweep(now_ns);
             self.follow()?;
         }
         if self.events != self.reported_events {
@@ -251,6 +249,16 @@ impl Service {
             self.report();
         }
         Ok(())
+    }
+
+    fn sweep(&mut self, now_ns: u64) {
+        for (gone, why) in self.table.sweep(now_ns) {
+            if why == LetGo::Quiet {
+                self.candidates.strike(gone.key, now_ns);
+            }
+            self.note(&gone);
+            self.refilter = true;
+        }
     }
 
     /// What lies ahead may be gone; the file may be longer, shorter or deleted.
@@ -274,9 +282,9 @@ impl Service {
         }
     }
 
-    fn let_go_of(&mut self, unwanted: impl Fn(&Handle) -> bool) {
+    fn let_go_of(&mut self, unwanted: impl Fn(&mut Handle) -> bool) {
         for ticket in self.table.tickets() {
-            if self.table.get(ticket).is_some_and(|(file, _, _)| unwanted(&file.handle)) {
+            if self.table.get(ticket).is_some_and(|(file, _, _)| unwanted(&mut file.handle)) {
                 let gone = self.table.release(ticket);
                 self.refilter = true;
                 gone.inspect(|gone| self.note(gone));

@@ -12,12 +12,15 @@ use crate::moment::{Decoder, Moment};
 
 /// Each CPU's buffer: 2 MiB take 30,000 reads, some 10 ms of the busiest program.
 const BUFFER_KIB: u32 = 2048;
-/// Misses: always on. The second is used where the first do not exist (before Linux 6.16).
+/// Misses: always on. The second is used on older kernels, which do not have the first.
 const MISSES: [(&str, &str); 2] = [("readahead", "page_cache_sync_ra"), ("readahead", "page_cache_async_ra")];
 const ADDED: (&str, &str) = ("filemap", "mm_filemap_add_to_page_cache");
 /// What is done with followed files: on while there are some, for them only.
 const FOLLOWED: [(&str, &str); 2] =
     [("filemap", "mm_filemap_get_pages"), ("filemap", "mm_filemap_map_pages")];
+/// What the kernel reads around their faults; older kernels do not tell.
+const AROUND: [(&str, &str); 2] =
+    [("readahead", "page_cache_ra_order"), ("readahead", "page_cache_ra_unbounded")];
 /// Threads that wait: on while files are followed. 2 is the state D.
 const SWITCH: (&str, &str, &str) = ("sched", "sched_switch", "prev_state == 2");
 
@@ -29,6 +32,8 @@ pub struct Source {
     threads: File,
     instance: Instance,
     decoder: Decoder,
+    /// The events that are on for followed files.
+    followed: Vec<(&'static str, &'static str)>,
     filter: Option<String>,
     batch: Vec<Moment>,
     lost_in_pages: u64,
@@ -48,6 +53,10 @@ impl Source {
                 return Err(TraceError::NoEvent(format!("{system}/{name}")));
             }
         }
+        let mut followed = FOLLOWED.to_vec();
+        if instance.know(AROUND[0].0, AROUND[0].1)? && instance.know(AROUND[1].0, AROUND[1].1)? {
+            followed.extend(AROUND);
+        }
         instance.know(SWITCH.0, SWITCH.1)?;
         let on = |system, name, required| Selection { system, name, filter: None, required };
         instance.enable(&on("filemap", "mm_filemap_fault", true))?;
@@ -60,7 +69,21 @@ impl Source {
         let decoder = Decoder::new(instance.formats());
         let rings = Rings::open(&instance)?;
         instance.record(true)?;
-        Ok(Source { rings, threads, instance, decoder, filter: None, batch: Vec::new(), lost_in_pages: 0 })
+        Ok(Source {
+            rings,
+            threads,
+            instance,
+            decoder,
+            followed,
+            filter: None,
+            batch: Vec::new(),
+            lost_in_pages: 0,
+        })
+    }
+
+    /// Whether the kernel tells when it reads around a fault.
+    pub fn tells_around(&self) -> bool {
+        self.followed.len() > FOLLOWED.len()
     }
 
     /// A file that takes more thread numbers.
@@ -87,7 +110,7 @@ impl Source {
         if self.filter == filter {
             return Ok(());
         }
-        for (system, name) in FOLLOWED {
+        for (system, name) in &self.followed {
             self.instance.refilter(system, name, filter.as_deref())?;
         }
         if self.filter.is_none() != filter.is_none() {

@@ -6,12 +6,17 @@ use prefetch::{Budget, Device, FileState, PAGE, Read, Request, Tuning};
 
 use crate::assemble::{Access, AccessKind};
 use crate::moment::Key;
-use crate::touch::Touches;
+use crate::touch::{Pages, Touches};
 
 /// Files followed at a time; the least recently used makes room.
 pub const FILES_MAX: usize = 32;
-/// Accesses without a wait or a stream after which a file is let go.
-const QUIET_MAX: u32 = 2048;
+/// Accesses after which it is weighed whether following a file is worth what its events cost.
+const WINDOW: u32 = 2048;
+/// A file that waited less than this part of such a window's time, and read less than this part of its bytes out of
+/// what was prefetched, is let go.
+const GAIN_PART: u64 = 16;
+/// Windows with waiting but without gain after which a file is let go.
+const BARREN_MAX: u32 = 16;
 /// A file without accesses is let go after so long.
 pub const IDLE_NS: u64 = 2_000_000_000;
 /// Contiguous accesses that each began to read by themselves: the kernel does not read ahead here.
@@ -32,10 +37,21 @@ pub struct Followed<H> {
     pub fetching: bool,
     touches: Touches,
     used_ns: u64,
-    quiet: u32,
-    end: u64,
+    window: Window,
     alone: u8,
     generation: u64,
+}
+
+/// What following a file has brought lately.
+#[derive(Debug, Clone, Copy, Default)]
+struct Window {
+    accesses: u32,
+    since_ns: u64,
+    blocked_ns: u64,
+    useful: u64,
+    bytes: u64,
+    barren: u32,
+    quiet: bool,
 }
 
 /// A followed file, valid until it is let go.
@@ -68,6 +84,7 @@ pub struct Table<H> {
     pub budget: Budget,
     tuning: Tuning,
     generation: u64,
+    has_quiet: bool,
 }
 
 impl<H> Table<H> {
@@ -80,6 +97,7 @@ impl<H> Table<H> {
             budget: Budget::new(),
             tuning,
             generation: 0,
+            has_quiet: false,
         }
     }
 
@@ -124,8 +142,7 @@ impl<H> Table<H> {
             fetching: false,
             touches: Touches::default(),
             used_ns: now_ns,
-            quiet: 0,
-            end: 0,
+            window: Window { since_ns: now_ns, ..Window::default() },
             alone: 0,
             generation: self.generation,
         };
@@ -190,14 +207,15 @@ impl<H> Table<H> {
         // A read may ask for more than there is.
         let end = to.saturating_mul(PAGE).min(file.state.size.next_multiple_of(PAGE));
         let len = end.checked_sub(offset).filter(|len| *len > 0)?;
-        let read = Read { offset, len, elapsed_ns: Some(access.waited_ns), now_ns: access.at_ns };
-        file.notice_alone(access, &read);
+        let elapsed_ns = file.is_telling(access, (from, to), device).then_some(access.waited_ns);
+        let read = Read { offset, len, elapsed_ns, now_ns: access.at_ns };
+        file.notice_alone(access, &read, device);
         let size = file.state.size;
         let effect = file.state.on_read(&read, device, budget, &tuning);
         // The core takes whole pages for bytes: the size is known better.
         file.state.size = size;
-        let (_, _, active) = file.state.latest();
-        file.quiet = if active || read.is_slow() || effect.wake { 0 } else { file.quiet.saturating_add(1) };
+        let quiet = file.weigh(access.at_ns);
+        self.has_quiet |= quiet;
         effect.wake.then_some(ticket)
     }
 
@@ -226,12 +244,18 @@ impl<H> Table<H> {
         self.take(ticket.at)
     }
 
+    /// Whether some file is to be let go at once: its events cost more than they bring.
+    pub fn has_quiet(&self) -> bool {
+        self.has_quiet
+    }
+
     /// Lets go of the files that are idle or brought nothing.
     pub fn sweep(&mut self, now_ns: u64) -> Vec<(Followed<H>, LetGo)> {
+        self.has_quiet = false;
         let mut gone = Vec::new();
         for at in 0..self.files.len() {
             let Some(file) = self.files.get(at).and_then(Option::as_ref) else { continue };
-            let why = if file.quiet >= QUIET_MAX {
+            let why = if file.window.quiet {
                 LetGo::Quiet
             } else if now_ns.saturating_sub(file.used_ns) > IDLE_NS && !file.fetching {
                 LetGo::Idle
@@ -256,15 +280,42 @@ impl<H> Table<H> {
 }
 
 impl<H> Followed<H> {
-    /// Contiguous reads upwards that each began to read from the device: the program has turned the kernel's
-    /// read-ahead off, which nothing else would tell.
-    fn notice_alone(&mut self, access: &Access, read: &Read) {
-        let contiguous = read.offset == self.end;
-        self.end = read.offset + read.len;
-        if !contiguous || !access.missed || !read.is_slow() {
+    /// Whether the file's events cost more than they bring: neither does the program wait, nor does it read what was
+    /// prefetched; or it waits, and nothing has helped for a long time.
+    fn weigh(&mut self, now_ns: u64) -> bool {
+        self.window.accesses += 1;
+        if self.window.accesses < WINDOW {
+            return false;
+        }
+        let (before, c) = (self.window, &self.state.counters);
+        let gain = (c.useful - before.useful).saturating_mul(GAIN_PART) >= c.bytes - before.bytes;
+        let waited = (c.blocked_ns - before.blocked_ns).saturating_mul(GAIN_PART);
+        let barren = if gain { 0 } else { before.barren + 1 };
+        let waits = waited >= now_ns.saturating_sub(before.since_ns);
+        let quiet = !gain && (!waits || barren >= BARREN_MAX);
+        let (blocked_ns, useful, bytes) = (c.blocked_ns, c.useful, c.bytes);
+        self.window = Window { accesses: 0, since_ns: now_ns, blocked_ns, useful, bytes, barren, quiet };
+        quiet
+    }
+
+    /// Whether the time an access waited says something about the device, or about what was prefetched. A read that
+    /// neither began reading itself, nor goes on where the kernel reads ahead, waited for the rest of what had been
+    /// asked for before: that is no latency. It came too early only if it waited as long as if nothing had been.
+    fn is_telling(&self, access: &Access, pages: Pages, device: &Device) -> bool {
+        let own = access.missed || access.contiguous || access.kind != AccessKind::Read;
+        let early = access.waited_ns >= device.latency_ns() && self.touches.is_issued(pages);
+        access.waited_ns == 0 || own || early
+    }
+
+    /// Contiguous accesses that each had to begin reading: the program has turned the kernel's read-ahead off, which
+    /// nothing else would tell. What they wait is the device's latency.
+    fn notice_alone(&mut self, access: &Access, read: &Read, device: &Device) {
+        let alone = access.missed || access.kind == AccessKind::Fault;
+        if !access.contiguous || !alone || !read.is_slow() {
             self.alone = 0;
             return;
         }
+        device.learn_miss(access.waited_ns, read.len);
         self.alone = self.alone.saturating_add(1);
         if self.alone == ALONE_MAX {
             self.state.on_hint(true);
@@ -310,8 +361,17 @@ mod tests {
                 ],
             };
             for (first, last, kind, waited_ns) in parts {
-                let access =
-                    Access { key: key(1), tid: 5, first, last, waited_ns, at_ns: now_ns, kind, missed: !hit };
+                let access = Access {
+                    key: key(1),
+                    tid: 5,
+                    first,
+                    last,
+                    waited_ns,
+                    at_ns: now_ns,
+                    kind,
+                    missed: !hit,
+                    contiguous: false,
+                };
                 if let Some(ticket) = table.access(&access) {
                     while let Some(request) = table.claim(ticket) {
                         prefetched.extend(request.offset / PAGE..(request.offset + request.len) / PAGE);
@@ -355,7 +415,8 @@ mod tests {
         let mut table = table();
         let (ticket, _) = table.follow(key(1), 1 << 30, 0, 0, ());
         table.follow(key(2), 1 << 30, 0, 0, ());
-        for at in 0..u64::from(QUIET_MAX) {
+        for at in 0..u64::from(WINDOW) {
+            assert!(!table.has_quiet());
             let first = at * 7919 % 200_000;
             let kind = AccessKind::Read;
             let access = Access {
@@ -367,9 +428,11 @@ mod tests {
                 at_ns: at,
                 kind,
                 missed: false,
+                contiguous: false,
             };
             assert_eq!(table.access(&access), None);
         }
+        assert!(table.has_quiet());
         let gone = table.sweep(1000);
         assert_eq!(
             gone.iter().map(|(file, why)| (file.key, *why)).collect::<Vec<_>>(),
@@ -395,6 +458,7 @@ mod tests {
                 at_ns: 1,
                 kind,
                 missed: false,
+                contiguous: false,
             });
         }
         let state = &table.get(ticket).unwrap().0.state;
@@ -416,8 +480,39 @@ mod tests {
                 at_ns: page * MS,
                 kind,
                 missed: true,
+                contiguous: page > 0,
             });
         }
         assert!(table.get(ticket).unwrap().0.state.random_hint);
+    }
+
+    #[test]
+    fn waiting_without_gain_is_let_go_late_and_gain_keeps() {
+        let mut table = table();
+        table.follow(key(1), 1 << 40, 0, 0, ());
+        let kind = AccessKind::Read;
+        // Half of the reads wait, at random places of a file too big to be fetched.
+        let accesses = (0u64..1_000_000).find(|at| {
+            let first = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+            let missed = at % 2 == 0;
+            let waited_ns = if missed { MS } else { 0 };
+            let at_ns = at * MS;
+            table.access(&Access {
+                key: key(1),
+                tid: 1,
+                first,
+                last: first,
+                waited_ns,
+                at_ns,
+                kind,
+                missed,
+                contiguous: false,
+            });
+            table.has_quiet()
+        });
+        assert_eq!(accesses, Some(u64::from(WINDOW * BARREN_MAX) - 1));
+        let mut table = self::table();
+        stride(&mut table, AccessKind::Read);
+        assert!(!table.has_quiet());
     }
 }

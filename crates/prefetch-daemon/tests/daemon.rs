@@ -1,0 +1,178 @@
+//! Real programs on a real file system, watched as root; elsewhere these tests say why they do nothing.
+//!
+//! The watched program is this test program itself, started for the one test `reader` with its orders in the
+//! environment.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use camino::Utf8Path;
+use prefetch::area::FileSeen;
+use prefetch::stream::Shape;
+use prefetch::{Mode, Tuning};
+use prefetch_daemon::{DaemonError, Outcome, Settings, Signals, Target};
+use prefetch_os::areas::{self, Found};
+
+const FILE: &str = "PREFETCH_DAEMON_TEST_FILE";
+const PATTERN: &str = "PREFETCH_DAEMON_TEST_PATTERN";
+const BLOCK: u64 = 16 << 10;
+const SIZE: u64 = 64 << 20;
+
+/// The watched program: only does something when it is started with orders.
+#[test]
+fn reader() {
+    let (Some(path), Ok(pattern)) = (std::env::var_os(FILE), std::env::var(PATTERN)) else { return };
+    let file = File::open(path).unwrap();
+    let count = SIZE / (5 * BLOCK);
+    let offset = |at: u64| match pattern.as_str() {
+        "reverse" => SIZE - (at + 1) * BLOCK,
+        _ => at * 5 * BLOCK,
+    };
+    if pattern == "mmap" {
+        return touch(&file, (0..count).map(offset));
+    }
+    let mut buffer = vec![0; BLOCK as usize];
+    for at in 0..count {
+        file.read_exact_at(&mut buffer, offset(at)).unwrap();
+        assert_eq!(buffer[0], (offset(at) / BLOCK) as u8);
+        // Work of the program's own, in which prefetching gets ahead.
+        std::thread::sleep(Duration::from_micros(300));
+    }
+}
+
+fn touch(file: &File, offsets: impl Iterator<Item = u64>) {
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+    // SAFETY: a fresh mapping of a file that nobody changes, read within its length and then removed.
+    unsafe {
+        let base =
+            mmap(std::ptr::null_mut(), SIZE as usize, ProtFlags::READ, MapFlags::SHARED, file, 0).unwrap();
+        madvise(base, SIZE as usize, Advice::Random).unwrap();
+        for offset in offsets {
+            let first = base.cast::<u8>().add(offset as usize);
+            assert_eq!(first.read_volatile(), (offset / BLOCK) as u8);
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        munmap(base, SIZE as usize).unwrap();
+    }
+}
+
+/// Runs `then` with a file of [`SIZE`] bytes on a fresh ext4 that nothing of it is cached of.
+fn with_file(then: impl FnOnce(&Path)) {
+    if let Err(why) = probe::trace::Instance::create() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let work_dir = Utf8Path::from_path(directory.path()).unwrap();
+    let journal = stack::Journal::open(&work_dir.join("journal"), "prefetch-daemon-test").unwrap();
+    let built = match stack::Builder::new(work_dir).build(&"ext4@image:256M".parse().unwrap(), &journal) {
+        Ok(built) => built,
+        Err(why) => return eprintln!("skipped: {why}"),
+    };
+    let path = built.path().as_std_path().join("data");
+    let file = File::create_new(&path).unwrap();
+    for at in 0..SIZE / BLOCK {
+        file.write_all_at(&vec![at as u8; BLOCK as usize], at * BLOCK).unwrap();
+    }
+    file.sync_all().unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    drop(file);
+    then(&path);
+    // A file that is still held would make this fail.
+    built.teardown().unwrap();
+}
+
+fn command(path: &Path, pattern: &str) -> Target {
+    let own = std::env::current_exe().unwrap();
+    let orders =
+        [(FILE, path.to_str().unwrap()), (PATTERN, pattern)].map(|(name, value)| format!("{name}={value}"));
+    let words = [orders[0].as_str(), &orders[1], own.to_str().unwrap(), "--exact", "reader", "--nocapture"];
+    Target::Command(std::iter::once("env").chain(words).map(Into::into).collect())
+}
+
+fn settings(target: Target, mode: Mode, directory: &Path) -> Settings {
+    let tuning = Tuning { mode, ..Tuning::default() };
+    Settings { target, tuning, budget_mib: None, directory: Some(directory.to_owned()) }
+}
+
+/// What is known of the file: the program's own executable may have been missed in as well.
+fn of<'a>(found: &'a Found, path: &Path) -> &'a FileSeen {
+    let mut files = found.snapshot.files.iter();
+    files.find(|file| Path::new(&file.path) == path).unwrap_or_else(|| panic!("{found:?}"))
+}
+
+/// The statistics lie in the file of this process: one daemon at a time.
+fn watched(path: &Path, pattern: &str, mode: Mode) -> (Outcome, Found) {
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let directory = tempfile::tempdir().unwrap();
+    let settings = settings(command(path, pattern), mode, directory.path());
+    let outcome = prefetch_daemon::run(settings, &Signals::default()).unwrap();
+    assert!(outcome.status.unwrap().success());
+    (outcome, areas::of(directory.path(), std::process::id()).unwrap())
+}
+
+#[test]
+fn strided_and_reverse_readers_are_prefetched() {
+    with_file(|path| {
+        for pattern in ["stride", "reverse"] {
+            // What is cached of the first turn would be hits in the second.
+            rustix::fs::fadvise(File::open(path).unwrap(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
+            let (outcome, found) = watched(path, pattern, Mode::Predict);
+            let file = of(&found, path);
+            assert_eq!(file.size, SIZE);
+            let c = &file.counters;
+            assert!(c.issued > 0 && c.useful > 0, "{pattern}: {c:?}, {outcome:?}");
+            let shape = if pattern == "reverse" { Shape::Backward } else { Shape::Stride(5 * BLOCK as i64) };
+            assert!(file.shape == shape || file.shape == Shape::Unknown, "{pattern}: {:?}", file.shape);
+            assert!(outcome.events > 0);
+        }
+    });
+}
+
+#[test]
+fn touches_of_a_mapping_are_prefetched() {
+    with_file(|path| {
+        let (outcome, found) = watched(path, "mmap", Mode::Predict);
+        let c = &of(&found, path).counters;
+        assert!(c.issued > 0 && c.useful > 0, "{c:?}, {outcome:?}");
+    });
+}
+
+#[test]
+fn observing_asks_for_nothing() {
+    with_file(|path| {
+        let (_, found) = watched(path, "stride", Mode::Observe);
+        let c = &of(&found, path).counters;
+        assert!(c.reads > 0 && c.issued == 0, "{c:?}");
+    });
+}
+
+#[test]
+fn a_signal_ends_it_and_leaves_nothing() {
+    if let Err(why) = probe::trace::Instance::create() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+    let signals = Signals::default();
+    signals.stop.store(true, Ordering::Relaxed);
+    let target = Target::Pids(vec![sleeper.id()]);
+    let outcome = prefetch_daemon::run(settings(target, Mode::Auto, directory.path()), &signals).unwrap();
+    assert_eq!((outcome.status, outcome.lost), (None, 0));
+    sleeper.kill().unwrap();
+    sleeper.wait().unwrap();
+}
+
+#[test]
+fn nobody_to_watch_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    for target in [Target::Pids(vec![]), Target::Command(vec![]), Target::Cgroup("/no/such".into())] {
+        let error = prefetch_daemon::run(settings(target, Mode::Auto, directory.path()), &Signals::default());
+        assert!(matches!(error, Err(DaemonError::Target(_))), "{error:?}");
+    }
+}
