@@ -118,6 +118,8 @@ pub fn main() -> Option<u8> {
     if words.next().as_deref() != Some(ARGUMENT) {
         return None;
     }
+    // When the trial is killed, this must not go on reading and hold the file system.
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
     let task = words.next().ok_or_else(|| "for loadline's own use".to_string());
     let task = task.and_then(|text| serde_json::from_str::<Task>(&text).map_err(|error| error.to_string()));
     let done = task.and_then(|task| task.run().map_err(|error| error.to_string()));
