@@ -361,8 +361,9 @@ pub fn mount(source: &Path, dir: &Path, options: &MountOptions) -> Result<Mounte
     crate::memory::limit_heaps();
     let claim = Claim::take(source, PATIENCE)?;
     let mut within = options.fs.clone();
-    // A quarter for what the store does not count: slack of the allocator, above all.
-    within.store.cache_bytes -= within.store.cache_bytes / 4;
+    // A quarter and up to 32 MiB for what the store does not count: slack of the allocator, above all.
+    let cache = within.store.cache_bytes;
+    within.store.cache_bytes -= cache / 4 + (cache / 8).min(32 << 20);
     let fs = Fs::open(storage(source, options)?, &within).map_err(MountError::fs(source))?;
     mount_fs(Arc::new(fs), Some(claim), source, dir, options)
 }

@@ -54,3 +54,32 @@ fn agrees(seed: u64, bytes: u64, options: &Options) {
     let report = betrfs::check(storage, false).expect("check");
     assert!(report.is_clean() && report.findings.is_empty(), "seed {seed}: {report}");
 }
+
+/// A kernel does so for files that it caches; what is written past its cache it leaves to the file system.
+#[test]
+fn a_write_takes_capabilities_away_and_nothing_else() {
+    let storage = SimStorage::new(64 << 20);
+    Fs::format(storage.clone(), &options()).expect("format");
+    let fs = Fs::open(storage.clone(), &options()).expect("open");
+    let new = betrfs::NewFile { mode: libc::S_IFREG | 0o755, ..betrfs::NewFile::default() };
+    let file = fs.make(1, b"program", new).expect("a file").ino;
+    let capability = b"security.capability";
+    let mut end = 0;
+    // A part of a block, whole blocks one after the other, and once more when there are none.
+    for bytes in [100, 4096 - 100, 4096, 8192, 1] {
+        fs.set_xattr(file, b"user.note", b"stays", false, false).expect("set");
+        fs.set_xattr(file, capability, b"cap", false, false).expect("set");
+        assert_eq!(fs.xattr(file, capability).expect("there"), b"cap");
+        for _ in 0..2 {
+            end += fs.write(file, end, &vec![7; bytes], false).expect("write") as u64;
+            assert!(matches!(fs.xattr(file, capability), Err(betrfs::Error::NoAttribute)), "{bytes}");
+            assert_eq!(fs.xattr(file, b"user.note").expect("stays"), b"stays");
+        }
+    }
+    fs.forget(file, 1);
+    fs.close().expect("close");
+    let fs = Fs::open(storage, &options()).expect("open");
+    let file = fs.lookup(1, b"program").expect("the file").ino;
+    assert!(matches!(fs.xattr(file, capability), Err(betrfs::Error::NoAttribute)));
+    assert_eq!(fs.xattr(file, b"user.note").expect("stays"), b"stays");
+}
