@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// Program that is needed, and what is run in a directory with `big` (8 MiB), `text` and `tree/`.
-const PROGRAMS: [(&str, &str); 44] = [
+const PROGRAMS: [(&str, &str); 54] = [
     ("cat", "cat big | md5sum; cat nothing"),
     ("cp", "cp big copy && cmp big copy; cp nothing x"),
     ("dd", "dd if=big bs=4096 skip=100 count=500 2>/dev/null | md5sum"),
@@ -91,6 +91,28 @@ const PROGRAMS: [(&str, &str); 44] = [
     ("unshare", "unshare -U id -u 2>/dev/null; echo $?"),
     ("setpriv", "setpriv --reuid 65534 --regid 65534 --clear-groups cat text | md5sum; echo $?"),
     ("file", "file text big | sort"),
+    ("sha256sum", "sha256sum big text tree/d1/* nothing"),
+    ("base64", "base64 big | base64 -d | cmp - big; echo $?"),
+    ("cut", "cut -d' ' -f1,3 text | paste - - | md5sum"),
+    ("uniq", "sort text | uniq -c | sort -n | tail -3; comm text text | md5sum"),
+    ("curl", "curl -s file://$PWD/big | md5sum; curl -s file:///nothing; echo $?"),
+    ("objdump", "objdump -d /bin/true | md5sum; nm -D /bin/true | md5sum"),
+    ("strings", "strings big | md5sum; cksum big"),
+    (
+        "initdb",
+        "chmod 777 .; P=$(dirname $(readlink -f $(command -v initdb))); cp -r $PWD/text t; \
+        setpriv --reuid 65534 --regid 65534 --clear-groups sh -c 'umask 077; rm -rf pg; initdb -D pg -A trust -N \
+        >/dev/null 2>&1; echo $?; echo \"select count(*), sum(length(relname)) from pg_class\" | \
+        '$P'/postgres --single -D pg postgres 2>/dev/null | grep -c count; rm -rf pg'",
+    ),
+    (
+        "redis-server",
+        "redis-server --version | cut -c1-12; redis-server --port x 2>/dev/null >/dev/null; echo $?",
+    ),
+    (
+        "mariadbd",
+        "mariadbd --no-defaults --version | cut -c1-8; mariadbd --no-defaults --datadir=/nothing 2>/dev/null; echo $?",
+    ),
 ];
 
 fn prepare(directory: &Path) {

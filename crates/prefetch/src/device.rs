@@ -145,11 +145,11 @@ impl Device {
     }
 
     /// Whether a forward stream of so many bytes/s, which the kernel reads ahead of, would gain little: the device
-    /// delivers half of what it can, or a fifth of it to three streams and more; or it was not watched long enough.
+    /// delivers half of what it can, or a fifth of it to several streams; or it was not watched long enough.
     pub fn is_busy(&self, own_rate: u64) -> bool {
         let rate = self.traffic_rate.load(Relaxed);
         let bandwidth = self.bandwidth_or_assumed();
-        rate == 0 || rate >= bandwidth / 2 || (rate >= bandwidth / 5 && rate / 5 >= own_rate / 2)
+        rate == 0 || rate >= bandwidth / 2 || (rate >= bandwidth / 5 && rate / 9 >= own_rate / 4)
     }
 
     /// Learns a rate at which the device surely delivered, bytes/s.

@@ -351,9 +351,11 @@ impl FileState {
             }
             return;
         }
+        let least_ns = device.latency_ns().saturating_mul(4);
         let window = (4 * device.readahead_bytes()).min(2 << 20);
-        let ramped =
-            stream.shape != Shape::Forward || self.random_hint || stream.has_base(window, read.now_ns);
+        let ramped = stream.shape != Shape::Forward
+            || self.random_hint
+            || stream.has_base(window, least_ns, read.now_ns);
         match self.objection(stream, ramped, device) {
             Some(reason) => self.reason = reason,
             None => {

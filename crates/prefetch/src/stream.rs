@@ -328,14 +328,15 @@ impl Stream {
         u64::try_from(u128::from(alone_bytes) * 1_000_000_000 / u128::from(alone_ns)).unwrap_or(u64::MAX)
     }
 
-    /// Whether the rate of a forward stream is known that is not prefetched: over `window` bytes, after as many in
-    /// which the kernel's read-ahead grew.
-    pub fn has_base(&mut self, window: u64, now_ns: u64) -> bool {
+    /// Whether the rate of a forward stream is known that is not prefetched: over `window` bytes and `least_ns`, after
+    /// as many bytes in which the kernel's read-ahead grew.
+    pub fn has_base(&mut self, window: u64, least_ns: u64, now_ns: u64) -> bool {
         if self.base_ns == 0 && self.run_bytes >= window {
             self.base_bytes = self.run_bytes;
             self.base_ns = now_ns;
         }
-        self.base_ns != 0 && self.run_bytes - self.base_bytes >= window
+        let long = now_ns.saturating_sub(self.base_ns) >= least_ns;
+        self.base_ns != 0 && long && self.run_bytes - self.base_bytes >= window
     }
 
     /// Whether prefetching has brought nothing: the rate since it began, past a ramp, against the rate before.
