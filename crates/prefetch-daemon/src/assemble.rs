@@ -43,6 +43,9 @@ pub enum AccessKind {
     Fault,
     /// A fault that found pages ready: the touched one is somewhere in this window.
     Window,
+    /// The window of a fault that had to wait and was tried again, when the kernel had read no others around it: of
+    /// what it brought, only the page that the fault told of was certainly touched.
+    Again,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -109,18 +112,18 @@ impl Assembler {
             What::Read { key, first, last } => thread.read(moment, key, (first, last), each),
             What::Around { key } => thread.around |= thread.pending.is_some_and(|pending| pending.key == key),
             What::Mapped { key, first, last } => {
-                // A fault that had to wait is tried again: of the window only the page that it brought was touched,
-                // unless the kernel brought others, whose touches would not be seen any more.
                 let again = |p: Access| {
                     p.kind == AccessKind::Fault && p.key == key && (first..=last).contains(&p.first)
                 };
-                let again = thread.pending.is_some_and(again) && !thread.around;
+                let again = thread.pending.is_some_and(again) && !thread.around && self.tells_around;
                 thread.flush(at_ns, each);
                 thread.clear();
-                if again && self.tells_around {
-                    return;
+                let end = thread.end;
+                let kind = if again { AccessKind::Again } else { AccessKind::Window };
+                let window = thread.access(moment, key, (first, last), kind);
+                if again {
+                    thread.end = end;
                 }
-                let window = thread.access(moment, key, (first, last), AccessKind::Window);
                 each(window);
             }
             What::Fault { key, index } => {

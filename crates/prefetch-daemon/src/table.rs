@@ -197,11 +197,16 @@ impl<H> Table<H> {
         let pages = (access.first, access.last.saturating_add(1));
         let (from, to) = match access.kind {
             AccessKind::Read => pages,
+            // The kernel leaves out the page of a window where it wants to be asked to read further ahead.
+            AccessKind::Fault if access.waited_ns == 0 && file.touches.is_touched(access.tid, pages) => {
+                return None;
+            }
             AccessKind::Fault => {
                 file.touches.exact(access.tid, pages);
                 pages
             }
             AccessKind::Window => file.touches.window(access.tid, pages)?,
+            AccessKind::Again => file.touches.again(access.tid, pages)?,
         };
         let offset = from.saturating_mul(PAGE);
         // A read may ask for more than there is.

@@ -58,6 +58,11 @@ impl Touches {
         }
     }
 
+    /// Whether a thread's latest touch included these pages.
+    pub fn is_touched(&self, tid: i32, (start, end): Pages) -> bool {
+        self.latest.iter().any(|(thread, (from, to))| *thread == tid && *from <= start && end <= *to)
+    }
+
     /// What of a window was touched; `None` when all of it had been before.
     pub fn window(&mut self, tid: i32, window: Pages) -> Option<Pages> {
         let touched = self.prefetched(window).or_else(|| {
@@ -66,6 +71,14 @@ impl Touches {
         })?;
         // The whole window is mapped now: there will be no fault in it again.
         self.exact(tid, window);
+        Some(touched)
+    }
+
+    /// What of the window of a fault that was tried again was touched, beside the page that it waited for: what was
+    /// prefetched with it, whose touches will not be seen.
+    pub fn again(&mut self, tid: i32, window: Pages) -> Option<Pages> {
+        let touched = self.prefetched(window).filter(|pages| !self.is_touched(tid, *pages))?;
+        self.exact(tid, touched);
         Some(touched)
     }
 
@@ -103,6 +116,8 @@ mod tests {
         assert_eq!(touches.window(1, (16, 32)), Some((17, 32)));
         assert_eq!(touches.window(1, (32, 48)), Some((32, 48)));
         assert_eq!(touches.window(1, (32, 48)), None);
+        assert!(touches.is_touched(1, (40, 41)) && !touches.is_touched(2, (40, 41)));
+        assert!(!touches.is_touched(1, (31, 33)));
         // Downwards.
         touches.exact(2, (31, 32));
         assert_eq!(touches.window(2, (16, 32)), Some((16, 31)));
@@ -117,6 +132,18 @@ mod tests {
         assert_eq!(touches.window(1, (96, 112)), Some((100, 112)));
         assert_eq!(touches.window(1, (112, 128)), Some((112, 128)));
         assert_eq!(touches.window(1, (144, 160)), Some((144, 160)));
+    }
+
+    #[test]
+    fn a_fault_tried_again_touched_what_was_prefetched_with_its_page() {
+        let mut touches = Touches::default();
+        touches.exact(1, (16, 17));
+        assert_eq!(touches.again(1, (16, 32)), None);
+        touches.issued(Request { offset: 16 * PAGE, len: PAGE });
+        assert_eq!(touches.again(1, (16, 32)), None);
+        touches.issued(Request { offset: 16 * PAGE, len: 8 * PAGE });
+        assert_eq!(touches.again(1, (16, 32)), Some((16, 24)));
+        assert_eq!(touches.again(1, (16, 32)), None);
     }
 
     #[test]
