@@ -146,7 +146,7 @@ pub(super) fn costs(grid: &Grid) -> Vec<String> {
                 sum(|costs| costs.wasted_mb) / 1e3,
             ];
             text.push_str(&format!(
-                "; {prefetched:.2} GB prefetched: {useful:.2} useful, {wasted:.2} wasted, {:.2} unread at the end",
+                "; {prefetched:.2} GB prefetched: {useful:.2} useful, {wasted:.2} wasted, {:.2} in neither count",
                 (prefetched - useful - wasted).max(0.0)
             ));
         }
