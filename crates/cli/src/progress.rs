@@ -109,6 +109,10 @@ impl Progress {
             |code: &str, text: String| if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text };
         match &trial.status {
             Status::Done => match &trial.outcome {
+                // what runs a few programs, once, has no rate worth reading
+                Some(outcome) if outcome.io_ops_per_second() < 10.0 => {
+                    format!("{:.1} s", outcome.measured_seconds)
+                }
                 Some(outcome) => format!("{:.0} ops/s", outcome.io_ops_per_second()),
                 None => "done".into(),
             },
