@@ -195,7 +195,8 @@ impl Device {
 
     /// Latency x bandwidth: what must be in flight to keep the device busy, bytes.
     pub fn bdp(&self) -> u64 {
-        (u128::from(self.latency_ns()) * u128::from(self.bandwidth_or_assumed()) / 1_000_000_000) as u64
+        let bytes = u128::from(self.latency_ns()) * u128::from(self.bandwidth_or_assumed()) / 1_000_000_000;
+        bytes.min(1 << 40) as u64
     }
 
     /// Learns the rate at which a step of fetching a file went, beside whatever else the device did, bytes/s. A slow
