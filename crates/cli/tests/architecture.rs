@@ -44,7 +44,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("prefetch-daemon", &["prefetch", "prefetch-os", "probe"]),
     ("prefetch-preload", &["prefetch", "prefetch-os"]),
     ("betree", &[]),
-    ("betrfs", &["betree", "engine", "stack"]),
+    ("betrfs", &["betree", "stack"]),
     ("crash", &["blockdev", "ssd", "stack"]),
 ];
 
