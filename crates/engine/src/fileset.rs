@@ -216,8 +216,10 @@ impl LiveFileset {
 
     /// The picked file is now there and open.
     pub fn created(&self, file: u64) {
-        self.states[file as usize].fetch_add(EXISTS | 1, AcqRel);
+        // In this order: one who saw the file before it was last deleted may take hold of it as soon as its state says
+        // that it exists, and what is held is in the set.
         self.exist.insert(file);
+        self.states[file as usize].fetch_add(EXISTS | 1, AcqRel);
     }
 
     /// The picked file could not be made.
