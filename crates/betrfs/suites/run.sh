@@ -15,6 +15,7 @@ suites=(pjdfstest fsx stress dbench chaos linux git sqlite rocksdb kill9 full ma
 
 work=${BETRFS_WORK:-$(mktemp -d /tmp/betrfs-suites.XXXXXX)}
 mkdir -p "$work"
+work=$(cd "$work" && pwd)
 cache_mib=${CACHE_MIB:-256}
 seed=${SEED:-20261120}
 image=$work/image

@@ -85,8 +85,9 @@ suite_stress() {
         be_quiet
         local arguments=(--"${names[i]}" 2)
         ((i + 1 < ${#names[@]})) && arguments+=(--"${names[i + 1]}" 2)
-        be_nice timeout $((each * 2 + 240)) stress-ng "${arguments[@]}" --hdd-bytes 256m --verify --temp-path "$mnt" \
-            --timeout "$each" --oom-avoid --seed "$seed" >"$out" 2>&1
+        # Some stressors leave files in the current directory.
+        (cd "$work" && be_nice timeout $((each * 2 + 240)) stress-ng "${arguments[@]}" --hdd-bytes 256m --verify \
+            --temp-path "$mnt" --timeout "$each" --oom-avoid --seed "$seed") >"$out" 2>&1
         local code=$?
         # 3: not implemented here; 4: a stressor refused to run, for reasons it says.
         if [ $code != 0 ] && [ $code != 3 ] && [ $code != 4 ]; then
