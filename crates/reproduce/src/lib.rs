@@ -68,3 +68,14 @@ pub enum ReproduceError {
         why: String,
     },
 }
+
+/// The items in their order, each once.
+pub(crate) fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
+    let mut seen = Vec::new();
+    for item in items {
+        if !seen.contains(&item) {
+            seen.push(item);
+        }
+    }
+    seen
+}

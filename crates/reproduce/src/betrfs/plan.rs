@@ -5,6 +5,7 @@ use stack::StackSpec;
 
 use super::columns::is_filebench;
 use super::{Column, Row, Sizes};
+use crate::distinct;
 use crate::{ReproduceError, Scale};
 
 /// The titles of runs begin with it.
@@ -53,12 +54,7 @@ pub fn study(request: &Request) -> Result<Study, ReproduceError> {
             "name a row and a column at least (--rows ext4 --columns grep)".into(),
         ));
     }
-    let mut loads: Vec<&str> = Vec::new();
-    for column in &request.columns {
-        if !loads.contains(&column.load) {
-            loads.push(column.load);
-        }
-    }
+    let loads = distinct(request.columns.iter().map(|column| column.load));
     let trials = |load: &str| {
         let own = match load {
             _ if is_micro(load) => sizes.micro_trials,

@@ -4,6 +4,7 @@ use lab::study::{Bytes, Seconds, Settings, Study, Sweeps, Workload};
 use stack::StackSpec;
 
 use super::{Column, Row, Sizes, claims};
+use crate::distinct;
 use crate::{ReproduceError, Scale};
 
 /// The titles of runs begin with it.
@@ -43,12 +44,7 @@ pub fn study(request: &Request) -> Result<Study, ReproduceError> {
             "name a row and a column at least (--rows app-only --columns multi-read)".into(),
         ));
     }
-    let mut loads: Vec<&str> = Vec::new();
-    for column in &request.columns {
-        if !loads.contains(&column.load) {
-            loads.push(column.load);
-        }
-    }
+    let loads = distinct(request.columns.iter().map(|column| column.load));
     // Claims rest on two rows; the others show what they are.
     let (judged, shown): (Vec<&Row>, Vec<&Row>) =
         request.rows.iter().partition(|row| [claims::BASE, claims::OURS].contains(&row.id()));
