@@ -4,6 +4,7 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 # Where mount(8), mkfs(8) and fsck(8) look for helpers.
 SBINDIR ?= /sbin
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 # File systems are made and mounted by root; without root the demo shows what is possible.
 ROOT := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
@@ -23,7 +24,7 @@ build: setup
 	$(CARGO) build --release --locked -p loadline -p loadline-prefetch-preload
 
 demo: build
-	$(ROOT) target/release/loadline run studies/everyday.toml --html report.html
+	$(ROOT) $(TARGET)/release/loadline run studies/everyday.toml --html report.html
 
 test: setup
 	$(CARGO) test --locked --workspace
@@ -42,17 +43,17 @@ doc:
 bench: setup
 	scripts/setup.sh fio
 	$(CARGO) build --release --locked -p loadline-bench
-	$(ROOT) target/release/loadline-bench
+	$(ROOT) $(TARGET)/release/loadline-bench
 
 install: build
-	install -D -m 755 target/release/loadline $(DESTDIR)$(PREFIX)/bin/loadline
-	install -D -m 755 target/release/libloadline_prefetch.so \
+	install -D -m 755 $(TARGET)/release/loadline $(DESTDIR)$(PREFIX)/bin/loadline
+	install -D -m 755 $(TARGET)/release/libloadline_prefetch.so \
 		$(DESTDIR)$(PREFIX)/lib/loadline/libloadline_prefetch.so
 	install -d $(DESTDIR)$(SBINDIR)
 	for helper in mount mkfs fsck; do ln -sf $(PREFIX)/bin/loadline $(DESTDIR)$(SBINDIR)/$$helper.betrfs; done
-	target/release/loadline man $(DESTDIR)$(PREFIX)/share/man/man1
+	$(TARGET)/release/loadline man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	target/release/loadline completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loadline
+	$(TARGET)/release/loadline completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loadline
 
 clean:
 	$(CARGO) clean
