@@ -15,6 +15,7 @@
 //! | [`window`] | how much may be on its way, by the queueing it causes |
 //! | [`budget`] | how much may be prefetched and unread: headroom, pressure, evictions |
 //! | [`names`] | which file comes next: numbered shards |
+//! | [`series`] | numbered files opened in order: recognised, and how far ahead they may be fetched |
 //! | [`walk`] | directory order: how far a walker may run ahead |
 //! | [`reason`] | why a file is prefetched, or why not |
 //! | [`area`] | the statistics page that other processes read |
@@ -29,6 +30,7 @@ pub mod names;
 pub mod os;
 pub mod reason;
 pub mod rent;
+pub mod series;
 pub mod sim;
 pub mod stream;
 pub mod tuning;
