@@ -12,12 +12,14 @@
 //! | `table` | descriptors and files that are watched: static memory, try-locks |
 //! | `worker` | threads without libc: stream workers, the one that fetches files, the one that may open files |
 //! | `walker` | follows a program through its directories |
+//! | `series` | follows a program through numbered files |
 //! | `start` | the constructor: environment, deny list, kill switch, fork |
 //! | `report` | the statistics page |
 
 mod calls;
 mod original;
 mod report;
+mod series;
 mod start;
 mod table;
 mod walker;

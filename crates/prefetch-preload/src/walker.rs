@@ -10,6 +10,7 @@ use core::sync::atomic::{
     AtomicU8, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 
+use prefetch::Mode;
 use prefetch::area::Head;
 use prefetch::names::hash;
 use prefetch::walk::{CONFIRM, Pace, Walk};
@@ -17,10 +18,10 @@ use prefetch_os::memory::join;
 use prefetch_os::sys;
 
 use crate::watch::{self, ON, STATE};
-use crate::{report, table, worker};
+use crate::{report, series, table, worker};
 
 /// Longest path of a directory that is followed, bytes.
-const PATH_MAX: usize = 1024;
+pub const PATH_MAX: usize = 1024;
 /// Directories below each other that are followed.
 const DEPTH_MAX: usize = 16;
 /// Of a big file only the beginning is fetched, bytes.
@@ -37,6 +38,8 @@ static OPENS: AtomicU32 = AtomicU32::new(0);
 /// The directory of the latest opens, and how many there were in a row.
 static DIRECTORY: AtomicU64 = AtomicU64::new(0);
 static IN_ROW: AtomicU32 = AtomicU32::new(0);
+/// Hash of the name opened last.
+static BEFORE: AtomicU64 = AtomicU64::new(0);
 /// No walk begins before the program has opened so many files.
 static BLOCKED_UNTIL: AtomicU32 = AtomicU32::new(0);
 static BLOCKED_LENGTH: AtomicU32 = AtomicU32::new(0);
@@ -51,6 +54,9 @@ struct Mailbox {
     state: AtomicU8,
     path: UnsafeCell<[u8; PATH_MAX]>,
     name: UnsafeCell<[u8; 256]>,
+    /// Hash of the name before, if the two are numbered: they may be in the order of their numbers only, which is
+    /// [`series`]'s. 0 else.
+    before: AtomicU64,
 }
 
 // SAFETY: `path` and `name` belong to whoever moved `state` to FILLING, and after FULL to the keeper.
@@ -60,6 +66,7 @@ static MAILBOX: Mailbox = Mailbox {
     state: AtomicU8::new(EMPTY),
     path: UnsafeCell::new([0; PATH_MAX]),
     name: UnsafeCell::new([0; 256]),
+    before: AtomicU64::new(0),
 };
 
 fn bit(name: &[u8]) -> &'static AtomicU8 {
@@ -74,9 +81,9 @@ pub fn on_open(directory: c_int, path: *const c_char, flags: c_int, fd: c_int) {
         return;
     }
     // Whatever this number meant before was closed in a way that was not seen.
-    watch::on_close(fd);
+    watch::forget(fd);
     let odd = libc::O_CREAT | libc::O_PATH | libc::O_DIRECT | libc::O_ACCMODE;
-    if flags & odd != libc::O_RDONLY || !table::tuning().mode.rents() {
+    if flags & odd != libc::O_RDONLY || table::tuning().mode != Mode::Auto {
         return;
     }
     if flags & libc::O_DIRECTORY != 0 {
@@ -85,10 +92,10 @@ pub fn on_open(directory: c_int, path: *const c_char, flags: c_int, fd: c_int) {
     }
     // SAFETY: the open succeeded, so the path is a C string.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-    opened(directory, path);
+    opened(directory, path, fd);
 }
 
-fn opened(directory: c_int, path: &[u8]) {
+fn opened(directory: c_int, path: &[u8], fd: c_int) {
     let cut = path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
     let (parent, name) = path.split_at_checked(cut).unwrap_or_default();
     if name.is_empty() {
@@ -102,6 +109,8 @@ fn opened(directory: c_int, path: &[u8]) {
         USED.fetch_add(1, Relaxed);
     }
     let key = hash(directory as u64, parent) | 1;
+    let numbered = series::on_open(key, directory, parent, name, fd);
+    let before = BEFORE.swap(hash(0, name) | 1, Relaxed);
     if DIRECTORY.swap(key, Relaxed) != key {
         IN_ROW.store(1, Relaxed);
         return;
@@ -111,6 +120,7 @@ fn opened(directory: c_int, path: &[u8]) {
     if row == CONFIRM && !blocked && MAILBOX.state.compare_exchange(EMPTY, FILLING, Acquire, Relaxed).is_ok()
     {
         let filled = fill(directory, parent, name).is_some();
+        MAILBOX.before.store(if numbered { before } else { 0 }, Relaxed);
         MAILBOX.state.store(if filled { FULL } else { EMPTY }, Release);
         if filled {
             worker::rouse(worker::Role::Keeper);
@@ -122,6 +132,13 @@ fn opened(directory: c_int, path: &[u8]) {
 fn fill(directory: c_int, parent: &[u8], name: &[u8]) -> Option<()> {
     // SAFETY: the state is FILLING, set by this thread.
     let (path, last) = unsafe { (&mut *MAILBOX.path.get(), &mut *MAILBOX.name.get()) };
+    absolute(directory, parent, path)?;
+    join(&[name], last)?;
+    Some(())
+}
+
+/// Writes the absolute path of `parent`, a part of a path that ends in a slash or is empty, below `directory`.
+pub fn absolute(directory: c_int, parent: &[u8], path: &mut [u8; PATH_MAX]) -> Option<()> {
     let mut base = [0; PATH_MAX];
     let base: &[u8] = if parent.first() == Some(&b'/') {
         b""
@@ -135,7 +152,6 @@ fn fill(directory: c_int, parent: &[u8], name: &[u8]) -> Option<()> {
     };
     let separator: &[u8] = if base.is_empty() { b"" } else { b"/" };
     join(&[base, separator, parent], path)?;
-    join(&[name], last)?;
     Some(())
 }
 
@@ -239,8 +255,11 @@ impl State {
         {
             self.pop();
         }
+        let before = MAILBOX.before.load(Relaxed);
         let own_is_open = self.push(libc::AT_FDCWD, path);
-        if !own_is_open || !self.find(last.to_bytes()) {
+        let found = own_is_open.then(|| self.find_after(last.to_bytes())).flatten();
+        // Numbered files that do not lie in this order in the directory are followed by their numbers.
+        if found.is_none_or(|after| before != 0 && before != after) {
             self.end();
         }
     }
@@ -276,12 +295,19 @@ impl State {
 
     /// Moves the deepest directory behind an entry. `false` when there is none of this name.
     fn find(&mut self, name: &[u8]) -> bool {
+        self.find_after(name).is_some()
+    }
+
+    /// Moves the deepest directory behind an entry: the hash of the name before it.
+    fn find_after(&mut self, name: &[u8]) -> Option<u64> {
+        let mut before = 0;
         while let Some(entry) = self.next() {
             if self.name(&entry) == name {
-                return true;
+                return Some(before);
             }
+            before = hash(0, self.name(&entry)) | 1;
         }
-        false
+        None
     }
 
     fn name(&self, entry: &Entry) -> &[u8] {

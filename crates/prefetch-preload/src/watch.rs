@@ -7,7 +7,7 @@ use prefetch::{FileState, PAGE, Read};
 use prefetch_os::sys;
 
 use crate::table::{self, BUDGET, CLOCK, Meta, PASS_MAX, Slot};
-use crate::{report, worker};
+use crate::{report, series, worker};
 
 /// Nothing is watched: before the constructor, after a panic, in denied programs.
 pub const OFF: u8 = 0;
@@ -257,6 +257,15 @@ pub fn on_seek(fd: i32, position: i64) {
 /// A descriptor was closed, or now means another file.
 #[inline]
 pub fn on_close(fd: i32) {
+    if STATE.load(Relaxed) == ON {
+        series::on_close(fd);
+        forget(fd);
+    }
+}
+
+/// A descriptor means another file now.
+#[inline]
+pub fn forget(fd: i32) {
     if STATE.load(Relaxed) == ON && matches!(table::meta(fd), Some(meta) if meta != Meta::Unknown(0)) {
         guarded(|| table::release(fd));
     }

@@ -15,7 +15,7 @@ use prefetch::{FileState, Request};
 use prefetch_os::{Kernel, memory, sys};
 
 use crate::table::{self, BUDGET, HIGH, Slot};
-use crate::{report, walker};
+use crate::{report, series, walker};
 
 /// Bytes of a worker's stack.
 const STACK_BYTES: usize = 256 << 10;
@@ -128,6 +128,7 @@ pub fn forked() {
     }
     QUIT.store(false, Relaxed);
     walker::forked();
+    series::forked();
     for at in 0..HIGH.load(Relaxed) as usize {
         if let Some(slot) = table::slot(at) {
             slot.wake.store(false, Relaxed);
@@ -253,16 +254,28 @@ const LONG_NS: u64 = 3_600_000_000_000;
 
 fn streams() {
     name(c"ll-prefetch");
+    // SAFETY: the thread's own timers, without pointers: turns are shorter than the usual 50 us of slack.
+    let _ = unsafe { sys::call(libc::SYS_prctl, [libc::PR_SET_TIMERSLACK as usize, 1_000, 0, 0, 0, 0]) };
     rouse(Role::Keeper);
+    // When a stream of each file has its turn, ns; 0: none is waiting for it.
+    let mut turns = [0u64; table::SLOTS];
     loop {
         let seen = WORKER[Role::Streams as usize].seq.load(SeqCst);
         let mut busy = false;
-        for at in 0..HIGH.load(Relaxed) as usize {
+        let mut turn_ns = u64::MAX;
+        let now_ns = sys::now_ns();
+        for (at, turn) in turns.iter_mut().enumerate().take(HIGH.load(Relaxed) as usize) {
             let Some(slot) = table::slot(at) else { break };
             if slot.dead.load(Relaxed) {
                 table::bury(slot);
-            } else if slot.wake.swap(false, Relaxed) {
-                busy |= serve(at, slot);
+                *turn = 0;
+            } else if slot.wake.swap(false, Relaxed) || (*turn != 0 && *turn <= now_ns) {
+                let (served, next_ns) = serve(at, slot);
+                *turn = next_ns;
+                busy |= served;
+            }
+            if *turn != 0 {
+                turn_ns = turn_ns.min(*turn);
             }
         }
         if busy {
@@ -273,21 +286,23 @@ fn streams() {
             if QUIT.load(SeqCst) {
                 return;
             }
-        } else if !rest(Role::Streams, seen, LONG_NS) {
+        } else if turn_ns > now_ns && !rest(Role::Streams, seen, LONG_NS.min(turn_ns - now_ns)) {
             return;
         }
     }
 }
 
-/// Prefetches for one file until it has nothing to claim. Whether there was anything.
-fn serve(at: usize, slot: &'static Slot) -> bool {
+/// Prefetches for one file until it has nothing to claim. Whether there was anything, and when a stream that must
+/// wait has its turn, ns, or 0.
+fn serve(at: usize, slot: &'static Slot) -> (bool, u64) {
     let mut busy = false;
+    let mut turn_ns = 0;
     let mut rounds = 0u32;
     while !QUIT.load(Relaxed) && rounds < 64 {
         let mut batch = [Request { offset: 0, len: 0 }; BATCH];
         let Some(mut file) = patiently(slot) else {
             slot.wake.store(true, Relaxed);
-            return true;
+            return (true, 0);
         };
         let fd = slot.fd.load(Relaxed);
         let mut claimed = 0;
@@ -301,6 +316,7 @@ fn serve(at: usize, slot: &'static Slot) -> bool {
         if file.fetch == FetchState::Running {
             rouse(Role::Fetch);
         }
+        turn_ns = file.next_claim_ns(slot.device()).filter(|turn_ns| *turn_ns > now_ns).unwrap_or(0);
         drop(file);
         if claimed == 0 {
             break;
@@ -310,7 +326,7 @@ fn serve(at: usize, slot: &'static Slot) -> bool {
         let mut cached = 0;
         for (step, request) in batch.iter().take(claimed).enumerate() {
             if !table::belongs(fd, at) {
-                return busy;
+                return (busy, 0);
             }
             let ask = step == 0 && rounds.is_multiple_of(4);
             let done = issue(&KERNEL, fd, *request, slot.device().call_bytes(), ask);
@@ -323,7 +339,7 @@ fn serve(at: usize, slot: &'static Slot) -> bool {
             check_evictions(fd, &mut file);
         }
     }
-    busy
+    (busy, turn_ns)
 }
 
 fn patiently(slot: &'static Slot) -> Option<table::Guard<'static>> {
@@ -479,8 +495,9 @@ fn keeper() {
             report::process();
         }
         let walking = walker::walk();
+        let waiting = series::follow();
         let active = now.saturating_sub(ACTIVE_NS.load(Relaxed)) < 1_000_000_000;
-        let timeout = match (walking, active) {
+        let timeout = match (walking, active || waiting) {
             (true, _) => 1_000_000,
             (false, true) => 200_000_000,
             (false, false) => LONG_NS,
