@@ -124,7 +124,7 @@ impl Opens {
         let clock = self.clock;
         let mine = |series: &&mut Series| series.used > 0 && series.key == key;
         // The one that it follows, the one that it is the second or third name of, else a new one.
-        for (at, series) in self.series.iter_mut().enumerate().filter(|(_, series)| mine(&series)) {
+        for (at, series) in self.series.iter_mut().enumerate().filter(|(_, series)| mine(series)) {
             let same = series.last.bytes() == name.bytes();
             let follows =
                 !same && series.last.next(&series.before).is_some_and(|next| next.bytes() == name.bytes());
@@ -139,7 +139,7 @@ impl Opens {
             }
             return Some(Opened { at, follows: follows && series.row >= CONFIRM, fresh: false });
         }
-        for (at, series) in self.series.iter_mut().enumerate().filter(|(_, series)| mine(&series)) {
+        for (at, series) in self.series.iter_mut().enumerate().filter(|(_, series)| mine(series)) {
             if series.row == 0 && name.next(&series.last).is_some() {
                 *series = Series {
                     before: series.last,
@@ -235,6 +235,11 @@ impl Chase {
             self.bytes = [0; AHEAD_MAX];
         }
         (files, bytes)
+    }
+
+    /// The index before which there is nothing to do.
+    pub fn resume(&self) -> u64 {
+        self.resume
     }
 
     /// The most of one file that is fetched, and of all together, on a device of so much latency x bandwidth.
