@@ -2,23 +2,15 @@
 //! long as it likes (nobody but it changes anything) and sends every write at once.
 
 use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::fs::File;
-use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fuser::{
-    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, Notifier, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
-};
+use fusewire::wire::{self, Entry, InitWish, Opened, Operation, Request, StatFs, init_flag, open_flag};
+use fusewire::{Answered, FileSystem, Notifier, Reply};
 
-use crate::duty::Duty;
 use crate::error::{Error, Result};
 use crate::fs::{Attr, DirStream, Fs, NewFile, RenameMode, SetAttr, SetTime, Whence};
 use crate::key;
@@ -29,7 +21,6 @@ use crate::syncer::Syncer;
 pub(crate) const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// A write of so many bytes may have to wait until others have been written.
 const LONG: usize = 16 << 10;
-const GENERATION: Generation = Generation(0);
 
 /// Inode number of the probe: no file ever gets it.
 const PROBE_INO: u64 = u64::MAX;
@@ -49,8 +40,32 @@ pub(crate) struct Settings {
     pub keep_new: bool,
     /// The probe, see [`Probe`].
     pub probe: Arc<Probe>,
-    /// Which threads take requests.
-    pub duty: Arc<Duty>,
+}
+
+impl Settings {
+    /// What the kernel is asked for. Each flag may be missing in an older one: slower, but as right.
+    pub fn wish(&self) -> InitWish {
+        let mut flags = init_flag::ASYNC_READ
+            | init_flag::ASYNC_DIO
+            | init_flag::BIG_WRITES
+            | init_flag::PARALLEL_DIROPS
+            | init_flag::CACHE_SYMLINKS
+            | init_flag::NO_OPEN_SUPPORT
+            | init_flag::EXPLICIT_INVAL_DATA
+            | init_flag::HANDLE_KILLPRIV_V2;
+        if self.writeback {
+            flags |= init_flag::WRITEBACK_CACHE;
+        }
+        if self.readdirplus {
+            flags |= init_flag::DO_READDIRPLUS;
+        }
+        InitWish {
+            flags,
+            request_bytes_max: REQUEST_BYTES_MAX,
+            max_background: 128,
+            congestion_threshold: 96,
+        }
+    }
 }
 
 /// A file that is there only while the mount is made. The kernel learns at the first OPEN that there is nothing to
@@ -74,11 +89,11 @@ impl Probe {
         // Without it every new file costs a request more.
         let _ = File::open(dir.join(&self.name));
         self.there.store(false, Ordering::Release);
-        let _ = notifier.inval_entry(INodeNo(key::ROOT), OsStr::new(&self.name));
+        let _ = notifier.invalidate_entry(key::ROOT, self.name.as_bytes());
     }
 
-    fn is(&self, parent: INodeNo, name: &OsStr) -> bool {
-        self.there.load(Ordering::Acquire) && parent.0 == key::ROOT && name == OsStr::new(&self.name)
+    fn is(&self, parent: u64, name: &[u8]) -> bool {
+        self.there.load(Ordering::Acquire) && parent == key::ROOT && name == self.name.as_bytes()
     }
 }
 
@@ -91,6 +106,58 @@ pub(crate) struct Server {
     next_handle: AtomicU64,
 }
 
+fn wire_time(time: Time) -> (i64, u32) {
+    (time.sec, time.nsec)
+}
+
+fn set_time(time: wire::SetTime) -> SetTime {
+    match time {
+        wire::SetTime::Now => SetTime::Now,
+        wire::SetTime::At(sec, nsec) => SetTime::At(Time { sec, nsec }),
+    }
+}
+
+fn wire_attr(attr: &Attr) -> wire::Attr {
+    wire::Attr {
+        ino: attr.ino,
+        size: attr.size,
+        blocks: attr.blocks,
+        atime: wire_time(attr.atime),
+        mtime: wire_time(attr.mtime),
+        ctime: wire_time(attr.ctime),
+        mode: attr.mode,
+        nlink: attr.nlink,
+        uid: attr.uid,
+        gid: attr.gid,
+        rdev: attr.rdev,
+        block_bytes: key::BLOCK as u32,
+    }
+}
+
+fn empty(done: Result<()>, reply: Reply<'_>) -> Answered {
+    match done {
+        Ok(()) => reply.ok(),
+        Err(e) => reply.error(e.errno()),
+    }
+}
+
+fn bytes(read: Result<Vec<u8>>, reply: Reply<'_>) -> Answered {
+    match read {
+        Ok(bytes) => reply.data(bytes),
+        Err(e) => reply.error(e.errno()),
+    }
+}
+
+/// Answers a request whose answer's size the caller may only ask for.
+fn sized(bytes: Result<Vec<u8>>, size: u32, reply: Reply<'_>) -> Answered {
+    match bytes {
+        Ok(bytes) if size == 0 => reply.size(bytes.len() as u32),
+        Ok(bytes) if bytes.len() > size as usize => reply.error(libc::ERANGE),
+        Ok(bytes) => reply.data(bytes),
+        Err(e) => reply.error(e.errno()),
+    }
+}
+
 impl Server {
     pub fn new(fs: Arc<Fs>, settings: Settings) -> Server {
         let syncer = Syncer::new(fs.clone());
@@ -101,561 +168,237 @@ impl Server {
         self.dirs.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    fn stream(&self, handle: FileHandle) -> Arc<Mutex<DirStream>> {
-        self.dirs().get(&handle.0).cloned().unwrap_or_default()
+    fn stream(&self, handle: u64) -> Arc<Mutex<DirStream>> {
+        self.dirs().get(&handle).cloned().unwrap_or_default()
     }
 
-    fn entry(&self, made: Result<Attr>, reply: ReplyEntry) {
+    fn entry_of(&self, attr: &Attr) -> Entry {
+        Entry { node: attr.ino, ttl: self.settings.ttl, attr: wire_attr(attr) }
+    }
+
+    /// Says "no such name", which may be cached.
+    fn absent(&self) -> Entry {
+        Entry { node: 0, ttl: self.settings.ttl, attr: wire::Attr::default() }
+    }
+
+    fn entry(&self, made: Result<Attr>, reply: Reply<'_>) -> Answered {
         match made {
-            Ok(attr) => reply.entry(&self.settings.ttl, &file_attr(&attr), GENERATION),
-            Err(e) => reply.error(errno(&e)),
+            Ok(attr) => reply.entry(&self.entry_of(&attr)),
+            Err(e) => reply.error(e.errno()),
         }
     }
 
-    fn attr(&self, attr: Result<Attr>, reply: ReplyAttr) {
+    fn attr(&self, attr: Result<Attr>, reply: Reply<'_>) -> Answered {
         match attr {
-            Ok(attr) => reply.attr(&self.settings.ttl, &file_attr(&attr)),
-            Err(e) => reply.error(errno(&e)),
+            Ok(attr) => reply.attr(&wire_attr(&attr), self.settings.ttl),
+            Err(e) => reply.error(e.errno()),
         }
     }
-}
 
-impl Server {
     /// How the kernel treats the handle of a new file, opened with the `flags` of open(2). One that can only be written
     /// bypasses the page cache: otherwise the kernel asks at the first write whether the file has capabilities (with
-    /// FOPEN_DIRECT_IO it leaves it to us to take them away), and copies what nobody may ever read.
-    fn handle_flags(&self, flags: i32) -> FopenFlags {
-        let mut how = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;
-        if flags & libc::O_ACCMODE == libc::O_WRONLY && !self.settings.keep_new && !self.settings.writeback {
-            how |= FopenFlags::FOPEN_DIRECT_IO;
-        }
-        how
-    }
-}
-
-fn errno(error: &Error) -> Errno {
-    Errno::from_i32(error.errno())
-}
-
-fn empty(done: Result<()>, reply: ReplyEmpty) {
-    match done {
-        Ok(()) => reply.ok(),
-        Err(e) => reply.error(errno(&e)),
-    }
-}
-
-fn system_time(time: Time) -> SystemTime {
-    let whole = Duration::from_secs(time.sec.unsigned_abs());
-    let base = if time.sec < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
-    base.unwrap_or(UNIX_EPOCH) + Duration::from_nanos(u64::from(time.nsec))
-}
-
-fn time(system: SystemTime) -> Time {
-    match system.duration_since(UNIX_EPOCH) {
-        Ok(since) => Time { sec: since.as_secs() as i64, nsec: since.subsec_nanos() },
-        Err(before) => {
-            let before = before.duration();
-            let (sec, nsec) = (before.as_secs() as i64, before.subsec_nanos());
-            if nsec == 0 {
-                Time { sec: -sec, nsec }
-            } else {
-                Time { sec: -sec - 1, nsec: 1_000_000_000 - nsec }
-            }
-        }
-    }
-}
-
-fn set_time(time_or_now: TimeOrNow) -> SetTime {
-    match time_or_now {
-        TimeOrNow::Now => SetTime::Now,
-        TimeOrNow::SpecificTime(system) => SetTime::At(time(system)),
-    }
-}
-
-fn file_type(mode: u32) -> FileType {
-    match mode & libc::S_IFMT {
-        libc::S_IFDIR => FileType::Directory,
-        libc::S_IFLNK => FileType::Symlink,
-        libc::S_IFIFO => FileType::NamedPipe,
-        libc::S_IFSOCK => FileType::Socket,
-        libc::S_IFCHR => FileType::CharDevice,
-        libc::S_IFBLK => FileType::BlockDevice,
-        _ => FileType::RegularFile,
-    }
-}
-
-fn file_attr(attr: &Attr) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(attr.ino),
-        size: attr.size,
-        blocks: attr.blocks,
-        atime: system_time(attr.atime),
-        mtime: system_time(attr.mtime),
-        ctime: system_time(attr.ctime),
-        crtime: system_time(attr.btime),
-        kind: file_type(attr.mode),
-        perm: (attr.mode & 0o7777) as u16,
-        nlink: attr.nlink,
-        uid: attr.uid,
-        gid: attr.gid,
-        rdev: attr.rdev,
-        blksize: key::BLOCK as u32,
-        flags: 0,
-    }
-}
-
-/// Attributes that say "no such name" and may be cached.
-fn absent() -> FileAttr {
-    let attr = Attr {
-        ino: 0,
-        mode: libc::S_IFREG,
-        nlink: 0,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        size: 0,
-        blocks: 0,
-        atime: Time::default(),
-        mtime: Time::default(),
-        ctime: Time::default(),
-        btime: Time::default(),
-    };
-    file_attr(&attr)
-}
-
-/// Answers a request whose answer's size the caller may only ask for.
-fn sized(bytes: Result<Vec<u8>>, size: u32, reply: ReplyXattr) {
-    match bytes {
-        Ok(bytes) if size == 0 => reply.size(bytes.len() as u32),
-        Ok(bytes) if bytes.len() > size as usize => reply.error(Errno::ERANGE),
-        Ok(bytes) => reply.data(&bytes),
-        Err(e) => reply.error(errno(&e)),
-    }
-}
-
-impl Filesystem for Server {
-    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        let mut wanted = vec![
-            InitFlags::FUSE_ASYNC_DIO,
-            InitFlags::FUSE_BIG_WRITES,
-            InitFlags::FUSE_MAX_PAGES,
-            InitFlags::FUSE_PARALLEL_DIROPS,
-            InitFlags::FUSE_CACHE_SYMLINKS,
-            InitFlags::FUSE_NO_OPEN_SUPPORT,
-            InitFlags::FUSE_EXPLICIT_INVAL_DATA,
-            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
-        ];
-        if self.settings.writeback {
-            wanted.push(InitFlags::FUSE_WRITEBACK_CACHE);
-        }
-        if self.settings.readdirplus {
-            wanted.push(InitFlags::FUSE_DO_READDIRPLUS);
-        }
-        // Each may be missing in an older kernel: slower, but as right.
-        for flag in wanted {
-            let _ = config.add_capabilities(flag);
-        }
-        let _ = config.set_max_write(REQUEST_BYTES_MAX);
-        if let Err(most) = config.set_max_readahead(REQUEST_BYTES_MAX) {
-            let _ = config.set_max_readahead(most);
-        }
-        let _ = config.set_max_background(128);
-        let _ = config.set_congestion_threshold(96);
-        Ok(())
+    /// DIRECT_IO it leaves it to us to take them away), and copies what nobody may ever read.
+    fn handle_flags(&self, flags: u32) -> u32 {
+        let write_only = flags & libc::O_ACCMODE as u32 == libc::O_WRONLY as u32;
+        let direct = write_only && !self.settings.keep_new && !self.settings.writeback;
+        open_flag::KEEP_CACHE | open_flag::NOFLUSH | if direct { open_flag::DIRECT_IO } else { 0 }
     }
 
-    fn destroy(&mut self) {
-        // Whoever waits for the end of the session settles the file system and learns of errors.
-        self.dirs().clear();
-    }
-
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let _quick = self.settings.duty.quick();
+    fn lookup(&self, parent: u64, name: &[u8], reply: Reply<'_>) -> Answered {
         if self.settings.probe.is(parent, name) {
-            let probe = FileAttr { ino: INodeNo(PROBE_INO), nlink: 1, perm: 0o400, ..absent() };
-            return reply.entry(&PROBE_TTL, &probe, GENERATION);
+            let mode = libc::S_IFREG | 0o400;
+            let attr = wire::Attr { ino: PROBE_INO, nlink: 1, mode, ..wire::Attr::default() };
+            return reply.entry(&Entry { node: PROBE_INO, ttl: PROBE_TTL, attr });
         }
-        match self.fs.lookup(parent.0, name.as_bytes()) {
-            Err(Error::NotFound) => reply.entry(&self.settings.ttl, &absent(), GENERATION),
+        match self.fs.lookup(parent, name) {
+            Err(Error::NotFound) => reply.entry(&self.absent()),
             found => self.entry(found, reply),
         }
     }
 
-    fn forget(&self, _request: &Request, ino: INodeNo, count: u64) {
-        // One of many, perhaps, so this is no moment to rest.
-        self.fs.forget(ino.0, count);
-    }
-
-    fn getattr(&self, _request: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        let _quick = self.settings.duty.quick();
-        self.attr(self.fs.attr(ino.0), reply);
-    }
-
-    fn setattr(
-        &self,
-        request: &Request,
-        ino: INodeNo,
-        mode: Option<u32>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-        size: Option<u64>,
-        atime: Option<TimeOrNow>,
-        mtime: Option<TimeOrNow>,
-        _ctime: Option<SystemTime>,
-        _fh: Option<FileHandle>,
-        _crtime: Option<SystemTime>,
-        _chgtime: Option<SystemTime>,
-        _bkuptime: Option<SystemTime>,
-        _flags: Option<BsdFileFlags>,
-        reply: ReplyAttr,
-    ) {
-        let _quick = self.settings.duty.quick();
+    fn set_attr(&self, ino: u64, asked: &wire::SetAttr, reply: Reply<'_>) -> Answered {
         let set = SetAttr {
-            mode,
-            uid,
-            gid,
-            size,
-            atime: atime.map(set_time),
-            mtime: mtime.map(set_time),
-            // The kernel says it in a flag that does not get here; it is set when CAP_FSETID is missing.
-            kill_priv: size.is_some() && request.uid() != 0,
+            mode: asked.mode,
+            uid: asked.uid,
+            gid: asked.gid,
+            size: asked.size,
+            atime: asked.atime.map(set_time),
+            mtime: asked.mtime.map(set_time),
+            kill_priv: asked.kill_priv,
         };
-        self.attr(self.fs.set_attr(ino.0, &set), reply);
+        self.attr(self.fs.set_attr(ino, &set), reply)
     }
 
-    fn readlink(&self, _request: &Request, ino: INodeNo, reply: ReplyData) {
-        self.settings.duty.slow();
-        match self.fs.read_link(ino.0) {
-            Ok(target) => reply.data(&target),
-            Err(e) => reply.error(errno(&e)),
-        }
-    }
-
-    fn mknod(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        _umask: u32,
-        rdev: u32,
-        reply: ReplyEntry,
-    ) {
-        let _quick = self.settings.duty.quick();
-        let new = NewFile { mode, uid: request.uid(), gid: request.gid(), rdev, target: b"" };
-        self.entry(self.fs.make(parent.0, name.as_bytes(), new), reply);
-    }
-
-    fn mkdir(
-        &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        mode: u32,
-        _umask: u32,
-        reply: ReplyEntry,
-    ) {
-        let _quick = self.settings.duty.quick();
-        let mode = libc::S_IFDIR | mode & 0o7777;
-        let new = NewFile { mode, uid: request.uid(), gid: request.gid(), ..NewFile::default() };
-        self.entry(self.fs.make(parent.0, name.as_bytes(), new), reply);
-    }
-
-    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _quick = self.settings.duty.quick();
-        empty(self.fs.unlink(parent.0, name.as_bytes()), reply);
-    }
-
-    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let _quick = self.settings.duty.quick();
-        empty(self.fs.rmdir(parent.0, name.as_bytes()), reply);
-    }
-
-    fn symlink(&self, request: &Request, parent: INodeNo, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        self.settings.duty.slow();
-        let target = target.as_os_str().as_bytes();
-        let mode = libc::S_IFLNK | 0o777;
-        let new = NewFile { mode, uid: request.uid(), gid: request.gid(), target, ..NewFile::default() };
-        self.entry(self.fs.make(parent.0, name.as_bytes(), new), reply);
-    }
-
-    fn rename(
-        &self,
-        _request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
-        newparent: INodeNo,
-        newname: &OsStr,
-        flags: RenameFlags,
-        reply: ReplyEmpty,
-    ) {
-        self.settings.duty.slow();
-        let mode = match flags {
-            f if f.is_empty() => RenameMode::Replace,
-            RenameFlags::RENAME_NOREPLACE => RenameMode::NoReplace,
-            RenameFlags::RENAME_EXCHANGE => RenameMode::Exchange,
-            _ => return reply.error(Errno::EINVAL),
-        };
-        let (name, newname) = (name.as_bytes(), newname.as_bytes());
-        empty(self.fs.rename(parent.0, name, newparent.0, newname, mode), reply);
-    }
-
-    fn link(&self, _request: &Request, ino: INodeNo, newparent: INodeNo, newname: &OsStr, reply: ReplyEntry) {
-        self.settings.duty.slow();
-        self.entry(self.fs.link(ino.0, newparent.0, newname.as_bytes()), reply);
-    }
-
-    fn open(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        // There is nothing to do at an open: the kernel need not ask again.
-        reply.error(Errno::ENOSYS);
+    fn make(&self, request: &Request<'_>, name: &[u8], mode: u32, rdev: u32, target: &[u8]) -> Result<Attr> {
+        let header = &request.header;
+        self.fs.make(header.node, name, NewFile { mode, uid: header.uid, gid: header.gid, rdev, target })
     }
 
     fn create(
         &self,
-        request: &Request,
-        parent: INodeNo,
-        name: &OsStr,
+        request: &Request<'_>,
+        name: &[u8],
         mode: u32,
-        _umask: u32,
-        flags: i32,
-        reply: ReplyCreate,
-    ) {
-        let _quick = self.settings.duty.quick();
-        let mode = libc::S_IFREG | mode & 0o7777;
-        let new = NewFile { mode, uid: request.uid(), gid: request.gid(), ..NewFile::default() };
-        match self.fs.make(parent.0, name.as_bytes(), new) {
+        flags: u32,
+        reply: Reply<'_>,
+    ) -> Answered {
+        match self.make(request, name, libc::S_IFREG | mode & 0o7777, 0, b"") {
             Ok(attr) => {
-                let how = self.handle_flags(flags);
-                reply.created(&self.settings.ttl, &file_attr(&attr), GENERATION, FileHandle(0), how);
+                let opened = Opened { handle: 0, flags: self.handle_flags(flags) };
+                reply.created(&self.entry_of(&attr), opened)
             }
-            Err(e) => reply.error(errno(&e)),
+            Err(e) => reply.error(e.errno()),
         }
     }
 
-    fn read(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        offset: u64,
-        size: u32,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        self.settings.duty.slow();
-        match self.fs.read(ino.0, offset, size as usize) {
-            Ok(data) => reply.data(&data),
-            Err(e) => reply.error(errno(&e)),
-        }
+    fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), flags: u32, reply: Reply<'_>) -> Answered {
+        let mode = match flags {
+            0 => RenameMode::Replace,
+            libc::RENAME_NOREPLACE => RenameMode::NoReplace,
+            libc::RENAME_EXCHANGE => RenameMode::Exchange,
+            _ => return reply.error(libc::EINVAL),
+        };
+        empty(self.fs.rename(from.0, from.1, to.0, to.1, mode), reply)
     }
 
-    fn write(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        offset: u64,
-        data: &[u8],
-        write_flags: WriteFlags,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        let _quick = (data.len() < LONG).then(|| self.settings.duty.quick());
-        if data.len() >= LONG {
-            self.settings.duty.slow();
-        }
-        let kill = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        match self.fs.write(ino.0, offset, data, kill) {
-            Ok(written) => reply.written(written as u32),
-            Err(e) => reply.error(errno(&e)),
-        }
-    }
-
-    fn flush(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        _owner: LockOwner,
-        reply: ReplyEmpty,
-    ) {
-        reply.error(Errno::ENOSYS);
-    }
-
-    fn release(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        _flush: bool,
-        reply: ReplyEmpty,
-    ) {
-        reply.ok();
-    }
-
-    fn fsync(&self, _request: &Request, _ino: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        self.settings.duty.slow();
-        self.syncer.sync(reply);
-    }
-
-    fn opendir(&self, _request: &Request, _ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
+    fn open_dir(&self, reply: Reply<'_>) -> Answered {
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
         self.dirs().insert(handle, Arc::default());
-        reply.opened(FileHandle(handle), FopenFlags::empty());
+        reply.opened(Opened { handle, flags: 0 })
     }
 
-    fn readdir(&self, _request: &Request, ino: INodeNo, fh: FileHandle, off: u64, mut reply: ReplyDirectory) {
-        self.settings.duty.slow();
-        let stream = self.stream(fh);
+    fn read_dir(&self, ino: u64, handle: u64, at: u64, size: u32, plus: bool, reply: Reply<'_>) -> Answered {
+        let stream = self.stream(handle);
         let mut stream = stream.lock().unwrap_or_else(|e| e.into_inner());
-        let read = self.fs.read_dir(ino.0, &mut stream, off, false, &mut |item| {
-            !reply.add(INodeNo(item.ino), item.next, file_type(item.kind), OsStr::from_bytes(item.name))
-        });
-        match read {
-            Ok(()) => reply.ok(),
-            Err(e) => reply.error(errno(&e)),
-        }
+        reply.directory(size, |directory| {
+            let read = self.fs.read_dir(ino, &mut stream, at, plus, &mut |item| {
+                if !plus {
+                    return directory.add(item.ino, item.next, item.kind, item.name);
+                }
+                let entry = item.attr.as_ref().map_or_else(|| self.absent(), |attr| self.entry_of(attr));
+                directory.add_plus(&entry, item.ino, item.next, item.kind, item.name)
+            });
+            read.map_err(|e| e.errno())
+        })
     }
 
-    fn readdirplus(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        fh: FileHandle,
-        off: u64,
-        mut reply: ReplyDirectoryPlus,
-    ) {
-        self.settings.duty.slow();
-        let stream = self.stream(fh);
-        let mut stream = stream.lock().unwrap_or_else(|e| e.into_inner());
-        let read = self.fs.read_dir(ino.0, &mut stream, off, true, &mut |item| {
-            let attr = item.attr.as_ref().map_or_else(absent, file_attr);
-            let name = OsStr::from_bytes(item.name);
-            !reply.add(INodeNo(item.ino), item.next, name, &self.settings.ttl, &attr, GENERATION)
-        });
-        match read {
-            Ok(()) => reply.ok(),
-            Err(e) => reply.error(errno(&e)),
-        }
-    }
-
-    fn releasedir(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        fh: FileHandle,
-        _flags: OpenFlags,
-        reply: ReplyEmpty,
-    ) {
-        self.dirs().remove(&fh.0);
-        reply.ok();
-    }
-
-    fn fsyncdir(&self, _request: &Request, _ino: INodeNo, _fh: FileHandle, _data: bool, reply: ReplyEmpty) {
-        self.settings.duty.slow();
-        self.syncer.sync(reply);
-    }
-
-    fn statfs(&self, _request: &Request, _ino: INodeNo, reply: ReplyStatfs) {
+    fn stat_fs(&self, reply: Reply<'_>) -> Answered {
         let space = self.fs.space();
         let unit = key::BLOCK as u64;
-        // Inodes take space like data; a small file about a quarter of a block.
-        let (files, free_files) = (space.total / 1024, space.available / 1024);
-        reply.statfs(
-            space.total / unit,
-            space.free / unit,
-            space.available / unit,
-            files,
-            free_files,
-            unit as u32,
-            key::NAME_MAX as u32,
-            unit as u32,
-        );
+        reply.stat_fs(&StatFs {
+            blocks: space.total / unit,
+            free: space.free / unit,
+            available: space.available / unit,
+            // Inodes take space like data; a small file about a quarter of a block.
+            files: space.total / 1024,
+            files_free: space.available / 1024,
+            unit_bytes: unit as u32,
+            name_bytes_max: key::NAME_MAX as u32,
+        })
     }
 
-    fn setxattr(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        name: &OsStr,
-        value: &[u8],
-        flags: i32,
-        _position: u32,
-        reply: ReplyEmpty,
-    ) {
-        self.settings.duty.slow();
-        let (create, replace) = (flags & libc::XATTR_CREATE != 0, flags & libc::XATTR_REPLACE != 0);
-        empty(self.fs.set_xattr(ino.0, name.as_bytes(), value, create, replace), reply);
+    fn set_xattr(&self, ino: u64, name: &[u8], value: &[u8], flags: u32, reply: Reply<'_>) -> Answered {
+        let has = |flag: i32| flags & flag as u32 != 0;
+        let (create, replace) = (has(libc::XATTR_CREATE), has(libc::XATTR_REPLACE));
+        empty(self.fs.set_xattr(ino, name, value, create, replace), reply)
     }
 
-    fn getxattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        self.settings.duty.slow();
-        sized(self.fs.xattr(ino.0, name.as_bytes()), size, reply);
-    }
-
-    fn listxattr(&self, _request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        self.settings.duty.slow();
+    fn list_xattr(&self, ino: u64, size: u32, reply: Reply<'_>) -> Answered {
         let names = self
             .fs
-            .xattrs(ino.0)
+            .xattrs(ino)
             .map(|names| names.into_iter().flat_map(|name| name.into_iter().chain([0])).collect::<Vec<u8>>());
-        sized(names, size, reply);
+        sized(names, size, reply)
     }
 
-    fn removexattr(&self, _request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        self.settings.duty.slow();
-        empty(self.fs.remove_xattr(ino.0, name.as_bytes()), reply);
-    }
-
-    fn fallocate(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        offset: u64,
-        length: u64,
-        mode: i32,
-        reply: ReplyEmpty,
-    ) {
-        self.settings.duty.slow();
-        empty(self.fs.allocate(ino.0, mode, offset, length), reply);
-    }
-
-    fn lseek(
-        &self,
-        _request: &Request,
-        ino: INodeNo,
-        _fh: FileHandle,
-        offset: i64,
-        whence: i32,
-        reply: ReplyLseek,
-    ) {
-        self.settings.duty.slow();
-        let whence = match whence {
+    fn seek(&self, ino: u64, offset: u64, whence: u32, reply: Reply<'_>) -> Answered {
+        let whence = match whence as i32 {
             libc::SEEK_DATA => Whence::Data,
             libc::SEEK_HOLE => Whence::Hole,
-            _ => return reply.error(Errno::EINVAL),
+            _ => return reply.error(libc::EINVAL),
         };
-        match self.fs.seek(ino.0, offset.max(0) as u64, whence) {
-            Ok(at) => reply.offset(at as i64),
-            Err(e) => reply.error(errno(&e)),
+        match self.fs.seek(ino, offset, whence) {
+            Ok(at) => reply.offset(at),
+            Err(e) => reply.error(e.errno()),
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl FileSystem for Server {
+    fn serve(&self, request: &Request<'_>, reply: Reply<'_>) -> Answered {
+        let ino = request.header.node;
+        match request.operation {
+            Operation::Lookup { name } => self.lookup(ino, name, reply),
+            Operation::GetAttr => self.attr(self.fs.attr(ino), reply),
+            Operation::SetAttr(asked) => self.set_attr(ino, &asked, reply),
+            Operation::ReadLink => bytes(self.fs.read_link(ino), reply),
+            Operation::MkNod { name, mode, rdev, .. } => {
+                self.entry(self.make(request, name, mode, rdev, b""), reply)
+            }
+            Operation::MkDir { name, mode, .. } => {
+                let mode = libc::S_IFDIR | mode & 0o7777;
+                self.entry(self.make(request, name, mode, 0, b""), reply)
+            }
+            Operation::Symlink { name, target } => {
+                self.entry(self.make(request, name, libc::S_IFLNK | 0o777, 0, target), reply)
+            }
+            Operation::Create { name, mode, flags, .. } => self.create(request, name, mode, flags, reply),
+            Operation::Unlink { name } => empty(self.fs.unlink(ino, name), reply),
+            Operation::RmDir { name } => empty(self.fs.rmdir(ino, name), reply),
+            Operation::Rename { name, new_parent, new_name, flags } => {
+                self.rename((ino, name), (new_parent, new_name), flags, reply)
+            }
+            Operation::Link { node, new_name } => self.entry(self.fs.link(node, ino, new_name), reply),
+            Operation::Read { offset, size, .. } => bytes(self.fs.read(ino, offset, size as usize), reply),
+            Operation::Write { offset, data, kill_priv, .. } => {
+                match self.fs.write(ino, offset, data, kill_priv) {
+                    Ok(written) => reply.written(written as u32),
+                    Err(e) => reply.error(e.errno()),
+                }
+            }
+            Operation::Fsync { .. } | Operation::FsyncDir { .. } => self.syncer.sync(reply),
+            Operation::OpenDir { .. } => self.open_dir(reply),
+            Operation::ReadDir { handle, offset, size } => {
+                self.read_dir(ino, handle, offset, size, false, reply)
+            }
+            Operation::ReadDirPlus { handle, offset, size } => {
+                self.read_dir(ino, handle, offset, size, true, reply)
+            }
+            Operation::ReleaseDir { handle } => {
+                self.dirs().remove(&handle);
+                reply.ok()
+            }
+            Operation::Release { .. } => reply.ok(),
+            Operation::StatFs => self.stat_fs(reply),
+            Operation::SetXattr { name, value, flags } => self.set_xattr(ino, name, value, flags, reply),
+            Operation::GetXattr { name, size } => sized(self.fs.xattr(ino, name), size, reply),
+            Operation::ListXattr { size } => self.list_xattr(ino, size, reply),
+            Operation::RemoveXattr { name } => empty(self.fs.remove_xattr(ino, name), reply),
+            Operation::Fallocate { offset, length, mode, .. } => {
+                empty(self.fs.allocate(ino, mode as i32, offset, length), reply)
+            }
+            Operation::Lseek { offset, whence, .. } => self.seek(ino, offset, whence, reply),
+            // There is nothing to do at an open or a close: the kernel need not ask again.
+            _ => reply.error(libc::ENOSYS),
+        }
+    }
 
-    #[test]
-    fn times_come_back_before_and_after_1970() {
-        for at in [(0, 0), (1, 2), (-1, 999_999_999), (-5, 0), (1 << 33, 5)] {
-            let at = Time { sec: at.0, nsec: at.1 };
-            assert_eq!(time(system_time(at)), at);
+    fn forget(&self, node: u64, lookups: u64) {
+        self.fs.forget(node, lookups);
+    }
+
+    fn may_wait(&self, operation: &Operation<'_>) -> bool {
+        match operation {
+            Operation::Lookup { .. }
+            | Operation::GetAttr
+            | Operation::SetAttr(_)
+            | Operation::MkNod { .. }
+            | Operation::MkDir { .. }
+            | Operation::Unlink { .. }
+            | Operation::RmDir { .. }
+            | Operation::Create { .. } => false,
+            Operation::Write { data, .. } => data.len() >= LONG,
+            _ => true,
         }
     }
 }

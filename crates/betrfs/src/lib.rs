@@ -6,7 +6,7 @@
 //! | `node` | inodes in memory |
 //! | [`fs`] | POSIX semantics: [`Fs`], one file for each group of operations |
 //! | [`error`] | errors and their numbers |
-//! | `fuse`, `duty`, `syncer` | the kernel's requests; the threads that take them; syncs for many at once |
+//! | `fuse`, `syncer` | the kernel's requests; syncs for many at once |
 //! | [`mod@mount`], [`daemon`], `memory`, `pruner` | mounting in this process, or in one of its own; its memory |
 //! | [`mod@format`] | making file systems, and what may be overwritten |
 //! | [`mod@check`], `overlay` | fsck and dump |
@@ -15,7 +15,6 @@
 
 pub mod check;
 pub mod daemon;
-mod duty;
 pub mod error;
 pub mod format;
 pub mod fs;

@@ -2,18 +2,17 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use betree::{Compression, FileStorage, Steps, Storage, UringStorage};
-use fuser::{BackgroundSession, Config, Session, SessionACL};
+use fusewire::{Config, Session, Transport, UringSwitch, Way};
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::check::{CheckReport, check, dump};
-use crate::duty::Duty;
 use crate::error::Error;
 use crate::fs::{Fs, Options};
 use crate::fuse::{Probe, REQUEST_BYTES_MAX, Server, Settings};
@@ -104,7 +103,9 @@ pub struct MountOptions {
     pub no_dev: bool,
     /// Execute nothing.
     pub no_exec: bool,
-    /// Threads that take requests.
+    /// How requests get here.
+    pub transport: Transport,
+    /// Threads that take requests; through io_uring so many for each CPU.
     pub threads: usize,
     /// How long the kernel may keep names and attributes.
     pub ttl: Duration,
@@ -131,6 +132,7 @@ impl Default for MountOptions {
             no_suid: false,
             no_dev: false,
             no_exec: false,
+            transport: Transport::Auto,
             threads: 8,
             ttl: Duration::from_secs(86_400),
             writeback: false,
@@ -219,6 +221,10 @@ impl MountOptions {
             }
             "nostep" if value.is_some_and(|v| store.steps.set(v, false)) => {}
             "compress" => store.compression = compression(value)?,
+            "transport" => {
+                let named = value.and_then(Transport::parse);
+                self.transport = named.ok_or("needs auto, classic or uring")?;
+            }
             "threads" => self.threads = number()?.clamp(1, 256) as usize,
             "ttl" => self.ttl = Duration::from_secs(u64::from(number()?)),
             "inodes" => self.inodes_max = (number()? as usize).max(1000),
@@ -337,7 +343,7 @@ pub fn dump_device(source: &Path, out: &mut dyn io::Write) -> Result<()> {
 /// A file system that is being served. Dropping it without [`Mounted::unmount`] or [`Mounted::wait`] detaches it.
 pub struct Mounted {
     fs: Arc<Fs>,
-    session: Option<BackgroundSession>,
+    session: Option<Session>,
     pruner: Option<Pruner>,
     dir: PathBuf,
     claim: Option<Claim>,
@@ -380,35 +386,27 @@ pub fn mount_fs(
     options: &MountOptions,
 ) -> Result<Mounted> {
     let dir = dir.canonicalize().map_err(MountError::io(dir.display().to_string()))?;
-    let fuse = connect(options.shown_source.as_deref().unwrap_or(source), &dir, options)?;
-    let readdirplus = options.fs.store.steps.dc;
     let probe = Arc::new(Probe::new());
-    let connection = fuse.try_clone().map_err(MountError::io("open /dev/fuse"))?;
-    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let duty = Arc::new(Duty::new(connection, options.threads, cpus / 2));
-    fs.call_before_waiting(duty.clone());
     let settings = Settings {
         ttl: options.ttl,
         writeback: options.writeback,
-        readdirplus,
+        readdirplus: options.fs.store.steps.dc,
         keep_new: options.keep_new,
         probe: probe.clone(),
-        duty: duty.clone(),
     };
-    let mut config = Config::default();
-    config.acl = SessionACL::All;
-    config.n_threads = Some(options.threads);
-    config.clone_fd = true;
-    let session = Session::from_fd(Server::new(fs.clone(), settings), fuse, SessionACL::All, config)
-        .and_then(Session::spawn)
-        .map_err(MountError::io("connect to FUSE"));
-    let session = match session {
-        Ok(session) => session,
-        Err(error) => {
-            let _ = rustix::mount::unmount(&dir, UnmountFlags::DETACH);
-            return Err(error);
+    let shown = options.shown_source.as_deref().unwrap_or(source);
+    let mut session = Err(MountError::Daemon("no way to mount".into()));
+    for way in options.transport.ways() {
+        session = start(&fs, &settings, *way, shown, &dir, options);
+        if session.is_ok() {
+            break;
         }
-    };
+    }
+    let session = session?;
+    let duty = session.duty();
+    if let Some(duty) = &duty {
+        fs.call_before_waiting(duty.clone());
+    }
     probe.open_in(&dir, &session.notifier());
     let pruner = Some(Pruner::start(fs.clone(), session.notifier(), options.inodes_max, duty));
     let mounted = Mounted { fs, session: Some(session), pruner, dir, claim, source: source.to_owned() };
@@ -416,18 +414,48 @@ pub fn mount_fs(
     Ok(mounted)
 }
 
+/// Mounts and serves one way.
+fn start(
+    fs: &Arc<Fs>,
+    settings: &Settings,
+    way: Way,
+    shown: &Path,
+    dir: &Path,
+    options: &MountOptions,
+) -> Result<Session> {
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let config = Config {
+        wish: settings.wish(),
+        way,
+        name: "betrfs".into(),
+        threads: options.threads,
+        awake: (cpus / 2).max(1),
+        ring_threads: options.threads,
+        ring_entries: 1,
+        pin: true,
+    };
+    let switch = match way {
+        Way::Rings => Some(UringSwitch::on().map_err(MountError::io("switch on FUSE over io_uring"))?),
+        Way::Classic => None,
+    };
+    let fuse = connect(shown, dir, options)?;
+    let started = Session::start(fuse, Arc::new(Server::new(fs.clone(), settings.clone())), &config);
+    drop(switch);
+    started.map_err(|error| {
+        // Somebody's request may wait in it for an answer.
+        let _ = fusewire::connection(dir).and_then(fusewire::abort);
+        let _ = rustix::mount::unmount(dir, UnmountFlags::DETACH);
+        MountError::io("connect to FUSE")(error)
+    })
+}
+
 /// Opens a FUSE connection and mounts it.
 fn connect(source: &Path, dir: &Path, options: &MountOptions) -> Result<OwnedFd> {
-    let fuse = File::options().read(true).write(true).open("/dev/fuse");
-    let fuse = OwnedFd::from(fuse.map_err(MountError::io("open /dev/fuse"))?);
     let data = format!(
-        "fd={},rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other,max_read={REQUEST_BYTES_MAX}",
-        fuse.as_raw_fd()
+        "rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other,max_read={REQUEST_BYTES_MAX}"
     );
-    let data = std::ffi::CString::new(data).map_err(|e| MountError::io("mount")(e.into()))?;
-    rustix::mount::mount(source, dir, "fuse.betrfs", options.flags(), Some(data.as_c_str()))
-        .map_err(|e| MountError::io(format!("mount at {}", dir.display()))(e.into()))?;
-    Ok(fuse)
+    fusewire::mount(source, dir, "fuse.betrfs", options.flags(), &data)
+        .map_err(MountError::io(format!("mount at {}", dir.display())))
 }
 
 impl Mounted {
@@ -481,7 +509,7 @@ impl Mounted {
     /// # Errors
     /// [`MountError::Io`] if the connection broke; [`MountError::Fs`] if closing failed.
     pub fn wait(mut self) -> Result<()> {
-        let served = self.session.take().map_or(Ok(()), BackgroundSession::join);
+        let served = self.session.take().map_or(Ok(()), Session::join);
         drop(self.pruner.take());
         let settled = self.fs.settle().map_err(MountError::fs(&self.source));
         drop(self.claim.take());
@@ -495,6 +523,7 @@ impl Drop for Mounted {
         drop(self.pruner.take());
         if let Some(session) = self.session.take() {
             let _ = Mounted::request_unmount(&self.dir);
+            // Whoever is left is served on; who drops this does not wait for them.
             drop(session);
         }
     }

@@ -1,15 +1,12 @@
 //! Keeps the inodes in memory within bounds. The kernel forgets what it knows only when its own memory is short,
 //! and until then each of its inodes has one here: so it is asked to forget some.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use fuser::{INodeNo, Notifier};
+use fusewire::{Duty, Notifier};
 
-use crate::duty::Duty;
 use crate::fs::Fs;
 
 /// How often the inodes are counted.
@@ -26,20 +23,22 @@ struct Stop {
 /// The thread that asks.
 pub(crate) struct Pruner {
     stop: Arc<Stop>,
-    duty: Arc<Duty>,
+    duty: Option<Arc<Duty>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Pruner {
     /// Starts asking whenever there are more than `most` inodes in memory. A thread of its own does it: the kernel
     /// may hold the request back until others have been answered.
-    pub fn start(fs: Arc<Fs>, notifier: Notifier, most: usize, duty: Arc<Duty>) -> Pruner {
+    pub fn start(fs: Arc<Fs>, notifier: Notifier, most: usize, duty: Option<Arc<Duty>>) -> Pruner {
         let stop = Arc::<Stop>::default();
         let (stopped, looked) = (stop.clone(), duty.clone());
-        let run = move || prune(&fs, &notifier, most, &looked, &stopped);
+        let run = move || prune(&fs, &notifier, most, looked.as_deref(), &stopped);
         // Without a thread memory is not bounded, but nothing fails.
         let thread = std::thread::Builder::new().name("betrfs-prune".into()).spawn(run).ok();
-        if thread.is_none() {
+        if thread.is_none()
+            && let Some(duty) = &duty
+        {
             // Nobody would call back those who rest.
             duty.end();
         }
@@ -47,7 +46,14 @@ impl Pruner {
     }
 }
 
-fn prune(fs: &Fs, notifier: &Notifier, most: usize, duty: &Duty, stop: &Stop) {
+/// Whether the threads' rest is over.
+fn look(duty: Option<&Duty>) {
+    if let Some(duty) = duty {
+        duty.look();
+    }
+}
+
+fn prune(fs: &Fs, notifier: &Notifier, most: usize, duty: Option<&Duty>, stop: &Stop) {
     let mut turn = 0;
     loop {
         let asked = stop.asked.lock().unwrap_or_else(|e| e.into_inner());
@@ -55,7 +61,7 @@ fn prune(fs: &Fs, notifier: &Notifier, most: usize, duty: &Duty, stop: &Stop) {
         if asked.is_ok_and(|(asked, _)| *asked) {
             return;
         }
-        duty.look();
+        look(duty);
         let mut fruitless = 0;
         // A little below, so that not every new inode wakes the work.
         while fs.inodes_in_memory() > most && fruitless < 64 {
@@ -64,9 +70,9 @@ fn prune(fs: &Fs, notifier: &Notifier, most: usize, duty: &Duty, stop: &Stop) {
             fruitless = if cold.is_empty() { fruitless + 1 } else { 0 };
             for (parent, name) in &cold {
                 // What the kernel does not know, or somebody uses, stays.
-                let _ = notifier.inval_entry(INodeNo(*parent), OsStr::from_bytes(name));
+                let _ = notifier.invalidate_entry(*parent, name);
             }
-            duty.look();
+            look(duty);
             if *stop.asked.lock().unwrap_or_else(|e| e.into_inner()) {
                 return;
             }
@@ -78,7 +84,9 @@ impl Drop for Pruner {
     fn drop(&mut self) {
         *self.stop.asked.lock().unwrap_or_else(|e| e.into_inner()) = true;
         self.stop.changed.notify_all();
-        self.duty.end();
+        if let Some(duty) = &self.duty {
+            duty.end();
+        }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

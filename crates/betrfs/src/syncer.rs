@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
-use fuser::{Errno, ReplyEmpty};
+use fusewire::{Answered, Later, Reply};
 
 use crate::fs::Fs;
 
@@ -13,7 +13,7 @@ const INLINE_MAX: usize = 2;
 
 #[derive(Default)]
 struct Waiting {
-    replies: Vec<ReplyEmpty>,
+    replies: Vec<Later>,
     stop: bool,
 }
 
@@ -42,7 +42,7 @@ impl Shared {
             if !replies.is_empty() {
                 drop(waiting);
                 let synced = self.fs.sync().map_err(|e| e.errno());
-                replies.into_iter().for_each(|reply| answer(synced, reply));
+                replies.into_iter().for_each(|reply| reply.answer(synced.map(|()| Vec::new())));
                 waiting = self.waiting();
             } else if waiting.stop {
                 return;
@@ -50,13 +50,6 @@ impl Shared {
                 waiting = self.more.wait(waiting).unwrap_or_else(|e| e.into_inner());
             }
         }
-    }
-}
-
-fn answer(synced: Result<(), i32>, reply: ReplyEmpty) {
-    match synced {
-        Ok(()) => reply.ok(),
-        Err(errno) => reply.error(Errno::from_i32(errno)),
     }
 }
 
@@ -72,16 +65,21 @@ impl Syncer {
     }
 
     /// Makes everything so far durable, then answers.
-    pub fn sync(&self, reply: ReplyEmpty) {
+    pub fn sync(&self, reply: Reply<'_>) -> Answered {
         let shared = &self.shared;
-        if shared.inline.fetch_add(1, Ordering::AcqRel) < INLINE_MAX || self.thread.is_none() {
-            answer(shared.fs.sync().map_err(|e| e.errno()), reply);
-            shared.inline.fetch_sub(1, Ordering::AcqRel);
-            return;
-        }
+        let inline = shared.inline.fetch_add(1, Ordering::AcqRel) < INLINE_MAX || self.thread.is_none();
+        let synced = inline.then(|| shared.fs.sync());
         shared.inline.fetch_sub(1, Ordering::AcqRel);
-        shared.waiting().replies.push(reply);
-        shared.more.notify_one();
+        match synced {
+            Some(Ok(())) => reply.ok(),
+            Some(Err(e)) => reply.error(e.errno()),
+            None => {
+                let (answered, later) = reply.later();
+                shared.waiting().replies.push(later);
+                shared.more.notify_one();
+                answered
+            }
+        }
     }
 }
 

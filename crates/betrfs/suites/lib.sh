@@ -8,7 +8,7 @@ fresh() {
 }
 
 mount_betrfs() {
-    local options="cache=${cache_mib}M${1:+,$1}"
+    local options="cache=${cache_mib}M${BETRFS_OPTIONS:+,$BETRFS_OPTIONS}${1:+,$1}"
     nice -n 5 "$betrfs" mount "$image" "$mnt" "$options" >>"$work/daemon.log" 2>&1 &
     daemon=$!
     local i

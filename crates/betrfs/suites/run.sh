@@ -7,7 +7,7 @@
 # Environment (defaults): BETRFS_WORK (a new directory under /tmp) place for images, needs 20 GB; CACHE_MIB (256);
 # PJDFSTEST, FSX (the programs of these names); LINUX_SOURCE (linux-source-*.tar.xz below /usr/src);
 # FSX_OPS (1000000); STRESS_SECONDS (600); SEED (20261120); BETRFS_BIN, directory of the examples `betrfs` and `load`
-# (they are built).
+# (they are built); BETRFS_OPTIONS, mount options beside the cache, such as transport=uring.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../../.." && pwd)

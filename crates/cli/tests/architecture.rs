@@ -37,14 +37,15 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("bench", &["engine", "stack", "stats", "wml", "workload"]),
-    ("blockdev", &["ssd", "stack"]),
+    ("blockdev", &["fusewire", "ssd", "stack"]),
     ("ssd", &[]),
     ("prefetch", &[]),
     ("prefetch-os", &["prefetch"]),
     ("prefetch-daemon", &["prefetch", "prefetch-os", "probe"]),
     ("prefetch-preload", &["prefetch", "prefetch-os"]),
     ("betree", &[]),
-    ("betrfs", &["betree", "stack"]),
+    ("betrfs", &["betree", "fusewire", "stack"]),
+    ("fusewire", &[]),
     ("crash", &["blockdev", "ssd", "stack"]),
 ];
 

@@ -31,11 +31,11 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use betree::{Db, Steps, Storage, WriteBatch};
 use stream::Streams;
 
-use crate::duty::Duty;
 use crate::error::{Error, Result};
 use crate::key;
 use crate::node::{Node, Nodes, State};
 use crate::record::{self, Inode, Superblock, Time};
+use fusewire::Duty;
 
 /// Inode numbers reserved at once.
 const INO_BATCH: u64 = 4096;

@@ -1,4 +1,4 @@
-//! How many threads wait for requests. The kernel wakes one that waits for each request, though another is about to
+//! How many threads wait for requests on `/dev/fuse`. The kernel wakes one that waits for each request, though another is about to
 //! look for the next: while all requests are answered from memory, few threads answer more of them than many. So the
 //! others rest as long as no request may have to wait for the device.
 
@@ -22,7 +22,7 @@ struct Rest {
 
 /// The threads that take requests from one connection.
 #[derive(Debug)]
-pub(crate) struct Duty {
+pub struct Duty {
     fuse: OwnedFd,
     threads: usize,
     least: usize,
@@ -36,10 +36,6 @@ pub(crate) struct Duty {
     rest: Mutex<Rest>,
     back: Condvar,
 }
-
-/// Lets the thread rest, if it may, when it is dropped: when its request has been answered.
-#[derive(Debug)]
-pub(crate) struct Quick<'a>(&'a Duty);
 
 impl Duty {
     /// `threads` take requests from `fuse`; `least` of them never rest.
@@ -59,11 +55,6 @@ impl Duty {
 
     fn rest(&self) -> MutexGuard<'_, Rest> {
         self.rest.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    /// To be held while a request is served that hardly ever waits.
-    pub fn quick(&self) -> Quick<'_> {
-        Quick(self)
     }
 
     /// To be called before something that may wait for the device: another thread takes requests meanwhile.
@@ -111,8 +102,8 @@ impl Duty {
         }
     }
 
-    /// True if the thread rested.
-    fn done(&self) -> bool {
+    /// To be called when a request that hardly ever waits has been answered. True if the thread rested.
+    pub fn done(&self) -> bool {
         self.served.fetch_add(1, Ordering::Relaxed);
         if self.awake.load(Ordering::Relaxed) <= self.least {
             return false;
@@ -133,12 +124,6 @@ impl Duty {
         // Only now: while nobody has come, the one who called must not go.
         self.awake.fetch_add(1, Ordering::Relaxed);
         true
-    }
-}
-
-impl Drop for Quick<'_> {
-    fn drop(&mut self) {
-        self.0.done();
     }
 }
 

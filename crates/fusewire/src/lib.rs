@@ -1,0 +1,26 @@
+//! The kernel's FUSE protocol, and both ways it is carried: `/dev/fuse` and io_uring.
+//!
+//! | module | change here |
+//! |---|---|
+//! | [`wire`] | the bytes: requests taken apart, answers put together, handshake, notifications |
+//! | `serve` | what a file system is ([`FileSystem`]), and how it answers ([`Reply`], [`Later`]) |
+//! | `classic`, `duty` | threads that read `/dev/fuse`, and which of them rest |
+//! | `ring` | threads with an io_uring each |
+//! | `session` | mount, handshake, serving, end; [`Notifier`] |
+//! | `transport` | which way, and the machine's switch |
+//! | `abort` | the way out of a hang |
+
+mod abort;
+mod classic;
+mod duty;
+mod ring;
+mod serve;
+mod session;
+mod transport;
+pub mod wire;
+
+pub use abort::{abort, connection};
+pub use duty::Duty;
+pub use serve::{Answered, FileSystem, Later, Reply};
+pub use session::{Config, Notifier, Session, mount};
+pub use transport::{Transport, URING_SWITCH, UringSwitch, Way, uring_is_on};

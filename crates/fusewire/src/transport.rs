@@ -1,0 +1,108 @@
+//! Which way requests come, and the machine's switch for one of them.
+
+use std::fs::File;
+use std::io::{self, Write};
+
+use rustix::fs::{FlockOperation, flock};
+
+/// The switch of FUSE over io_uring, off by default.
+pub const URING_SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// A way from the kernel to a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Through `/dev/fuse`.
+    Classic,
+    /// Through io_uring.
+    Rings,
+}
+
+/// Which way somebody wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// FUSE over io_uring where the administrator has switched it on, else through `/dev/fuse`: a switch of the
+    /// whole machine is turned only when it is asked for.
+    #[default]
+    Auto,
+    /// FUSE through `/dev/fuse`.
+    Classic,
+    /// FUSE over io_uring, switched on for the moment if need be.
+    Uring,
+}
+
+impl Transport {
+    /// The transport of a name: `auto`, `classic` or `uring`.
+    pub fn parse(name: &str) -> Option<Transport> {
+        [Transport::Auto, Transport::Classic, Transport::Uring].into_iter().find(|t| t.name() == name)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Transport::Auto => "auto",
+            Transport::Classic => "classic",
+            Transport::Uring => "uring",
+        }
+    }
+
+    /// The ways to try, one after the other.
+    pub fn ways(self) -> &'static [Way] {
+        match self {
+            Transport::Classic => &[Way::Classic],
+            Transport::Uring => &[Way::Rings],
+            Transport::Auto if uring_is_on() => &[Way::Rings, Way::Classic],
+            Transport::Auto => &[Way::Classic],
+        }
+    }
+}
+
+/// Whether the switch is on.
+pub fn uring_is_on() -> bool {
+    std::fs::read_to_string(URING_SWITCH).is_ok_and(|text| text.trim() == "Y")
+}
+
+/// The switch held on; it goes back to what it was. The kernel looks at it when a FUSE file system is mounted and when
+/// its first ring is registered, not later.
+#[derive(Debug)]
+pub struct UringSwitch {
+    /// Locked: of two that switch at once, the second must not take the first one's setting for the usual one.
+    file: File,
+    before: Vec<u8>,
+}
+
+impl UringSwitch {
+    /// Switches it on.
+    ///
+    /// # Errors
+    /// The kernel has none (it needs Linux 6.14 with CONFIG_FUSE_IO_URING), or it may not be written.
+    pub fn on() -> io::Result<UringSwitch> {
+        let file = File::options().read(true).write(true).open(URING_SWITCH)?;
+        flock(&file, FlockOperation::LockExclusive)?;
+        let before = std::fs::read(URING_SWITCH)?;
+        (&file).write_all(b"Y")?;
+        Ok(UringSwitch { file, before })
+    }
+}
+
+impl Drop for UringSwitch {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::write(URING_SWITCH, &self.before) {
+            eprintln!("{URING_SWITCH} could not be set back: {error}");
+        }
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_back() {
+        for transport in [Transport::Auto, Transport::Classic, Transport::Uring] {
+            assert_eq!(Transport::parse(transport.name()), Some(transport));
+        }
+        assert_eq!(Transport::parse("pigeon"), None);
+    }
+}
