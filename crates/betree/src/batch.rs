@@ -1,12 +1,13 @@
 //! Write batches, and their record in the log.
 
 use crate::block::{BlockId, BlockInfo, BlockKind, BlockRef};
-use crate::codec::{put_op, read_op};
+use crate::bytes::{Arena, Bytes};
+use crate::codec::{put_op, put_patch, put_value, read_op, read_value};
 use crate::edits::Edits;
 use crate::key::{Key, KeyRange};
 use crate::message::{Base, Op, Value};
 use crate::table::{put_segments, read_segments};
-use crate::wire::{Decoded, Malformed, Reader, put_bytes, put_int, put_range, put_u32};
+use crate::wire::{Decoded, Malformed, Reader, put_bytes, put_int, put_parts, put_range, put_u32};
 use std::collections::BTreeMap;
 
 /// One change.
@@ -22,12 +23,33 @@ pub(crate) enum Change {
     Rename { from: Key, to: Key },
 }
 
+/// A change in a batch that has not been written yet.
+pub(crate) enum Pending<'a> {
+    /// A value for a key.
+    Put(&'a [u8], &'a [u8]),
+    /// Another message for a key.
+    Key(&'a [u8], Op),
+    /// All keys of a range are deleted.
+    DeleteRange(KeyRange),
+    /// [`Change::Clone`] or [`Change::Rename`].
+    Structural,
+}
+
 /// Changes that are applied in order and together: after a crash either all of them are there or none.
+///
+/// They are kept as the log will have them.
 #[derive(Clone, Debug, Default)]
 pub struct WriteBatch {
-    pub(crate) changes: Vec<Change>,
+    body: Vec<u8>,
+    len: usize,
+    growth: usize,
+    packable_bytes: usize,
+    structural: bool,
+    deletes_range: bool,
     /// The space that is kept for deletes may be used.
     from_reserve: bool,
+    /// Why it cannot be stored.
+    bad: Option<String>,
 }
 
 impl WriteBatch {
@@ -36,57 +58,97 @@ impl WriteBatch {
         WriteBatch::default()
     }
 
+    /// An empty batch with room for changes whose keys and values have about so many bytes in all.
+    pub fn with_capacity(bytes: usize) -> Self {
+        WriteBatch { body: Vec::with_capacity(bytes), ..WriteBatch::default() }
+    }
+
     /// Sets the value of `key`.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> &mut Self {
-        self.push(key, Op::put(value))
+        self.put_parts(&[key], &[value])
+    }
+
+    /// Sets the value of a key; both are given in parts.
+    pub fn put_parts(&mut self, key: &[&[u8]], value: &[&[u8]]) -> &mut Self {
+        let len: usize = value.iter().map(|p| p.len()).sum();
+        if self.begin(key, len as u64) {
+            put_value(&mut self.body, value);
+            self.grow(key, len);
+            if len >= PACKED_VALUE_MIN {
+                self.packable_bytes += len;
+            }
+        }
+        self
     }
 
     /// Removes `key`; no effect if it has no value.
     pub fn delete(&mut self, key: &[u8]) -> &mut Self {
-        self.push(key, Op::delete())
+        self.delete_parts(&[key])
+    }
+
+    /// Removes a key given in parts.
+    pub fn delete_parts(&mut self, key: &[&[u8]]) -> &mut Self {
+        if self.begin(key, 0) {
+            put_op(&mut self.body, &Op::delete());
+        }
+        self
     }
 
     /// Overwrites bytes `[off, off + bytes.len())` of the value without reading it. A shorter value is extended
     /// with zeros; a missing one is created.
     pub fn patch(&mut self, key: &[u8], off: u32, bytes: &[u8]) -> &mut Self {
-        if off as u64 + bytes.len() as u64 > VALUE_BYTES_MAX as u64 {
-            // Kept, so that the write refuses the batch instead of a panic here.
-            return self.push(key, Op::edit(Edits { create: true, grow: u32::MAX, ..Edits::default() }));
+        let end = off as u64 + bytes.len() as u64;
+        if self.begin(&[key], end) {
+            put_patch(&mut self.body, off, bytes);
+            // It may extend its value up to its own end.
+            let run = if bytes.is_empty() { 0 } else { bytes.len() + 12 + end as usize };
+            self.grow(&[key], 24 + run);
         }
-        self.push(key, Op::patch(off, bytes))
+        self
     }
 
     /// Shortens the value to `len` bytes if it is longer; no effect if it is missing.
     pub fn truncate(&mut self, key: &[u8], len: u32) -> &mut Self {
-        let mut edits = Edits::default();
-        edits.truncate(len);
-        self.push(key, Op::edit(edits))
+        if self.begin(&[key], 0) {
+            let mut edits = Edits::default();
+            edits.truncate(len);
+            put_op(&mut self.body, &Op::edit(edits));
+        }
+        self
     }
 
     /// Makes the value exist with exactly `len` bytes, cut or extended with zeros.
     pub fn set_len(&mut self, key: &[u8], len: u32) -> &mut Self {
-        let mut edits = Edits::default();
-        edits.set_len(len);
-        self.push(key, Op::edit(edits))
+        if self.begin(&[key], len as u64) {
+            let mut edits = Edits::default();
+            edits.set_len(len);
+            self.grow(&[key], edits.weight() + len as usize);
+            put_op(&mut self.body, &Op::edit(edits));
+        }
+        self
     }
 
     /// Removes every key of the range, in time independent of their number.
     pub fn delete_range(&mut self, range: &KeyRange) -> &mut Self {
-        self.changes.push(Change::DeleteRange(range.clone()));
+        if self.check_key(range.lo.len()) {
+            self.body.push(RANGE);
+            put_range(&mut self.body, range);
+            self.len += 1;
+            self.deletes_range = true;
+        }
         self
     }
 
     /// Copies every key `from + x` to `to + x`; keys that began with `to` before are gone. Shares the data, in
     /// time independent of its size. Neither prefix may begin with the other.
     pub fn clone_range(&mut self, from: &[u8], to: &[u8]) -> &mut Self {
-        self.changes.push(Change::Clone { from: from.into(), to: to.into() });
-        self
+        self.growth += 4096;
+        self.put_structural(CLONE, from, to)
     }
 
     /// [`WriteBatch::clone_range`] that also removes the source.
     pub fn rename_range(&mut self, from: &[u8], to: &[u8]) -> &mut Self {
-        self.changes.push(Change::Rename { from: from.into(), to: to.into() });
-        self
+        self.put_structural(RENAME, from, to)
     }
 
     /// Lets the batch be written even if there is no space but what is kept for deletes. For batches that remove
@@ -98,81 +160,188 @@ impl WriteBatch {
 
     /// Number of changes.
     pub fn len(&self) -> usize {
-        self.changes.len()
+        self.len
     }
 
     /// True if there is nothing to do.
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
+        self.len == 0 && self.bad.is_none()
     }
 
-    fn push(&mut self, key: &[u8], op: Op) -> &mut Self {
-        self.changes.push(Change::Key(key.into(), op));
+    /// Begins a message for a key that leaves a value of up to `value` bytes; false if that cannot be stored.
+    fn begin(&mut self, key: &[&[u8]], value: u64) -> bool {
+        if !self.check_key(key.iter().map(|p| p.len()).sum()) {
+            return false;
+        }
+        if value > VALUE_BYTES_MAX as u64 {
+            let why = || format!("value of {value} bytes, at most {VALUE_BYTES_MAX} are allowed");
+            self.bad.get_or_insert_with(why);
+            return false;
+        }
+        if self.body.capacity() == 0 {
+            self.body.reserve(BODY_BYTES);
+        }
+        self.body.push(KEY);
+        put_parts(&mut self.body, key);
+        self.len += 1;
+        true
+    }
+
+    fn grow(&mut self, key: &[&[u8]], bytes: usize) {
+        self.growth += key.iter().map(|p| p.len()).sum::<usize>() + bytes + 48;
+    }
+
+    fn check_key(&mut self, len: usize) -> bool {
+        if len > KEY_BYTES_MAX {
+            let why = || format!("key of {len} bytes, at most {KEY_BYTES_MAX} are allowed");
+            self.bad.get_or_insert_with(why);
+        }
+        len <= KEY_BYTES_MAX
+    }
+
+    fn put_structural(&mut self, tag: u8, from: &[u8], to: &[u8]) -> &mut Self {
+        if !self.check_key(from.len()) || !self.check_key(to.len()) {
+            return self;
+        }
+        if from.starts_with(to) || to.starts_with(from) {
+            self.bad.get_or_insert_with(|| "a prefix cannot be cloned into or out of itself".into());
+            return self;
+        }
+        self.body.push(tag);
+        put_bytes(&mut self.body, from);
+        put_bytes(&mut self.body, to);
+        self.len += 1;
+        self.structural = true;
         self
     }
 
     /// Refuses what cannot be stored.
     pub(crate) fn check(&self) -> Result<(), String> {
-        for change in &self.changes {
-            match change {
-                Change::Key(key, op) => {
-                    check_key(key)?;
-                    let value = match &op.base {
-                        Base::Value(v) => v.len(),
-                        _ => 0,
-                    };
-                    let edited = op.edits.as_ref().map_or(value, |e| e.len_after(value));
-                    if edited > VALUE_BYTES_MAX {
-                        return Err(format!(
-                            "value of {edited} bytes, at most {VALUE_BYTES_MAX} are allowed"
-                        ));
-                    }
-                }
-                Change::DeleteRange(range) => check_key(&range.lo)?,
-                Change::Clone { from, to } | Change::Rename { from, to } => {
-                    check_key(from)?;
-                    check_key(to)?;
-                    if from.starts_with(to) || to.starts_with(from) {
-                        return Err("a prefix cannot be cloned into or out of itself".into());
-                    }
-                }
-            }
-        }
-        Ok(())
+        self.bad.clone().map_or(Ok(()), Err)
     }
 
     /// True if the batch needs the tree itself and not only messages.
     pub(crate) fn is_structural(&self) -> bool {
-        self.changes.iter().any(|c| matches!(c, Change::Clone { .. } | Change::Rename { .. }))
+        self.structural
     }
 
     /// True if the batch deletes a range.
     pub(crate) fn deletes_range(&self) -> bool {
-        self.changes.iter().any(|c| matches!(c, Change::DeleteRange(_)))
+        self.deletes_range
     }
 
     /// Bytes of new data; 0 if the batch only removes or may use the reserve.
     pub(crate) fn growth(&self) -> usize {
-        if self.from_reserve {
-            return 0;
+        if self.from_reserve { 0 } else { self.growth }
+    }
+
+    /// Bytes of values that are worth a place in an extent.
+    pub(crate) fn packable_bytes(&self) -> usize {
+        self.packable_bytes
+    }
+
+    /// What stands before [`WriteBatch::body`] in the record of the batch: no extents, and the number of changes.
+    pub(crate) fn head(&self) -> Vec<u8> {
+        let mut head = Vec::with_capacity(11);
+        head.push(0);
+        put_int(&mut head, self.len as u64);
+        head
+    }
+
+    /// The changes as a record has them.
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// The changes.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = Pending<'_>> {
+        let mut r = Reader::new(&self.body);
+        // What was encoded here can be decoded.
+        std::iter::from_fn(move || if r.remaining() == 0 { None } else { next_pending(&mut r).ok() })
+    }
+
+    /// The changes, for those who look at them more closely. Keys and values share the batch's memory.
+    pub(crate) fn into_changes(self) -> Vec<Change> {
+        let body = Bytes::from(self.body);
+        let mut r = Reader::new(&body);
+        let mut changes = Vec::with_capacity(self.len);
+        while let Some(Ok(next)) = (r.remaining() > 0).then(|| next_change(&mut r, &body)) {
+            changes.push(next);
         }
-        // A patch may extend its value up to its own end.
-        let growth = |op: &Op| match (&op.base, &op.edits) {
-            (Base::Value(_), _) => op.weight(),
-            (_, Some(edits)) if edits.create => op.weight() + edits.len_after(0) as usize,
-            _ => 0,
-        };
-        self.changes
-            .iter()
-            .map(|c| match c {
-                Change::Key(key, op) => match growth(op) {
-                    0 if !matches!(op.base, Base::Value(_)) => 0,
-                    n => key.len() + n + 48,
-                },
-                Change::Clone { .. } => 4096,
-                _ => 0,
-            })
-            .sum()
+        changes
+    }
+
+    /// A batch of these changes.
+    pub(crate) fn from_changes(changes: &[Change]) -> WriteBatch {
+        let mut batch = WriteBatch::new();
+        for change in changes {
+            match change {
+                Change::Key(key, Op { base: Base::Value(Value::Inline(value)), edits: None }) => {
+                    batch.put(key, value);
+                }
+                Change::Key(key, op) => {
+                    if batch.begin(&[key], 0) {
+                        put_op(&mut batch.body, op);
+                    }
+                }
+                Change::DeleteRange(range) => _ = batch.delete_range(range),
+                Change::Clone { from, to } => _ = batch.clone_range(from, to),
+                Change::Rename { from, to } => _ = batch.rename_range(from, to),
+            }
+        }
+        batch
+    }
+}
+
+const KEY: u8 = 0;
+const RANGE: u8 = 1;
+const CLONE: u8 = 2;
+const RENAME: u8 = 3;
+
+/// Room that a batch begins with.
+const BODY_BYTES: usize = 480;
+
+/// Values shorter than this are not worth a place in an extent.
+pub(crate) const PACKED_VALUE_MIN: usize = 2048;
+
+fn no_extents(_: BlockId) -> Decoded<BlockRef> {
+    Err(Malformed("extent in a batch"))
+}
+
+fn next_pending<'a>(r: &mut Reader<'a>) -> Decoded<Pending<'a>> {
+    match r.u8()? {
+        KEY => {
+            let key = r.bytes()?;
+            match read_value(r)? {
+                Some(value) => Ok(Pending::Put(key, value)),
+                None => Ok(Pending::Key(key, read_op(r, &mut Arena::default(), &mut no_extents)?)),
+            }
+        }
+        RANGE => Ok(Pending::DeleteRange(r.range()?)),
+        CLONE | RENAME => {
+            r.bytes()?;
+            r.bytes()?;
+            Ok(Pending::Structural)
+        }
+        _ => Err(Malformed("unknown change")),
+    }
+}
+
+/// The next change of `body`, whose memory it shares.
+fn next_change(r: &mut Reader<'_>, body: &Bytes) -> Decoded<Change> {
+    match r.u8()? {
+        KEY => {
+            let key = body.place_of(r.bytes()?);
+            let op = match read_value(r)? {
+                Some(value) => Op { base: Base::Value(Value::Inline(body.place_of(value))), edits: None },
+                None => read_op(r, &mut Arena::default(), &mut no_extents)?,
+            };
+            Ok(Change::Key(key, op))
+        }
+        RANGE => Ok(Change::DeleteRange(r.range()?)),
+        CLONE => Ok(Change::Clone { from: r.key()?, to: r.key()? }),
+        RENAME => Ok(Change::Rename { from: r.key()?, to: r.key()? }),
+        _ => Err(Malformed("unknown change")),
     }
 }
 
@@ -180,13 +349,6 @@ impl WriteBatch {
 pub const KEY_BYTES_MAX: usize = 16 * 1024;
 /// Longest value in bytes.
 pub const VALUE_BYTES_MAX: u32 = 16 << 20;
-
-fn check_key(key: &[u8]) -> Result<(), String> {
-    if key.len() <= KEY_BYTES_MAX {
-        return Ok(());
-    }
-    Err(format!("key of {} bytes, at most {KEY_BYTES_MAX} are allowed", key.len()))
-}
 
 /// The extents that a batch refers to.
 pub(crate) fn extents(changes: &[Change]) -> Vec<BlockRef> {
@@ -215,16 +377,16 @@ pub(crate) fn encode(changes: &[Change]) -> Vec<u8> {
     for change in changes {
         match change {
             Change::Key(key, op) => {
-                out.push(0);
+                out.push(KEY);
                 put_bytes(&mut out, key);
                 put_op(&mut out, op);
             }
             Change::DeleteRange(range) => {
-                out.push(1);
+                out.push(RANGE);
                 put_range(&mut out, range);
             }
             Change::Clone { from, to } | Change::Rename { from, to } => {
-                out.push(if matches!(change, Change::Clone { .. }) { 2 } else { 3 });
+                out.push(if matches!(change, Change::Clone { .. }) { CLONE } else { RENAME });
                 put_bytes(&mut out, from);
                 put_bytes(&mut out, to);
             }
@@ -248,17 +410,19 @@ pub(crate) fn decode(
         extents.insert(id, adopt(info)?);
     }
     let mut changes = Vec::new();
+    let mut arena = Arena::default();
     for _ in 0..r.count()? {
         changes.push(match r.u8()? {
-            0 => {
+            KEY => {
                 let key = r.key()?;
-                let op =
-                    read_op(&mut r, &mut |id| extents.get(&id).cloned().ok_or(Malformed("unknown extent")))?;
+                let op = read_op(&mut r, &mut arena, &mut |id| {
+                    extents.get(&id).cloned().ok_or(Malformed("unknown extent"))
+                })?;
                 Change::Key(key, op)
             }
-            1 => Change::DeleteRange(r.range()?),
-            2 => Change::Clone { from: r.key()?, to: r.key()? },
-            3 => Change::Rename { from: r.key()?, to: r.key()? },
+            RANGE => Change::DeleteRange(r.range()?),
+            CLONE => Change::Clone { from: r.key()?, to: r.key()? },
+            RENAME => Change::Rename { from: r.key()?, to: r.key()? },
             _ => return Err(Malformed("unknown change")),
         });
     }
@@ -276,9 +440,13 @@ mod tests {
         batch.put(b"a", b"1").delete(b"b").patch(b"c", 7, b"xyz").truncate(b"d", 3).set_len(b"e", 9);
         batch.delete_range(&KeyRange::prefix(b"f/")).clone_range(b"g/", b"h/").rename_range(b"i/", b"j/");
         assert_eq!(batch.check(), Ok(()));
-        let bytes = encode(&batch.changes);
+        let bytes = [batch.head(), batch.body().to_vec()].concat();
+        assert_eq!((batch.len(), batch.pending().count()), (8, 8));
+        let changes = batch.clone().into_changes();
+        assert_eq!(bytes, encode(&changes), "batch and record agree");
+        assert_eq!(batch.body(), WriteBatch::from_changes(&changes).body());
         let back = decode(&bytes, &mut |_| Err(Malformed("no extents here"))).expect("decode");
-        assert_eq!(format!("{back:?}"), format!("{:?}", batch.changes));
+        assert_eq!(format!("{back:?}"), format!("{changes:?}"));
         for cut in 0..bytes.len() {
             assert!(decode(&bytes[..cut], &mut |_| Err(Malformed("none"))).is_err());
         }

@@ -5,10 +5,13 @@
 //! ([`Op::on_absent`]), and a range delete that arrives drops the messages it dominates. So no message needs
 //! a sequence number inside a buffer, and a buffer never holds what cannot matter any more.
 
+use crate::bytes::Arena;
+use crate::codec::pack;
 use crate::key::{Key, KeyRange, Translation};
-use crate::message::Op;
+use crate::message::{Base, Op, Value};
 use crate::ranges::RangeSet;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Bound;
 
 /// Memory of an entry besides key and payload, about.
@@ -16,6 +19,9 @@ const ENTRY_OVERHEAD: usize = 48;
 
 /// Memory that an entry takes beyond its weight, about: allocator, reference counts, map.
 pub const MEMORY_OVERHEAD: usize = 112;
+
+/// Memory that edits take beyond their weight, about.
+const EDITS_OVERHEAD: usize = 96;
 
 /// Weight of one entry; see [`Op::weight`].
 pub fn entry_weight(key: &[u8], op: &Op) -> usize {
@@ -68,11 +74,6 @@ impl Buffer {
         self.weight
     }
 
-    /// Bytes of memory it takes, about.
-    pub fn memory(&self) -> usize {
-        self.weight + self.ops.len() * MEMORY_OVERHEAD
-    }
-
     /// True if nothing is pending.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty() && self.tombs.is_empty()
@@ -103,7 +104,12 @@ impl Buffer {
 
     /// What is pending inside `window`.
     pub fn slice(&self, window: &KeyRange) -> Buffer {
-        Buffer::from_parts(self.tombs.clip(window), self.ops[self.span(window)].to_vec())
+        self.view(window).to_buffer()
+    }
+
+    /// What is pending inside `window`, without a copy of it.
+    pub fn view(&self, window: &KeyRange) -> View<'_> {
+        View { tombs: self.tombs.clip(window), ops: &self.ops[self.span(window)] }
     }
 
     /// Splits off what is pending inside each of `windows`, which are sorted and disjoint and together hold
@@ -114,16 +120,14 @@ impl Buffer {
 
     /// The buffer that does what `self` and then `newer` do.
     pub fn then(&self, newer: &Buffer) -> Buffer {
-        if self.is_empty() {
-            return newer.clone();
-        }
         if newer.is_empty() {
             return self.clone();
         }
-        let mut tombs = self.tombs.clone();
-        newer.tombs.iter().for_each(|r| tombs.insert(&r));
-        let base = if self.tombs.is_empty() { None } else { Some(&self.tombs) };
-        Buffer::from_parts(tombs, merge(&self.ops, base, newer))
+        newer.whole().on(self)
+    }
+
+    fn whole(&self) -> View<'_> {
+        View { tombs: self.tombs.clone(), ops: &self.ops }
     }
 
     /// Everything of both; `right` lies wholly after `self`.
@@ -133,6 +137,12 @@ impl Buffer {
         let mut ops = self.ops.clone();
         ops.extend_from_slice(&right.ops);
         Buffer::from_parts(tombs, ops)
+    }
+
+    /// The same with its keys and values in memory of their own, side by side.
+    pub fn packed(mut self) -> Buffer {
+        pack(&mut self.ops);
+        self
     }
 
     /// The same messages below an edge. All must lie within the keys that begin with the outer prefix.
@@ -153,58 +163,173 @@ impl Buffer {
 
     /// The key-value pairs that result from applying this buffer to `entries` (sorted, resolved, none absent).
     pub fn apply_to(&self, entries: &[(Key, Op)]) -> Vec<(Key, Op)> {
-        let nothing_below = RangeSet::everything();
-        let mut merged = merge(entries, Some(&nothing_below), self);
-        merged.retain(|(_, op)| !op.is_absent());
-        merged
+        let mut out = Vec::new();
+        self.whole().apply_to(entries, &mut out);
+        out
     }
 }
 
-/// Merges sorted `older` messages with a newer buffer. A newer message without an older one below it is
-/// resolved if `deleted_below` holds its key.
-fn merge(older: &[(Key, Op)], deleted_below: Option<&RangeSet>, newer: &Buffer) -> Vec<(Key, Op)> {
-    let mut out = Vec::with_capacity(older.len() + newer.ops.len());
-    let mut old = older.iter().peekable();
-    let dominated = |key: &Key| !newer.tombs.is_empty() && newer.tombs.contains(key);
-    for (key, op) in &newer.ops {
-        while let Some((k, o)) = old.next_if(|(k, _)| k < key) {
-            if !dominated(k) {
-                out.push((k.clone(), o.clone()));
+/// A part of a buffer.
+#[derive(Debug)]
+pub struct View<'a> {
+    tombs: RangeSet,
+    ops: &'a [(Key, Op)],
+}
+
+impl View<'_> {
+    /// The deleted ranges.
+    pub fn tombs(&self) -> &RangeSet {
+        &self.tombs
+    }
+
+    /// True if nothing is pending.
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty() && self.tombs.is_empty()
+    }
+
+    /// A buffer of its own.
+    pub fn to_buffer(&self) -> Buffer {
+        Buffer::from_parts(self.tombs.clone(), self.ops.to_vec())
+    }
+
+    /// The buffer that does what `older` and then this do.
+    pub fn on(&self, older: &Buffer) -> Buffer {
+        if older.is_empty() {
+            return self.to_buffer();
+        }
+        let mut tombs = older.tombs.clone();
+        self.tombs.iter().for_each(|r| tombs.insert(&r));
+        let below = match &older.tombs {
+            none if none.is_empty() => Below::Unknown,
+            some => Below::Deleted(some),
+        };
+        let mut ops = Vec::with_capacity(older.ops.len() + self.ops.len());
+        self.merge(&older.ops, &below, &mut ops);
+        Buffer::from_parts(tombs, ops)
+    }
+
+    /// Adds the key-value pairs that result from applying this to `entries` (sorted, resolved, none absent) to `out`.
+    pub fn apply_to(&self, entries: &[(Key, Op)], out: &mut Vec<(Key, Op)>) {
+        out.reserve(entries.len() + self.ops.len());
+        self.merge(entries, &Below::Nothing, out);
+    }
+
+    /// Merges sorted `older` messages with this.
+    fn merge(&self, older: &[(Key, Op)], below: &Below<'_>, out: &mut Vec<(Key, Op)>) {
+        let mut rest = older;
+        let absent = |op: &Op| matches!(below, Below::Nothing) && op.is_absent();
+        for (key, op) in self.ops {
+            // Runs of older messages are copied as such.
+            let n = run_before(rest, key);
+            self.copy(&rest[..n], out);
+            rest = &rest[n..];
+            let same = rest.first().filter(|(k, _)| k == key);
+            rest = &rest[usize::from(same.is_some())..];
+            let merged = match same {
+                _ if op.is_resolved() => op.clone(),
+                Some((_, o)) => o.then(op),
+                None if below.lacks(key) => op.on_absent(),
+                None => op.clone(),
+            };
+            if !absent(&merged) {
+                out.push((key.clone(), merged));
             }
         }
-        let below = old.next_if(|(k, _)| k == key);
-        let merged = match below {
-            _ if op.is_resolved() => op.clone(),
-            Some((_, o)) => o.then(op),
-            None if deleted_below.is_some_and(|d| d.contains(key)) => op.on_absent(),
-            None => op.clone(),
-        };
-        out.push((key.clone(), merged));
+        self.copy(rest, out);
     }
-    out.extend(old.filter(|(k, _)| !dominated(k)).cloned());
-    out
+
+    /// Adds older messages but those in deleted ranges.
+    fn copy(&self, older: &[(Key, Op)], out: &mut Vec<(Key, Op)>) {
+        if self.tombs.is_empty() {
+            out.extend_from_slice(older);
+        } else {
+            out.extend(older.iter().filter(|(k, _)| !self.tombs.contains(k)).cloned());
+        }
+    }
 }
+
+/// How many of `older` come before `key`: near the front, mostly.
+fn run_before(older: &[(Key, Op)], key: &Key) -> usize {
+    let mut step = 1;
+    while older.get(step - 1).is_some_and(|(k, _)| k < key) {
+        step *= 2;
+    }
+    let from = step / 2;
+    from + older[from..older.len().min(step - 1).max(from)].partition_point(|(k, _)| k < key)
+}
+
+/// What is known of what lies below the older of two buffers.
+enum Below<'a> {
+    Unknown,
+    /// Nothing in these ranges.
+    Deleted(&'a RangeSet),
+    /// Nothing at all.
+    Nothing,
+}
+
+impl Below<'_> {
+    fn lacks(&self, key: &[u8]) -> bool {
+        match self {
+            Below::Unknown => false,
+            Below::Deleted(ranges) => ranges.contains(key),
+            Below::Nothing => true,
+        }
+    }
+}
+
+/// Memory of an entry of a memtable besides key and value, about: a map is three quarters full.
+const MAP_ENTRY: usize = size_of::<(Key, Op)>() * 4 / 3 + 8;
 
 /// The mutable buffer in front of the root.
 #[derive(Default)]
 pub struct Memtable {
     tombs: RangeSet,
     ops: BTreeMap<Key, Op>,
+    /// Keys and values of `ops`.
+    arena: Arena,
+    /// Memory of edits and deleted ranges, about.
+    loose: usize,
     weight: usize,
 }
 
 impl Memtable {
-    /// Adds a message for one key.
-    pub fn push(&mut self, key: &Key, op: Op) {
+    /// Sets the value of one key.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) {
+        let mark = self.arena.mark();
+        match self.ops.entry(self.arena.add(&[key])) {
+            Entry::Occupied(old) => {
+                let old = old.into_mut();
+                // SAFETY: the key that was added went with the entry, and nobody else had it.
+                unsafe { self.arena.rewind(mark) };
+                self.weight = self.weight - old.weight() + value.len();
+                *old = Op { base: Base::Value(Value::Inline(self.arena.add(&[value]))), edits: None };
+            }
+            Entry::Vacant(place) => {
+                let value = self.arena.add(&[value]);
+                let op = Op { base: Base::Value(Value::Inline(value)), edits: None };
+                self.weight += entry_weight(key, &op);
+                place.insert(op);
+            }
+        }
+    }
+
+    /// Adds a message for one key. Its value is copied.
+    pub fn push(&mut self, key: &[u8], op: Op) {
+        if let (Base::Value(Value::Inline(value)), None) = (&op.base, &op.edits) {
+            return self.put(key, value);
+        }
+        self.loose += op.edits.as_ref().map_or(0, |e| e.weight() + EDITS_OVERHEAD);
         if let Some(old) = self.ops.get_mut(key) {
             self.weight -= old.weight();
             old.push(op);
             self.weight += old.weight();
+            // What an edit makes of a value lies in memory of its own.
+            self.loose += old.inline_len();
             return;
         }
         let op = if !op.is_resolved() && self.tombs.contains(key) { op.on_absent() } else { op };
         self.weight += entry_weight(key, &op);
-        self.ops.insert(key.clone(), op);
+        self.ops.insert(self.arena.add(&[key]), op);
     }
 
     /// Adds a range delete; messages it dominates are dropped.
@@ -225,6 +350,7 @@ impl Memtable {
             }
         }
         self.weight += 2 * range.lo.len() + ENTRY_OVERHEAD;
+        self.loose += 2 * (range.lo.len() + ENTRY_OVERHEAD) + MEMORY_OVERHEAD;
         self.tombs.insert(range);
     }
 
@@ -257,7 +383,7 @@ impl Memtable {
 
     /// Bytes of memory it takes, about: more than its weight, which is what counts on storage.
     pub fn memory(&self) -> usize {
-        self.weight + self.ops.len() * MEMORY_OVERHEAD
+        self.arena.memory() + self.loose + self.ops.len() * MAP_ENTRY
     }
 
     /// Everything, as an immutable buffer.
@@ -279,7 +405,6 @@ impl Memtable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Base, Value};
     use proptest::prelude::*;
 
     #[derive(Clone, Debug)]
@@ -311,15 +436,15 @@ mod tests {
         for step in steps {
             match *step {
                 Step::Put(k, v) => {
-                    table.push(&[b'k', k][..].into(), Op::put(&[v; 3]));
+                    table.push(&[b'k', k], Op::put(&[v; 3]));
                     model.insert(vec![b'k', k], vec![v; 3]);
                 }
                 Step::Delete(k) => {
-                    table.push(&[b'k', k][..].into(), Op::delete());
+                    table.push(&[b'k', k], Op::delete());
                     model.remove(&vec![b'k', k]);
                 }
                 Step::Patch(k, off, v) => {
-                    table.push(&[b'k', k][..].into(), Op::patch(off as u32, &[v]));
+                    table.push(&[b'k', k], Op::patch(off as u32, &[v]));
                     let value = model.entry(vec![b'k', k]).or_default();
                     value.resize(value.len().max(off as usize + 1), 0);
                     value[off as usize] = v;
@@ -374,7 +499,7 @@ mod tests {
     fn a_range_delete_drops_the_messages_it_dominates() {
         let mut table = Memtable::default();
         for k in 0..100u8 {
-            table.push(&[k][..].into(), Op::put(b"v"));
+            table.push(&[k], Op::put(b"v"));
         }
         let before = table.weight();
         table.delete_range(&KeyRange::new(&[10], &[90]));
@@ -385,7 +510,7 @@ mod tests {
     #[test]
     fn slicing_a_memtable_gives_up_beyond_its_limit() {
         let mut table = Memtable::default();
-        (0..10u8).for_each(|k| table.push(&[k][..].into(), Op::put(b"v")));
+        (0..10u8).for_each(|k| table.push(&[k], Op::put(b"v")));
         assert!(table.slice(&KeyRange::all(), 9).is_none());
         assert_eq!(table.slice(&KeyRange::new(&[2], &[5]), 9).expect("within the limit").ops().len(), 3);
     }

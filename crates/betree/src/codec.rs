@@ -2,11 +2,12 @@
 
 use crate::block::{BlockId, BlockRef};
 use crate::buffer::{Buffer, entry_weight};
+use crate::bytes::Arena;
 use crate::edits::Edits;
 use crate::key::{Key, common_prefix_len};
 use crate::message::{Base, ExtentSlice, Op, Value};
 use crate::ranges::RangeSet;
-use crate::wire::{Decoded, Malformed, Reader, put_bytes, put_int, put_range};
+use crate::wire::{Decoded, Malformed, Reader, put_bytes, put_int, put_parts, put_range};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,6 +25,9 @@ pub trait Body: Sized + Send + Sync + 'static {
     fn decode(bytes: &[u8], resolve: Resolve<'_>) -> Decoded<Self>;
     /// Its entries.
     fn entries(&self) -> &[(Key, Op)];
+    /// The same with its keys and values in memory of their own, side by side: what stays for long must not keep that
+    /// of others.
+    fn packed(self) -> Self;
     /// Size in the sense of [`Op::weight`].
     fn weight(&self) -> usize;
 }
@@ -64,6 +68,11 @@ impl Body for Basement {
         &self.entries
     }
 
+    fn packed(mut self) -> Self {
+        pack(&mut self.entries);
+        self
+    }
+
     fn weight(&self) -> usize {
         self.weight
     }
@@ -91,6 +100,10 @@ impl Body for Buffer {
 
     fn entries(&self) -> &[(Key, Op)] {
         self.ops()
+    }
+
+    fn packed(self) -> Self {
+        Buffer::packed(self)
     }
 
     fn weight(&self) -> usize {
@@ -125,17 +138,17 @@ fn put_entries(out: &mut Vec<u8>, entries: &[(Key, Op)]) {
 
 fn read_entries(r: &mut Reader<'_>, resolve: Resolve<'_>) -> Decoded<Vec<(Key, Op)>> {
     let n = r.count()?;
-    let mut key = r.bytes()?.to_vec();
-    let lifted = key.len();
+    let lifted = r.bytes()?;
+    let bytes = r.remaining().saturating_add(n.saturating_mul(lifted.len()));
+    let mut arena = Arena::with_capacity(bytes.min(DECODED_BYTES_MAX));
     let mut out: Vec<(Key, Op)> = Vec::with_capacity(n);
     let mut last_extent: Option<BlockRef> = None;
     for _ in 0..n {
-        key.truncate(lifted);
-        key.extend_from_slice(r.bytes()?);
-        if out.last().is_some_and(|(k, _)| k[..] >= key[..]) {
+        let key = arena.add(&[lifted, r.bytes()?]);
+        if out.last().is_some_and(|(k, _)| *k >= key) {
             return Err(Malformed("keys out of order"));
         }
-        let op = read_op(r, &mut |id| {
+        let op = read_op(r, &mut arena, &mut |id| {
             // Runs of entries share an extent; one counted reference serves them all.
             if let Some(last) = last_extent.as_ref().filter(|e| e.id() == id) {
                 return Ok(last.clone());
@@ -144,10 +157,27 @@ fn read_entries(r: &mut Reader<'_>, resolve: Resolve<'_>) -> Decoded<Vec<(Key, O
             last_extent = Some(extent.clone());
             Ok(extent)
         })?;
-        out.push((key[..].into(), op));
+        out.push((key, op));
     }
     Ok(out)
 }
+
+/// Puts the keys and values of `entries` side by side in memory of their own.
+pub fn pack(entries: &mut Vec<(Key, Op)>) {
+    let mut arena = Arena::with_capacity(entries.iter().map(|(k, op)| k.len() + op.inline_len()).sum());
+    for (key, op) in entries.iter_mut() {
+        *key = arena.add(&[key]);
+        if let Base::Value(Value::Inline(bytes)) = &mut op.base {
+            *bytes = arena.add(&[bytes]);
+        }
+    }
+    if entries.capacity() > entries.len() + entries.len() / 8 {
+        entries.shrink_to_fit();
+    }
+}
+
+/// Memory set aside at once for what is decoded: bad lengths cannot ask for more.
+const DECODED_BYTES_MAX: usize = 16 << 20;
 
 const KEEP: u8 = 0;
 const ABSENT: u8 = 1;
@@ -177,13 +207,38 @@ pub fn put_op(out: &mut Vec<u8>, op: &Op) {
     }
 }
 
-/// Reads a message.
-pub fn read_op(r: &mut Reader<'_>, resolve: Resolve<'_>) -> Decoded<Op> {
+/// Appends the message that sets a value, in parts.
+pub fn put_value(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    out.push(INLINE);
+    put_parts(out, parts);
+}
+
+/// Appends the message that lays `bytes` over a value, from `off` on.
+pub fn put_patch(out: &mut Vec<u8>, off: u32, bytes: &[u8]) {
+    out.extend_from_slice(&[KEEP | EDITED, 1, 0]);
+    put_int(out, u64::from(!bytes.is_empty()));
+    if !bytes.is_empty() {
+        put_int(out, off as u64);
+        put_bytes(out, bytes);
+    }
+}
+
+/// Reads a message if it sets a value, and returns that; else reads nothing.
+pub fn read_value<'a>(r: &mut Reader<'a>) -> Decoded<Option<&'a [u8]>> {
+    if r.peek() != Some(INLINE) {
+        return Ok(None);
+    }
+    r.u8()?;
+    r.bytes().map(Some)
+}
+
+/// Reads a message; its value goes to `arena`.
+pub fn read_op(r: &mut Reader<'_>, arena: &mut Arena, resolve: Resolve<'_>) -> Decoded<Op> {
     let tag = r.u8()?;
     let base = match tag & !EDITED {
         KEEP => Base::Keep,
         ABSENT => Base::Absent,
-        INLINE => Base::Value(Value::Inline(r.bytes()?.into())),
+        INLINE => Base::Value(Value::Inline(arena.add(&[r.bytes()?]))),
         SLICE => {
             let extent = resolve(r.int()?)?;
             let (off, len) = (r.int32()?, r.int32()?);

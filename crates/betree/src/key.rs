@@ -1,9 +1,9 @@
 //! Keys, half-open key ranges, and the exchange of one key prefix for another.
 
-use std::sync::Arc;
+use crate::bytes::Bytes;
 
 /// A key: any bytes, compared as `memcmp` does, a prefix before its extensions.
-pub type Key = Arc<[u8]>;
+pub type Key = Bytes;
 
 /// The exclusive end of a range. `At` orders before `Open`, so comparing ends compares ranges.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

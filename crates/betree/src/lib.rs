@@ -1,7 +1,8 @@
 //! A write-optimised key-value store: a Bε-tree with log, checkpoints and cache.
 //!
 //! Pure, without I/O: [`key`] (keys, ranges, prefixes), [`edits`] and [`message`] (what happens to a key),
-//! [`ranges`] and [`buffer`] (many messages), [`codec`], `header` and [`wire`] (bytes), [`alloc`] (free space).
+//! [`ranges`] and [`buffer`] (many messages), [`bytes`] (their memory), [`codec`], `header` and [`wire`] (their
+//! encoding), [`alloc`] (free space).
 //!
 //! With references to storage: [`block`] (what is where), [`table`] (the translation table), `node` (nodes in
 //! memory), `cache`, `store` (loading and writing nodes), `tree` (applying messages, reading, cloning ranges).
@@ -15,6 +16,7 @@ pub mod alloc;
 pub mod batch;
 pub mod block;
 pub mod buffer;
+pub mod bytes;
 mod cache;
 pub mod codec;
 pub mod db;

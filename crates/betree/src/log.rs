@@ -68,6 +68,18 @@ pub(crate) struct Log {
     turn: Condvar,
 }
 
+/// What became of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Appended {
+    /// It waits to be written.
+    Done {
+        /// So much waits that it is worth a frame.
+        ripe: bool,
+    },
+    /// The ring has no room; nothing happened.
+    Full,
+}
+
 /// A frame read back.
 pub(crate) struct Replayed {
     /// Number of the first record.
@@ -212,32 +224,27 @@ impl Log {
         s.head - s.frames.front().map_or(s.head, |f| f.pos) + s.buf.len() as u64
     }
 
-    /// Adds the record of message `msn` unless the ring would get too full: then false, and nothing happens.
-    pub fn append(&self, msn: u64, record: &[u8], binds: bool) -> Result<bool> {
+    /// Adds the record of message `msn`, given in pieces, unless the ring would get too full.
+    pub fn append(&self, msn: u64, record: &[&[u8]], binds: bool) -> Result<Appended> {
+        let len: usize = record.iter().map(|piece| piece.len()).sum();
         let mut s = self.lock();
         if let Some(why) = &s.failed {
             return Err(Error::ReadOnly(why.clone()));
         }
         // Twice the pending bytes: the frame may have to skip the end of the ring. A tenth stays free.
-        let pending = round_up(s.buf.len() + record.len() + HEADER + 4) as u64;
+        let pending = round_up(s.buf.len() + len + HEADER + 4) as u64;
         if self.used(&s) + 2 * pending > self.ring.len / 10 * 9 {
-            return Ok(false);
+            return Ok(Appended::Full);
         }
         if s.buf.is_empty() {
             s.buf_first = msn;
         }
-        put_u32(&mut s.buf, record.len() as u32);
-        s.buf.extend_from_slice(record);
+        put_u32(&mut s.buf, len as u32);
+        record.iter().for_each(|piece| s.buf.extend_from_slice(piece));
         s.binds |= binds;
-        s.bytes += record.len() as u64;
+        s.bytes += len as u64;
         s.appended = msn;
-        Ok(true)
-    }
-
-    /// True if enough records wait to be worth a frame of their own.
-    pub fn is_ripe(&self) -> bool {
-        let ripe = BUFFER_BYTES.min(self.ring.len as usize / 16);
-        self.lock().buf.len() >= ripe
+        Ok(Appended::Done { ripe: s.buf.len() >= BUFFER_BYTES.min(self.ring.len as usize / 16) })
     }
 
     /// Number of the last message that is known to survive a power cut.
@@ -465,6 +472,10 @@ mod tests {
 
     const RING: Ring = Ring { start: 2 * UNIT as u64, len: 16 * UNIT as u64, uuid: 7, life: 1 };
 
+    fn taken(appended: Result<Appended>) -> bool {
+        matches!(appended.expect("append"), Appended::Done { .. })
+    }
+
     fn messages(storage: &SimStorage, ring: &Ring, pos: u64, seq: u64, msn: u64) -> Vec<(u64, Vec<u8>)> {
         let mut out = Vec::new();
         for frame in replay(storage, ring, pos, seq, msn).expect("replay") {
@@ -483,7 +494,7 @@ mod tests {
         let (mut pos, mut seq, mut base) = (0, 1, 0);
         for msn in 1..=200u64 {
             let record = vec![msn as u8; (msn * 37 % 5000) as usize];
-            while !log.append(msn, &record, false).expect("append") {
+            while log.append(msn, &[&record], false).expect("append") == Appended::Full {
                 // A "checkpoint" of everything written.
                 log.commit(true).expect("commit");
                 base = msn - 1;
@@ -505,7 +516,7 @@ mod tests {
         let storage = SimStorage::new(32 * UNIT as u64);
         let log = Log::new(Arc::new(storage.clone()), RING, 0, 1, 0);
         for msn in 1..=4u64 {
-            assert!(log.append(msn, &[msn as u8; 5000], false).expect("append"));
+            assert!(taken(log.append(msn, &[&[msn as u8; 5000]], false)));
             log.commit(true).expect("commit");
         }
         assert_eq!(messages(&storage, &RING, 0, 1, 0).len(), 4);
@@ -515,7 +526,7 @@ mod tests {
         // The next life writes over it; the old third frame must not follow.
         let life = Ring { life: 2, ..RING };
         let log = Log::new(Arc::new(storage.clone()), life, 2 * UNIT as u64, 2, 1);
-        assert!(log.append(2, &[9; 5000], false).expect("append"));
+        assert!(taken(log.append(2, &[&[9; 5000]], false)));
         log.commit(true).expect("commit");
         assert_eq!(messages(&storage, &life, 2 * UNIT as u64, 2, 1), vec![(2, vec![9; 5000])]);
     }
@@ -525,9 +536,9 @@ mod tests {
         let storage = SimStorage::new(32 * UNIT as u64);
         let log = Log::new(Arc::new(storage.clone()), RING, 0, 1, 0);
         storage.set_faults(crate::storage::FaultPlan { flush_error_at: Some(0), ..Default::default() });
-        assert!(log.append(1, b"x", false).expect("append"));
+        assert!(taken(log.append(1, &[b"x"], false)));
         assert!(matches!(log.commit(true), Err(Error::ReadOnly(_))));
-        assert!(log.append(2, b"x", false).is_err(), "nothing may be promised after a failed flush");
+        assert!(log.append(2, &[b"x"], false).is_err(), "nothing may be promised after a failed flush");
         assert_eq!(log.durable(), 0);
     }
 
@@ -535,7 +546,7 @@ mod tests {
     fn many_syncs_share_flushes() {
         let storage = SimStorage::new(32 * UNIT as u64);
         let log = Arc::new(Log::new(Arc::new(storage), RING, 0, 1, 0));
-        (1..=8).for_each(|msn| assert!(log.append(msn, b"r", false).expect("append")));
+        (1..=8).for_each(|msn| assert!(taken(log.append(msn, &[b"r"], false))));
         std::thread::scope(|s| {
             for _ in 0..8 {
                 s.spawn(|| log.commit(true).expect("commit"));
@@ -575,7 +586,7 @@ mod tests {
     fn a_panic_while_writing_is_heard_by_those_who_wait() {
         let storage = Arc::new(Panics(std::sync::Barrier::new(2)));
         let log = Arc::new(Log::new(storage.clone(), RING, 0, 1, 0));
-        assert!(log.append(1, b"r", false).expect("append"));
+        assert!(taken(log.append(1, &[b"r"], false)));
         let writes = {
             let log = log.clone();
             std::thread::spawn(move || log.commit(true))

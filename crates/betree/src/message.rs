@@ -5,6 +5,7 @@
 //! buffer on their way down without changing what a reader sees.
 
 use crate::block::BlockRef;
+use crate::bytes::Bytes;
 use crate::edits::Edits;
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ pub struct ExtentSlice {
 #[derive(Clone, Debug)]
 pub enum Value {
     /// The bytes.
-    Inline(Arc<[u8]>),
+    Inline(Bytes),
     /// A reference to bytes in an extent.
     Slice(ExtentSlice),
 }
@@ -148,12 +149,19 @@ impl Op {
         }
     }
 
+    /// Bytes of its value if it holds one.
+    pub fn inline_len(&self) -> usize {
+        match &self.base {
+            Base::Value(Value::Inline(bytes)) => bytes.len(),
+            _ => 0,
+        }
+    }
+
     /// Bytes this message takes in memory, about; what all size limits count.
     pub fn weight(&self) -> usize {
         let base = match &self.base {
-            Base::Value(Value::Inline(bytes)) => bytes.len(),
             Base::Value(Value::Slice(_)) => 32,
-            _ => 0,
+            _ => self.inline_len(),
         };
         base + self.edits.as_ref().map_or(0, |e| e.weight())
     }

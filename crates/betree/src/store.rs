@@ -166,7 +166,7 @@ impl Store {
     }
 
     pub(crate) fn part<T: Body>(&self, body: T) -> Arc<Part<T>> {
-        Part::dirty(body, &self.meter)
+        Part::dirty(body.packed(), &self.meter)
     }
 
     /// Messages that an inner node keeps when space is short.

@@ -8,6 +8,8 @@ use crate::alloc::FreeMap;
 use crate::block::{BlockId, BlockInfo, BlockKind, BlockRef, Reaper, Segment};
 use crate::wire::{Decoded, Malformed, Reader, put_int, put_u32};
 use std::collections::{HashMap, HashSet};
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 struct Entry {
@@ -25,9 +27,39 @@ struct Inner {
     discards: Vec<Segment>,
 }
 
+/// The table, locked; says how much is free when it is unlocked.
+struct Locked<'a> {
+    inner: MutexGuard<'a, Inner>,
+    table: &'a Table,
+}
+
+impl Deref for Locked<'_> {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Inner {
+        &mut self.inner
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.table.free_known.store(self.inner.free.units(), Ordering::Relaxed);
+        self.table.inner_nodes.store(self.inner.inner_nodes, Ordering::Relaxed);
+    }
+}
+
 /// The table. All methods may be called from any thread.
 pub struct Table {
     inner: Mutex<Inner>,
+    /// Free units and inner nodes when it was last unlocked.
+    free_known: AtomicU64,
+    inner_nodes: AtomicUsize,
     reaper: Arc<Reaper>,
     keep_discards: bool,
 }
@@ -44,12 +76,19 @@ impl Table {
             freed_units: 0,
             discards: Vec::new(),
         };
-        Table { inner: Mutex::new(inner), reaper: Arc::default(), keep_discards }
+        Table {
+            free_known: inner.free.units().into(),
+            inner_nodes: AtomicUsize::new(0),
+            inner: Mutex::new(inner),
+            reaper: Arc::default(),
+            keep_discards,
+        }
     }
 
     /// Locks, and first settles the references dropped since the last time.
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        let mut inner = self.inner.lock().unwrap_or_else(|e| e.into_inner());
+    fn lock(&self) -> Locked<'_> {
+        let inner = self.inner.lock().unwrap_or_else(|e| e.into_inner());
+        let mut inner = Locked { inner, table: self };
         let dropped = self.reaper.take();
         if !dropped.is_empty() {
             inner.release(dropped, self.keep_discards);
@@ -105,6 +144,11 @@ impl Table {
         self.lock().free.units()
     }
 
+    /// Free units as far as is known without a lock: what was dropped since may be missing.
+    pub fn free_units_known(&self) -> u64 {
+        self.free_known.load(Ordering::Relaxed)
+    }
+
     /// Units freed so far, ever growing.
     pub fn freed_units(&self) -> u64 {
         self.lock().freed_units
@@ -112,7 +156,7 @@ impl Table {
 
     /// Number of inner nodes.
     pub fn inner_nodes(&self) -> usize {
-        self.lock().inner_nodes
+        self.inner_nodes.load(Ordering::Relaxed)
     }
 
     /// Number of living nodes and extents.

@@ -18,6 +18,12 @@ pub fn put_int(out: &mut Vec<u8>, mut n: u64) {
     out.push(n as u8);
 }
 
+/// Appends the length of all `parts` together, and them.
+pub fn put_parts(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    put_int(out, parts.iter().map(|p| p.len() as u64).sum());
+    parts.iter().for_each(|p| out.extend_from_slice(p));
+}
+
 /// Appends a length and the bytes.
 pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     put_int(out, bytes.len() as u64);
@@ -72,6 +78,11 @@ impl<'a> Reader<'a> {
         let (head, tail) = self.rest.split_at_checked(n).ok_or(Malformed("ends too early"))?;
         self.rest = tail;
         Ok(head)
+    }
+
+    /// The next byte, which stays to be read.
+    pub fn peek(&self) -> Option<u8> {
+        self.rest.first().copied()
     }
 
     /// One byte.

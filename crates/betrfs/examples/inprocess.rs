@@ -1,9 +1,10 @@
-//! The file system without FUSE: `cargo run --release -p loadline-betrfs --example inprocess -- IMAGE [MIB] [FILES] [OPTIONS]`.
+//! The file system without FUSE: `cargo run --release -p loadline-betrfs --example inprocess -- IMAGE [MIB] [FILES] [OPTIONS] [LAST]`.
 //!
 //! The micro-benchmarks of BetrFS v0.6 (EuroSys'22), smaller: a file of MIB written and read in 40 KiB pieces, random
 //! writes of 4 KiB and of 4 B at any offset, FILES files of 200 B by four threads (TokuBench), then find, grep and rm of
-//! them. Everything is made anew in IMAGE; each reading begins with an empty cache. Times with the closing sync are in
-//! brackets.
+//! them. Everything is made anew in IMAGE; each reading begins with an empty cache. Rates with the closing sync are in
+//! brackets; behind them stands the processor time of an operation, with all threads and the closing checkpoint. With
+//! LAST (`create`, `find`, `grep`) the phases after it are left out.
 
 use std::error::Error;
 use std::path::Path;
@@ -33,21 +34,44 @@ struct Bench {
     options: MountOptions,
 }
 
+/// What a phase did, printed when the file system is closed.
+struct Report {
+    what: String,
+    ops: u64,
+    bytes: u64,
+    time: Duration,
+    all: Duration,
+}
+
+/// Processor time of this process.
+fn processor_time() -> Duration {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+}
+
 impl Bench {
     /// The file system, with nothing in memory.
     fn open(&self) -> Done<Fs> {
         Ok(betrfs::mount::open(Path::new(&self.image), &self.options)?)
     }
 
-    fn report(&self, what: &str, ops: u64, bytes: u64, time: Duration, all: Duration) {
+    /// Runs a phase on the file system with nothing in memory.
+    fn phase(&self, run: impl FnOnce(&Fs) -> Done<Report>) -> Done<()> {
+        let before = processor_time();
+        let fs = self.open()?;
+        let Report { what, ops, bytes, time, all } = run(&fs)?;
+        fs.close()?;
+        let processor = (processor_time() - before).as_secs_f64() / ops as f64 * 1e6;
         let rate = |t: Duration| ops as f64 / t.as_secs_f64();
-        let mb = bytes as f64 / time.as_secs_f64() / 1e6;
-        let all_mb = bytes as f64 / all.as_secs_f64() / 1e6;
+        let mb = |t: Duration| bytes as f64 / t.as_secs_f64() / 1e6;
         println!(
-            "{what:<18} {:>9.0} op/s {mb:>8.1} MB/s   [{:>9.0} op/s {all_mb:>8.1} MB/s]",
+            "{what:<18} {:>9.0} op/s {:>8.1} MB/s   [{:>9.0} op/s {:>8.1} MB/s]  {processor:>6.2} us/op",
             rate(time),
-            rate(all)
+            mb(time),
+            rate(all),
+            mb(all),
         );
+        Ok(())
     }
 }
 
@@ -60,46 +84,46 @@ fn sequential(bench: &Bench, mib: u64) -> Done<()> {
     let mut random = Random(42);
     let data: Vec<u8> = (0..PIECE * 50).map(|_| random.below(256) as u8).collect();
     let pieces = (mib << 20) / PIECE as u64;
-    let fs = bench.open()?;
-    let start = Instant::now();
-    let file = make(&fs, ROOT, "big", libc::S_IFREG)?;
-    for i in 0..pieces {
-        fs.write(file, i * PIECE as u64, &data[(i % 50) as usize * PIECE..][..PIECE], false)?;
-    }
-    let written = start.elapsed();
-    fs.sync()?;
-    bench.report("sequential write", pieces, pieces * PIECE as u64, written, start.elapsed());
-    fs.close()?;
-    let fs = bench.open()?;
-    let file = fs.lookup(ROOT, b"big")?.ino;
-    let start = Instant::now();
-    let mut total = 0;
-    // What the kernel's read-ahead asks for.
-    for i in 0..mib * 2 {
-        total += fs.read(file, i << 19, 1 << 19)?.len() as u64;
-    }
-    bench.report("sequential read", mib * 2, total, start.elapsed(), start.elapsed());
-    fs.close()?;
-    Ok(())
+    bench.phase(|fs| {
+        let start = Instant::now();
+        let file = make(fs, ROOT, "big", libc::S_IFREG)?;
+        for i in 0..pieces {
+            fs.write(file, i * PIECE as u64, &data[(i % 50) as usize * PIECE..][..PIECE], false)?;
+        }
+        let time = start.elapsed();
+        fs.sync()?;
+        let (what, bytes) = ("sequential write".into(), pieces * PIECE as u64);
+        Ok(Report { what, ops: pieces, bytes, time, all: start.elapsed() })
+    })?;
+    bench.phase(|fs| {
+        let file = fs.lookup(ROOT, b"big")?.ino;
+        let start = Instant::now();
+        let mut bytes = 0;
+        // What the kernel's read-ahead asks for.
+        for i in 0..mib * 2 {
+            bytes += fs.read(file, i << 19, 1 << 19)?.len() as u64;
+        }
+        let time = start.elapsed();
+        Ok(Report { what: "sequential read".into(), ops: mib * 2, bytes, time, all: time })
+    })
 }
 
 fn random_writes(bench: &Bench, mib: u64, bytes: usize) -> Done<()> {
-    let fs = bench.open()?;
-    let file = fs.lookup(ROOT, b"big")?.ino;
-    let size = fs.attr(file)?.size;
-    let writes = 262_144 * mib / 1024;
-    let mut random = Random(42);
-    let data = vec![0xA5; bytes];
-    let start = Instant::now();
-    for _ in 0..writes {
-        fs.write(file, random.below(size - 4), &data, false)?;
-    }
-    let written = start.elapsed();
-    fs.sync()?;
-    let what = format!("random {bytes} B write");
-    bench.report(&what, writes, writes * bytes as u64, written, start.elapsed());
-    fs.close()?;
-    Ok(())
+    bench.phase(|fs| {
+        let file = fs.lookup(ROOT, b"big")?.ino;
+        let size = fs.attr(file)?.size;
+        let writes = 262_144 * mib / 1024;
+        let mut random = Random(42);
+        let data = vec![0xA5; bytes];
+        let start = Instant::now();
+        for _ in 0..writes {
+            fs.write(file, random.below(size - 4), &data, false)?;
+        }
+        let time = start.elapsed();
+        fs.sync()?;
+        let what = format!("random {bytes} B write");
+        Ok(Report { what, ops: writes, bytes: writes * bytes as u64, time, all: start.elapsed() })
+    })
 }
 
 /// A tree of directories with up to 128 subdirectories each; returns the leaves.
@@ -116,32 +140,31 @@ fn skeleton(fs: &Fs, parent: u64, files: u64, leaves: &mut Vec<u64>) -> Done<()>
 }
 
 fn create(bench: &Bench, files: u64) -> Done<()> {
-    let fs = bench.open()?;
-    let mut leaves = Vec::new();
-    let top = make(&fs, ROOT, "toku", libc::S_IFDIR)?;
-    skeleton(&fs, top, files, &mut leaves)?;
-    let start = Instant::now();
-    std::thread::scope(|scope| {
-        for (thread, share) in leaves.chunks(leaves.len().div_ceil(4)).enumerate() {
-            let fs = &fs;
-            scope.spawn(move || {
-                let mut random = Random(thread as u64 + 1);
-                for i in 0..files / 4 {
-                    let name = format!("benchfile.{}", random.below(1 << 52));
-                    let dir = share[i as usize % share.len()];
-                    // As the kernel does.
-                    let _ = fs.lookup(dir, name.as_bytes());
-                    let file = make(fs, dir, &name, libc::S_IFREG).expect("make");
-                    fs.write(file, 0, &[b'x'; 200], false).expect("write");
-                }
-            });
-        }
-    });
-    let made = start.elapsed();
-    fs.sync()?;
-    bench.report("create", files, files * 200, made, start.elapsed());
-    fs.close()?;
-    Ok(())
+    bench.phase(|fs| {
+        let mut leaves = Vec::new();
+        let top = make(fs, ROOT, "toku", libc::S_IFDIR)?;
+        skeleton(fs, top, files, &mut leaves)?;
+        let start = Instant::now();
+        std::thread::scope(|scope| {
+            for (thread, share) in leaves.chunks(leaves.len().div_ceil(4)).enumerate() {
+                scope.spawn(move || {
+                    let mut random = Random(thread as u64 + 1);
+                    for i in 0..files / 4 {
+                        let name = format!("benchfile.{}", random.below(1 << 52));
+                        let dir = share[i as usize % share.len()];
+                        // As the kernel does.
+                        let _ = fs.lookup(dir, name.as_bytes());
+                        let _ = fs.attr(dir);
+                        let file = make(fs, dir, &name, libc::S_IFREG).expect("make");
+                        fs.write(file, 0, &[b'x'; 200], false).expect("write");
+                    }
+                });
+            }
+        });
+        let time = start.elapsed();
+        fs.sync()?;
+        Ok(Report { what: "create".into(), ops: files, bytes: files * 200, time, all: start.elapsed() })
+    })
 }
 
 type Visit<'a> = &'a mut dyn FnMut(u64, &[u8], u64, bool) -> Done<()>;
@@ -172,54 +195,61 @@ fn walk(fs: &Fs, dir: u64, visit: Visit<'_>) -> Done<()> {
     }
 }
 
-fn walks(bench: &Bench) -> Done<()> {
-    let mut found = 0;
-    let fs = bench.open()?;
-    let start = Instant::now();
-    walk(&fs, ROOT, &mut |_, _, _, _| {
-        found += 1;
-        Ok(())
-    })?;
-    bench.report("find", found, 0, start.elapsed(), start.elapsed());
-    fs.close()?;
-    let fs = bench.open()?;
-    let (start, mut bytes, mut files) = (Instant::now(), 0, 0);
-    let top = fs.lookup(ROOT, b"toku")?.ino;
-    walk(&fs, top, &mut |_, _, ino, is_dir| {
-        if !is_dir {
-            files += 1;
-            bytes += fs.read(ino, 0, 1 << 17)?.len() as u64;
-        }
-        Ok(())
-    })?;
-    bench.report("grep", files, bytes, start.elapsed(), start.elapsed());
-    fs.close()?;
-    let fs = bench.open()?;
-    let (start, mut gone) = (Instant::now(), 0);
-    let top = fs.lookup(ROOT, b"toku")?.ino;
-    walk(&fs, top, &mut |dir, name, _, is_dir| {
-        gone += 1;
-        if is_dir {
-            fs.rmdir(dir, name)?
-        } else {
-            fs.unlink(dir, name)?
-        }
-        Ok(())
-    })?;
-    fs.rmdir(ROOT, b"toku")?;
-    let removed = start.elapsed();
-    fs.sync()?;
-    bench.report("rm", gone, 0, removed, start.elapsed());
-    fs.close()?;
-    Ok(())
+fn find(bench: &Bench) -> Done<()> {
+    bench.phase(|fs| {
+        let (start, mut found) = (Instant::now(), 0);
+        walk(fs, ROOT, &mut |_, _, _, _| {
+            found += 1;
+            Ok(())
+        })?;
+        let time = start.elapsed();
+        Ok(Report { what: "find".into(), ops: found, bytes: 0, time, all: time })
+    })
+}
+
+fn grep(bench: &Bench) -> Done<()> {
+    bench.phase(|fs| {
+        let (start, mut bytes, mut files) = (Instant::now(), 0, 0);
+        let top = fs.lookup(ROOT, b"toku")?.ino;
+        walk(fs, top, &mut |_, _, ino, is_dir| {
+            if !is_dir {
+                files += 1;
+                bytes += fs.read(ino, 0, 1 << 17)?.len() as u64;
+            }
+            Ok(())
+        })?;
+        let time = start.elapsed();
+        Ok(Report { what: "grep".into(), ops: files, bytes, time, all: time })
+    })
+}
+
+fn rm(bench: &Bench) -> Done<()> {
+    bench.phase(|fs| {
+        let (start, mut gone) = (Instant::now(), 0);
+        let top = fs.lookup(ROOT, b"toku")?.ino;
+        walk(fs, top, &mut |dir, name, _, is_dir| {
+            gone += 1;
+            if is_dir {
+                fs.rmdir(dir, name)?
+            } else {
+                fs.unlink(dir, name)?
+            }
+            Ok(())
+        })?;
+        fs.rmdir(ROOT, b"toku")?;
+        let time = start.elapsed();
+        fs.sync()?;
+        Ok(Report { what: "rm".into(), ops: gone, bytes: 0, time, all: start.elapsed() })
+    })
 }
 
 fn main() -> Done<()> {
     let mut arguments = std::env::args().skip(1);
-    let image = arguments.next().ok_or("inprocess IMAGE [MIB] [FILES] [OPTIONS]")?;
+    let image = arguments.next().ok_or("inprocess IMAGE [MIB] [FILES] [OPTIONS] [LAST]")?;
     let mib = arguments.next().map_or(Ok(1024), |n| n.parse())?;
     let files = arguments.next().map_or(Ok(200_000), |n| n.parse())?;
     let options = MountOptions::parse(&arguments.next().unwrap_or_default())?;
+    let last = arguments.next().unwrap_or_default();
     let mut format = FormatOptions::default();
     (format.erase, format.size) = (true, Some((mib << 20) * 4 + (2 << 30)));
     betrfs::format(Path::new(&image), &format)?;
@@ -231,7 +261,13 @@ fn main() -> Done<()> {
     }
     if files > 0 {
         create(&bench, files)?;
-        walks(&bench)?;
+        let phases: [(&str, fn(&Bench) -> Done<()>); 3] = [("create", find), ("find", grep), ("grep", rm)];
+        for (before, phase) in phases {
+            if before == last {
+                break;
+            }
+            phase(&bench)?;
+        }
     }
     Ok(())
 }

@@ -45,13 +45,15 @@ use crate::node::NodeRef;
 use crate::store::Store;
 use background::{Background, Signals};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, RwLock};
 
 /// A memtable that takes no more writes and waits to be applied to the tree.
 #[derive(Clone)]
 struct Frozen {
     buffer: Arc<Buffer>,
+    /// Bytes that it takes, about.
+    memory: usize,
     last_msn: u64,
 }
 
@@ -66,6 +68,13 @@ struct Front {
     active: Memtable,
     last_msn: u64,
     view: Arc<View>,
+}
+
+impl Front {
+    /// Weight of everything that is not in the tree.
+    fn waiting(&self) -> usize {
+        self.active.weight() + self.view.frozen.iter().map(|f| f.buffer.weight()).sum::<usize>()
+    }
 }
 
 /// The checkpoint in force.
@@ -91,6 +100,8 @@ struct Inner {
     checkpoint: Mutex<Checkpoint>,
     tree: Mutex<()>,
     front: RwLock<Front>,
+    /// [`Front::waiting`] when the lock was last held alone.
+    waiting: AtomicUsize,
     /// Extents that log records still needed by a recovery refer to.
     pins: Mutex<VecDeque<(u64, Vec<BlockRef>)>>,
     /// Set by the first failure after which the outcome of writes is unknown.
@@ -384,7 +395,7 @@ impl Inner {
             memtable_bytes: active + view.frozen.iter().map(|f| f.buffer.weight()).sum::<usize>(),
             memory_bytes: self.store.meter.resident()
                 + active_memory
-                + view.frozen.iter().map(|f| f.buffer.memory()).sum::<usize>()
+                + view.frozen.iter().map(|f| f.memory).sum::<usize>()
                 + self.store.flight.bytes()
                 + self.store.pool.bytes()
                 + self.log.pending_bytes(),

@@ -1,6 +1,7 @@
 //! Creating, opening and recovering a store.
 
 use super::background::{Background, Signals};
+use super::write::add_changes;
 use super::{Checkpoint, Db, Front, Inner, Options, View};
 use crate::batch::{self, Change};
 use crate::buffer::Memtable;
@@ -13,7 +14,7 @@ use crate::superblock::{LOG_START, Superblock};
 use crate::table::Table;
 use crate::wire::Malformed;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock};
 
 /// Threads that help to flush subtrees: they wait for reads most of the time.
@@ -165,6 +166,7 @@ pub(super) fn assemble(storage: Arc<dyn Storage>, options: Options, found: &Foun
             last_msn: found.msn,
             view: Arc::new(View { frozen: Vec::new(), root, applied: found.msn }),
         }),
+        waiting: AtomicUsize::new(0),
         pins: Mutex::default(),
         failure: OnceLock::new(),
         refused_at: AtomicU64::new(0),
@@ -228,7 +230,7 @@ impl Inner {
             if structural {
                 self.freeze();
                 while self.apply_oldest()? {}
-                self.store.msn.store(msn, std::sync::atomic::Ordering::Relaxed);
+                self.store.msn.store(msn, Ordering::Relaxed);
                 let root = self.transform(&self.view().root, &changes)?;
                 let mut front = self.write_front();
                 front.last_msn = msn;
@@ -238,13 +240,8 @@ impl Inner {
             let memtable_bytes = self.memtable_bytes();
             let mut front = self.write_front();
             front.last_msn = msn;
-            for change in changes {
-                match change {
-                    Change::Key(key, op) => front.active.push(&key, op),
-                    Change::DeleteRange(range) => front.active.delete_range(&range),
-                    Change::Clone { .. } | Change::Rename { .. } => {}
-                }
-            }
+            add_changes(&mut front.active, &changes);
+            self.waiting.store(front.waiting(), Ordering::Relaxed);
             let full = front.active.memory() >= memtable_bytes;
             drop(front);
             if full {

@@ -20,8 +20,9 @@ pub struct Options {
     pub fanout: usize,
     /// Size of the log in bytes; 0, the default, takes a sixteenth of the storage, at most 1 GiB.
     pub log_bytes: u64,
-    /// The memtable is applied to the tree when it has this many bytes. Default 64 MiB; never more than a
-    /// 128th of the storage, and much less when space is short, so that applying it fits the free space.
+    /// The memtable is applied to the tree when it has this many bytes. Default 32 MiB; never more than a
+    /// 128th of the storage, and much less when space is short, so that applying it fits the free space. About four
+    /// times as much may be in use: one that fills, two that wait, and what the tree makes of one.
     pub memtable_bytes: usize,
     /// Bytes of nodes kept in memory. Default 256 MiB. A quarter of it may be nodes not written yet.
     pub cache_bytes: usize,
@@ -51,7 +52,7 @@ impl Default for Options {
             buffer_bytes: 2 << 20,
             fanout: 16,
             log_bytes: 0,
-            memtable_bytes: 64 << 20,
+            memtable_bytes: 32 << 20,
             cache_bytes: 256 << 20,
             compression: Compression::None,
             extent_bytes: 64 << 10,

@@ -1,11 +1,12 @@
 //! Writing: admission, extents for large values, the log record, the memtable, and structural batches.
 
 use super::{Frozen, Inner, View};
-use crate::batch::{self, Change, WriteBatch};
+use crate::batch::{self, Change, PACKED_VALUE_MIN, Pending, WriteBatch};
 use crate::block::BlockRef;
 use crate::buffer::{Buffer, Memtable};
 use crate::error::{Error, Result};
 use crate::key::{Key, KeyRange};
+use crate::log::Appended;
 use crate::message::{Base, ExtentSlice, Op, Value};
 use crate::node::NodeRef;
 use crate::storage::UNIT;
@@ -17,17 +18,58 @@ use std::time::Duration;
 
 /// Frozen memtables that may wait before writers have to.
 const FROZEN_MAX: usize = 2;
-/// Values shorter than this are not worth a place in an extent.
-const PACKED_VALUE_MIN: usize = 2048;
 /// An extent takes values until it has this many bytes.
 const EXTENT_TARGET: usize = 1 << 20;
 
 /// A batch ready to be logged.
 struct Staged {
-    changes: Vec<Change>,
-    record: Vec<u8>,
+    batch: WriteBatch,
+    /// What the tree gets, if that is not what `batch` says: large values are in extents.
+    changes: Option<Vec<Change>>,
+    /// The log's record in two pieces.
+    head: Vec<u8>,
+    body: Option<Vec<u8>>,
     /// Extents that the record refers to.
     binds: Vec<BlockRef>,
+}
+
+impl Staged {
+    fn record(&self) -> [&[u8]; 2] {
+        [&self.head, self.body.as_deref().unwrap_or_else(|| self.batch.body())]
+    }
+
+    /// The changes, if somebody needs to look at them more closely.
+    fn into_changes(self) -> Vec<Change> {
+        self.changes.unwrap_or_else(|| self.batch.into_changes())
+    }
+
+    /// Adds everything to the memtable.
+    fn add_to(&self, memtable: &mut Memtable) {
+        match &self.changes {
+            Some(changes) => add_changes(memtable, changes),
+            None => {
+                for change in self.batch.pending() {
+                    match change {
+                        Pending::Put(key, value) => memtable.put(key, value),
+                        Pending::Key(key, op) => memtable.push(key, op),
+                        Pending::DeleteRange(range) => memtable.delete_range(&range),
+                        Pending::Structural => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Adds changes to a memtable, but for clones and renames.
+pub(super) fn add_changes(memtable: &mut Memtable, changes: &[Change]) {
+    for change in changes {
+        match change {
+            Change::Key(key, op) => memtable.push(key, op.clone()),
+            Change::DeleteRange(range) => memtable.delete_range(range),
+            Change::Clone { .. } | Change::Rename { .. } => {}
+        }
+    }
 }
 
 impl Inner {
@@ -50,78 +92,90 @@ impl Inner {
     /// Writes a batch that only needs the memtable; the caller holds the gate.
     fn write_messages(&self, batch: WriteBatch) -> Result<u64> {
         self.admit(batch.growth())?;
-        let Staged { changes, record, binds } = self.stage_and_record(batch)?;
-        let msn = loop {
+        let mut staged = self.stage_and_record(batch)?;
+        let binds = !staged.binds.is_empty();
+        let (msn, ripe) = loop {
             self.throttle()?;
             let memtable_bytes = self.memtable_bytes();
             let mut front = self.write_front();
-            let msn = front.last_msn + 1;
-            if !self.log.append(msn, &record, !binds.is_empty()).map_err(|e| self.fail(e))? {
+            if self.options.background && front.view.frozen.len() >= FROZEN_MAX {
                 drop(front);
-                self.make_log_room()?;
+                self.wait();
                 continue;
             }
-            front.last_msn = msn;
-            for change in changes {
-                match change {
-                    Change::Key(key, op) => front.active.push(&key, op),
-                    Change::DeleteRange(range) => front.active.delete_range(&range),
-                    // Structural batches took the other way.
-                    Change::Clone { .. } | Change::Rename { .. } => {}
+            let msn = front.last_msn + 1;
+            let ripe = match self.log.append(msn, &staged.record(), binds).map_err(|e| self.fail(e))? {
+                Appended::Full => {
+                    drop(front);
+                    self.make_log_room()?;
+                    continue;
                 }
-            }
-            self.pin(msn, binds);
+                Appended::Done { ripe } => ripe,
+            };
+            front.last_msn = msn;
+            staged.add_to(&mut front.active);
+            self.pin(msn, std::mem::take(&mut staged.binds));
             if front.active.memory() >= memtable_bytes {
                 freeze(&mut front);
                 self.progress.notify_all();
             }
-            break msn;
+            self.waiting.store(front.waiting(), Ordering::Relaxed);
+            break (msn, ripe);
         };
-        if self.log.is_ripe() {
+        if ripe {
             self.log.commit(false).map_err(|e| self.fail(e))?;
         }
         Ok(msn)
     }
 
-    /// Moves large values to extents and encodes the record for the log.
+    /// Moves large values to extents and makes the record for the log.
     fn stage_and_record(&self, batch: WriteBatch) -> Result<Staged> {
         let steps = &self.options.steps;
-        let copied = match steps.page_sharing && steps.cond_log {
-            true => None,
-            false => Some(batch::encode(&batch.changes)).filter(|r| r.len() <= self.log.record_bytes_max()),
-        };
-        match copied {
-            Some(record) if !steps.page_sharing => {
-                Ok(Staged { changes: batch.changes, record, binds: Vec::new() })
+        let max = self.log.record_bytes_max();
+        let head = batch.head();
+        let len = head.len() + batch.body().len();
+        let packs = batch.packable_bytes() >= self.options.extent_bytes.max(1);
+        let plain = |batch| Staged { batch, changes: None, head, body: None, binds: Vec::new() };
+        if !packs || !steps.page_sharing && len <= max {
+            if len > max {
+                return Err(too_long(len, max));
             }
-            Some(record) => {
-                let changes = self.stage(batch.changes)?;
-                let bytes: usize = batch::extents(&changes).iter().map(|e| e.info().len as usize).sum();
-                count(&self.store.counters.logged_twice_bytes, bytes as u64);
-                Ok(Staged { changes, record, binds: Vec::new() })
-            }
-            None => {
-                let changes = self.stage(batch.changes)?;
-                let record = self.record(&changes)?;
-                let binds = batch::extents(&changes);
-                Ok(Staged { changes, record, binds })
-            }
+            return Ok(plain(batch));
         }
+        if !steps.cond_log && len <= max {
+            let changes = self.stage(batch.clone().into_changes())?;
+            let bytes: usize = batch::extents(&changes).iter().map(|e| e.info().len as usize).sum();
+            count(&self.store.counters.logged_twice_bytes, bytes as u64);
+            return Ok(Staged { changes: Some(changes), ..plain(batch) });
+        }
+        let changes = self.stage(batch.into_changes())?;
+        let record = batch::encode(&changes);
+        if record.len() > max {
+            return Err(too_long(record.len(), max));
+        }
+        Ok(Staged {
+            batch: WriteBatch::new(),
+            binds: batch::extents(&changes),
+            changes: Some(changes),
+            head: record,
+            body: Some(Vec::new()),
+        })
     }
 
     /// Replaces each range delete by deletes of the keys in it, unless the log has no room for so many.
     fn expand_ranges(&self, batch: WriteBatch) -> Result<WriteBatch> {
-        let mut out = WriteBatch::new();
+        let changes = batch.clone().into_changes();
+        let mut out: Vec<Change> = Vec::new();
         let (mut keys, mut bytes) = (0, 0);
-        let ranges = batch.changes.iter().filter(|c| matches!(c, Change::DeleteRange(_))).count();
+        let ranges = changes.iter().filter(|c| matches!(c, Change::DeleteRange(_))).count();
         let room = self.log.record_bytes_max() / 2;
-        for change in &batch.changes {
-            let Change::DeleteRange(range) = change else {
-                out.changes.push(change.clone());
+        for change in changes {
+            let Change::DeleteRange(range) = &change else {
+                out.push(change);
                 continue;
             };
             let mut found: BTreeSet<Key> = BTreeSet::new();
-            for earlier in &out.changes {
+            for earlier in &out {
                 if let Change::Key(key, _) = earlier
                     && range.contains(key)
                 {
@@ -135,23 +189,11 @@ impl Inner {
                 return Ok(batch);
             }
             keys += found.len();
-            out.changes.extend(found.into_iter().map(|key| Change::Key(key, Op::delete())));
+            out.extend(found.into_iter().map(|key| Change::Key(key, Op::delete())));
         }
         count(&self.store.counters.ranges_expanded, ranges as u64);
         count(&self.store.counters.keys_expanded, keys as u64);
-        Ok(out)
-    }
-
-    fn record(&self, changes: &[Change]) -> Result<Vec<u8>> {
-        let record = batch::encode(changes);
-        let max = self.log.record_bytes_max();
-        if record.len() > max {
-            return Err(Error::Invalid(format!(
-                "batch of {} log bytes, at most {max} are allowed",
-                record.len()
-            )));
-        }
-        Ok(record)
+        Ok(WriteBatch::from_changes(&out))
     }
 
     /// Keeps extents in place as long as a recovery could meet their record.
@@ -187,9 +229,13 @@ impl Inner {
 
     /// Sees whether space has become short or is plenty again.
     fn look_at_space(&self) {
-        let free = self.store.table.free_units() * UNIT as u64;
-        let short = free < self.units * UNIT as u64 / 5 + self.reserve_bytes();
-        self.store.short.store(short, Ordering::Relaxed);
+        let needed = self.units * UNIT as u64 / 5 + self.reserve_bytes();
+        // What is known is never too much; asking takes longer.
+        let short = self.store.table.free_units_known() * (UNIT as u64) < needed
+            && self.store.table.free_units() * (UNIT as u64) < needed;
+        if self.store.short.load(Ordering::Relaxed) != short {
+            self.store.short.store(short, Ordering::Relaxed);
+        }
     }
 
     /// New nodes in memory beyond this are written.
@@ -215,7 +261,9 @@ impl Inner {
     fn admit(&self, growth: usize) -> Result<()> {
         self.look_at_space();
         if growth == 0 {
-            self.refused_at.store(0, Ordering::Relaxed);
+            if self.refused_at.load(Ordering::Relaxed) != 0 {
+                self.refused_at.store(0, Ordering::Relaxed);
+            }
             return Ok(());
         }
         for attempt in 0..2 {
@@ -268,25 +316,14 @@ impl Inner {
     }
 
     fn has_space(&self, growth: usize) -> bool {
-        let waiting = {
-            let front = self.read_front();
-            front.active.weight() + front.view.frozen.iter().map(|f| f.buffer.weight()).sum::<usize>()
-        };
-        let needed = (waiting + self.store.meter.unwritten() + growth) as u64 / 4 * 5;
-        self.store.table.free_units() * UNIT as u64 >= needed + self.reserve_bytes()
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        let needed = (waiting + self.store.meter.unwritten() + growth) as u64 / 4 * 5 + self.reserve_bytes();
+        let table = &self.store.table;
+        table.free_units_known() * UNIT as u64 >= needed || table.free_units() * UNIT as u64 >= needed
     }
 
     /// Moves large values to extents.
     fn stage(&self, mut changes: Vec<Change>) -> Result<Vec<Change>> {
-        let packable = |change: &Change| match change {
-            Change::Key(_, Op { base: Base::Value(Value::Inline(b)), .. }) if b.len() >= PACKED_VALUE_MIN => {
-                b.len()
-            }
-            _ => 0,
-        };
-        if changes.iter().map(packable).sum::<usize>() < self.options.extent_bytes.max(1) {
-            return Ok(changes);
-        }
         let mut at = 0;
         while at < changes.len() {
             let (mut bytes, mut members) = (0, Vec::new());
@@ -314,26 +351,17 @@ impl Inner {
         Ok(changes)
     }
 
-    /// Waits, or without background threads works, until few enough memtables are frozen.
+    /// Without background threads does what they would have done.
     fn throttle(&self) -> Result<()> {
-        loop {
-            self.check_writable()?;
-            let waiting = self.view().frozen.len();
-            if !self.options.background {
-                if waiting > 0 {
-                    self.apply_oldest()?;
-                    continue;
-                }
-                if self.log.fill() >= 500 || self.is_tight() {
-                    self.checkpoint()?;
-                }
-                return Ok(());
-            }
-            if waiting < FROZEN_MAX {
-                return Ok(());
-            }
-            self.wait();
+        self.check_writable()?;
+        if self.options.background {
+            return Ok(());
         }
+        while self.apply_oldest()? {}
+        if self.log.fill() >= 500 || self.is_tight() {
+            self.checkpoint()?;
+        }
+        Ok(())
     }
 
     pub(super) fn has_to_wait(&self) -> bool {
@@ -376,6 +404,7 @@ impl Inner {
             let mut front = self.write_front();
             let frozen = front.view.frozen[1..].to_vec();
             front.view = Arc::new(View { frozen, root, applied: oldest.last_msn });
+            self.waiting.store(front.waiting(), Ordering::Relaxed);
         }
         self.progress.notify_all();
         // A thread of its own writes nodes; only if it falls behind the work is shared.
@@ -392,7 +421,10 @@ impl Inner {
     fn write_structural(&self, batch: WriteBatch) -> Result<u64> {
         self.admit(batch.growth())?;
         let _gate = self.gate.write().unwrap_or_else(|e| e.into_inner());
-        let Staged { changes, record, binds } = self.stage_and_record(batch)?;
+        let mut staged = self.stage_and_record(batch)?;
+        let binds = std::mem::take(&mut staged.binds);
+        let record = staged.record().concat();
+        let changes = staged.into_changes();
         loop {
             self.freeze();
             while self.apply_oldest()? {}
@@ -404,7 +436,8 @@ impl Inner {
             let msn = self.read_front().last_msn + 1;
             self.store.msn.store(msn, Ordering::Relaxed);
             let root = self.transform(&view.root, &changes)?;
-            if !self.log.append(msn, &record, !binds.is_empty()).map_err(|e| self.fail(e))? {
+            let appended = self.log.append(msn, &[&record], !binds.is_empty()).map_err(|e| self.fail(e))?;
+            if matches!(appended, Appended::Full) {
                 drop(tree);
                 self.checkpoint()?;
                 continue;
@@ -412,6 +445,7 @@ impl Inner {
             let mut front = self.write_front();
             front.last_msn = msn;
             front.view = Arc::new(View { frozen: Vec::new(), root, applied: msn });
+            self.waiting.store(front.waiting(), Ordering::Relaxed);
             self.pin(msn, binds);
             return Ok(msn);
         }
@@ -447,10 +481,15 @@ impl Inner {
     }
 }
 
+fn too_long(bytes: usize, max: usize) -> Error {
+    Error::Invalid(format!("batch of {bytes} log bytes, at most {max} are allowed"))
+}
+
 /// Replaces the memtable by an empty one.
 fn freeze(front: &mut super::Front) {
+    let memory = front.active.memory();
     let buffer = Arc::new(std::mem::take(&mut front.active).freeze());
     let mut frozen = front.view.frozen.clone();
-    frozen.push(Frozen { buffer, last_msn: front.last_msn });
+    frozen.push(Frozen { buffer, memory, last_msn: front.last_msn });
     front.view = Arc::new(View { frozen, root: front.view.root.clone(), applied: front.view.applied });
 }

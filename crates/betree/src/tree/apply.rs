@@ -92,15 +92,15 @@ impl Store {
             let hi = leaf.parts.get(i + 1).map_or(range.hi.clone(), |next| End::At(next.lo.clone()));
             let window = KeyRange { lo, hi: hi.clone() };
             lo = leaf.parts.get(i + 1).map(|next| next.lo.clone()).unwrap_or_default();
-            let slice = batch.slice(&window);
+            let slice = batch.view(&window);
             if slice.is_empty() {
                 parts.extend(self.basements(std::mem::take(&mut changed)));
                 parts.push(part.clone());
             } else if slice.tombs().covers(&window) {
-                changed.extend(slice.apply_to(&[]));
+                slice.apply_to(&[], &mut changed);
             } else {
                 let body = loaded[i].take().map_or_else(|| self.load_part(&part.body), Ok)?;
-                changed.extend(slice.apply_to(body.entries()));
+                slice.apply_to(body.entries(), &mut changed);
             }
         }
         if leaf.parts.is_empty() {
@@ -241,16 +241,16 @@ impl Store {
                 End::Open => Key::default(),
             };
             let open = edge.range.hi == End::Open;
-            let slice = batch.slice(&edge.range);
+            let slice = batch.view(&edge.range);
             if slice.is_empty() {
                 out.push(Working::old(edge));
             } else if slice.tombs().covers(&edge.range) {
                 count(&self.counters.subtrees_dropped, 1);
-                self.fill(&edge.range, &slice, &mut out)?;
+                self.fill(&edge.range, batch, &mut out)?;
             } else {
                 let fresh = match &edge.buffer {
-                    Some(b) => loaded[i].take().map_or_else(|| self.load_part(b), Ok)?.then(&slice),
-                    None => slice,
+                    Some(b) => slice.on(&*loaded[i].take().map_or_else(|| self.load_part(b), Ok)?),
+                    None => slice.to_buffer(),
                 };
                 out.push(Working { edge, fresh: Some(fresh), touched: true });
             }
@@ -305,12 +305,16 @@ impl Store {
     /// Moves an edge's messages into its child; returns what replaces the edge.
     fn flush(&self, w: &Working) -> Result<Vec<Edge>> {
         count(&self.counters.flushes_down, 1);
+        let loaded;
         let batch = match (&w.fresh, &w.edge.buffer) {
-            (Some(b), _) => Arc::new(b.clone()),
-            (None, Some(b)) => self.load_part(b)?,
-            (None, None) => Arc::default(),
+            (Some(b), _) => b,
+            (None, Some(b)) => {
+                loaded = self.load_part(b)?;
+                &*loaded
+            }
+            (None, None) => &Buffer::default(),
         };
-        self.apply_node(self.load_exact(&w.edge)?, &w.edge.range, &batch)
+        self.apply_node(self.load_exact(&w.edge)?, &w.edge.range, batch)
     }
 
     /// Joins neighbours that fit well into one node, if at least one of them has just changed.

@@ -165,7 +165,8 @@ impl Store {
     }
 
     fn leaf_part(&self, entries: Vec<(crate::key::Key, crate::message::Op)>) -> crate::node::LeafPart {
-        let lo = entries[0].0.clone();
+        // Alone, as it stays when the basement leaves memory.
+        let lo = entries[0].0.detached();
         crate::node::LeafPart { lo, body: self.part(Basement::new(entries)) }
     }
 }

@@ -79,18 +79,18 @@ impl World {
             match self.below(20) {
                 0..10 => {
                     let value = vec![self.below(256) as u8; self.below(120) as usize];
-                    table.push(&key[..].into(), Op::put(&value));
+                    table.push(&key, Op::put(&value));
                     model.insert(key, value);
                 }
                 10..15 => {
                     let (off, byte) = (self.below(60), self.below(256) as u8);
-                    table.push(&key[..].into(), Op::patch(off as u32, &[byte; 3]));
+                    table.push(&key, Op::patch(off as u32, &[byte; 3]));
                     let value = model.entry(key).or_default();
                     value.resize(value.len().max(off as usize + 3), 0);
                     value[off as usize..off as usize + 3].fill(byte);
                 }
                 15..18 => {
-                    table.push(&key[..].into(), Op::delete());
+                    table.push(&key, Op::delete());
                     model.remove(&key);
                 }
                 18 => {
@@ -228,7 +228,7 @@ fn deleting_a_whole_range_drops_subtrees_without_reading_them() {
     let store = store(1 << 30);
     let mut table = Memtable::default();
     for i in 0..3000u32 {
-        table.push(&format!("d/{i:06}").into_bytes()[..].into(), Op::put(&[1; 50]));
+        table.push(format!("d/{i:06}").as_bytes(), Op::put(&[1; 50]));
     }
     let root = store.apply(&store.empty_tree(), &table.freeze()).expect("apply");
     assert!(root.level() >= 2);
@@ -254,8 +254,8 @@ fn repeated_renames_do_not_deepen_the_tree() {
     let store = store(1 << 30);
     let mut table = Memtable::default();
     for i in 0..3000u32 {
-        table.push(&format!("a/{i:06}").into_bytes()[..].into(), Op::put(&[1; 50]));
-        table.push(&format!("z/{i:06}").into_bytes()[..].into(), Op::put(&[2; 50]));
+        table.push(format!("a/{i:06}").as_bytes(), Op::put(&[1; 50]));
+        table.push(format!("z/{i:06}").as_bytes(), Op::put(&[2; 50]));
     }
     let mut root = store.apply(&store.empty_tree(), &table.freeze()).expect("apply");
     let before = root.level();
