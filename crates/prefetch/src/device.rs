@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::trial::Trial;
 use crate::window::Window;
 
 /// Bandwidth assumed until one was measured, bytes/s.
@@ -11,6 +12,8 @@ const CHUNK_MIN: u64 = 64 << 10;
 
 /// The most steps of fetching that are under way at a time.
 pub const FETCH_WIDTH_MAX: usize = 16;
+/// The shortest turn of a stream, ns.
+const TURN_NS_MIN: u64 = 50_000;
 /// Streams without gain that decide for a device.
 const BARREN_VOTES: u64 = 3;
 /// Reads until forward streams are tried again.
@@ -24,6 +27,8 @@ pub struct Device {
     bandwidth: AtomicU64,
     saturated: AtomicU64,
     fetch_rate: AtomicU64,
+    /// Windows in a row, while streams were prefetched, that delivered hardly more than the best one before.
+    steady: AtomicU64,
     readahead: AtomicU64,
     call: AtomicU64,
     window_bytes: AtomicU64,
@@ -35,6 +40,8 @@ pub struct Device {
     traffic_bytes: AtomicU64,
     traffic_start_ns: AtomicU64,
     traffic_rate: AtomicU64,
+    /// Whether prefetching streams pays.
+    pub trial: Trial,
 }
 
 impl Device {
@@ -46,6 +53,7 @@ impl Device {
             bandwidth: AtomicU64::new(0),
             saturated: AtomicU64::new(0),
             fetch_rate: AtomicU64::new(0),
+            steady: AtomicU64::new(0),
             readahead: AtomicU64::new(0),
             call: AtomicU64::new(0),
             window_bytes: AtomicU64::new(0),
@@ -57,6 +65,7 @@ impl Device {
             traffic_bytes: AtomicU64::new(0),
             traffic_start_ns: AtomicU64::new(0),
             traffic_rate: AtomicU64::new(0),
+            trial: Trial::new(),
         }
     }
 
@@ -155,6 +164,11 @@ impl Device {
     /// Learns a rate at which the device surely delivered, bytes/s.
     pub fn learn_rate(&self, rate: u64) {
         let known = self.bandwidth.load(Relaxed);
+        if rate > known + known / 4 {
+            self.steady.store(0, Relaxed);
+        } else if self.streams() > 0 {
+            self.steady.fetch_add(1, Relaxed);
+        }
         self.bandwidth.store(rate.max(known - known / 50), Relaxed);
     }
 
@@ -230,6 +244,23 @@ impl Device {
         self.window.bytes(self.latency_ns())
     }
 
+    /// How long a stream waits after asking for so many bytes, ns; `None` while it may ask for more at once. The streams
+    /// of a device take turns, or one that asked for several pieces at once would get them at once, again and again,
+    /// and every other one would wait for all of them. Turns are shorter than they could be, by a quarter once the
+    /// bandwidth is known, by half before, and long enough not to wake a thread all the time.
+    pub fn turn_ns(&self, bytes: u64) -> Option<u64> {
+        let streams = self.streams();
+        if streams < 2 {
+            return None;
+        }
+        let known = self.bandwidth_or_assumed();
+        let steady = self.window.is_settled() && self.steady.load(Relaxed) >= 2;
+        let rate = if steady { known + known / 3 } else { known.saturating_mul(2) };
+        let turn = u128::from(bytes) * u128::from(streams) * 1_000_000_000 / u128::from(rate.max(1));
+        let turn = u64::try_from(turn).unwrap_or(u64::MAX).min(self.latency_ns().max(TURN_NS_MIN));
+        (bytes >= CHUNK_MIN && turn >= TURN_NS_MIN).then_some(turn)
+    }
+
     /// Learns how long a prefetch took that a read waited for, while all streams were `ahead` bytes ahead.
     pub fn learn_wait(&self, elapsed_ns: u64, ahead: u64) {
         let latency = self.latency_ns();
@@ -242,9 +273,14 @@ impl Device {
         let requests = self.chunk_bytes() * self.streams().clamp(1, 8);
         let idle = latency + requests.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
         let patience = self.window.patience_ns(idle).max(typical + typical / 10);
-        if self.window.learn(elapsed_ns, (latency, patience), self.streams()) && ahead > 0 {
-            let rate = (u128::from(ahead) * 1_000_000_000 / u128::from(elapsed_ns)) as u64;
-            self.learn_saturated(rate.max(self.bandwidth()));
+        if self.window.learn(elapsed_ns, (latency, patience), self.streams(), ahead) && ahead > 0 {
+            // What was delivered is known better than what was on its way.
+            match self.bandwidth() {
+                0 => {
+                    self.learn_saturated((u128::from(ahead) * 1_000_000_000 / u128::from(elapsed_ns)) as u64)
+                }
+                rate => self.learn_saturated(rate),
+            }
         }
     }
 
@@ -267,6 +303,11 @@ impl Device {
     /// A file is to be fetched whole: one at a time, or they would only slow each other and the program.
     pub fn fetch_begins(&self) -> bool {
         self.fetches.compare_exchange(0, 1, Relaxed, Relaxed).is_ok()
+    }
+
+    /// Whether one is being fetched.
+    pub fn is_fetching(&self) -> bool {
+        self.fetches.load(Relaxed) > 0
     }
 
     /// It is fetched, or was given up.
@@ -369,7 +410,7 @@ mod tests {
         let far = Device::new();
         far.learn_miss(20_000_000, 0);
         let first = far.ahead_bytes_max();
-        (0..8).for_each(|_| far.learn_wait(20_500_000, 1 << 20));
+        (0..8).for_each(|_| far.learn_wait(20_500_000, far.ahead_bytes_max()));
         assert!(far.ahead_bytes_max() >= 8 * first && far.saturated() == 0, "{}", far.ahead_bytes_max());
         far.stream_begins();
         far.stream_begins();

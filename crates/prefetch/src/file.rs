@@ -3,6 +3,7 @@
 use crate::reason::Reason;
 use crate::rent::Rent;
 use crate::stream::{Shape, Stream};
+use crate::trial::Sample;
 use crate::tuning::Tuning;
 use crate::{Budget, Device, Mode, PAGE};
 
@@ -112,6 +113,8 @@ pub struct FileState {
     pub reason: Reason,
     /// The program said FADV_RANDOM: the kernel does not read ahead.
     pub random_hint: bool,
+    /// When reads arrived is known roughly only: the shell times its prefetches itself.
+    pub coarse: bool,
     /// Fetching all.
     pub fetch: FetchState,
     /// Bytes fetched and counted against the budget until the file is closed.
@@ -169,8 +172,11 @@ impl FileState {
     }
 
     fn wants_more(&self, stream: &Stream, device: &Device) -> bool {
+        if device.trial.holds() {
+            return false;
+        }
         let ahead_max = self.ahead_max(stream, device);
-        let threshold = self.chunk_bytes(stream, device).min(ahead_max / 4).max(PAGE);
+        let threshold = self.chunk_bytes(stream, device).min(ahead_max / 2).max(PAGE);
         // Streams with pieces claim one at a time; dense ones are left to gather a chunk.
         let threshold = if matches!(stream.shape, Shape::Stride(_)) { stream.piece } else { threshold };
         !stream.is_exhausted(self.size) && stream.ahead() + threshold <= ahead_max.max(2 * threshold)
@@ -286,6 +292,7 @@ impl FileState {
             if stream.slow_count() > 0 {
                 device.note_traffic(read.now_ns, read.len);
             }
+            self.try_out(stream, read, elapsed, covered, device, mode);
         }
         if covered {
             self.counters.useful += read.len;
@@ -297,7 +304,7 @@ impl FileState {
             if slow {
                 self.counters.late += 1;
                 stream.fast_row = 0;
-                if let Some((since_ns, ahead)) = timed {
+                if let Some((since_ns, ahead)) = timed.filter(|_| !self.coarse) {
                     let ahead = ahead.saturating_mul(device.streams().max(1));
                     device.learn_wait(read.now_ns.saturating_sub(since_ns), ahead);
                 }
@@ -313,6 +320,23 @@ impl FileState {
         if (covered || fetched) && (mode == Mode::Observe) == slow {
             // Observing, what was slow would have been fast.
             self.counters.saved_ns += device.latency_ns();
+        }
+    }
+
+    /// Has a read count in the comparison of reads without and with prefetching.
+    fn try_out(
+        &self,
+        stream: &Stream,
+        read: &Read,
+        elapsed_ns: u64,
+        covered: bool,
+        device: &Device,
+        mode: Mode,
+    ) {
+        let counts = (stream.active || stream.slow_count() > 0) && !(covered && device.trial.holds());
+        if counts && mode != Mode::Observe && !device.is_fetching() {
+            let sample = Sample { now_ns: read.now_ns, elapsed_ns, bytes: read.len };
+            device.trial.count(&sample, device.streams() > 0);
         }
     }
 
@@ -339,11 +363,12 @@ impl FileState {
             if comparable && let Some(barren) = stream.is_barren(read.now_ns) {
                 device.learn_forward(barren);
             }
-            if comparable && device.has_barren_forward() {
+            let barren = comparable && device.has_barren_forward();
+            if barren || device.trial.is_bad() {
                 self.settle(stream, device, budget);
                 stream.active = false;
                 stream.owed = 0;
-                self.reason = Reason::Saturated;
+                self.reason = if barren { Reason::Saturated } else { Reason::NoGain };
                 return;
             }
             if covered && read.is_slow() {
@@ -388,6 +413,9 @@ impl FileState {
         let busy = || device.is_busy(stream.rate_alone(self.now_ns)) || device.forward_is_barren();
         if forward && !self.random_hint && busy() {
             return Some(Reason::Saturated);
+        }
+        if device.trial.is_bad() {
+            return Some(Reason::NoGain);
         }
         if self.fetch == FetchState::Done {
             return Some(Reason::FetchedAll);
@@ -525,15 +553,33 @@ impl FileState {
         self.reason = Reason::FetchingAll;
     }
 
-    /// As [`FileState::claim_at`], at the time of the latest read.
+    /// As [`FileState::claim_at`], at the time of the latest read, and whatever was asked for just before.
     pub fn claim(&mut self, device: &Device, budget: &Budget) -> Option<Request> {
-        self.claim_at(self.now_ns, device, budget)
+        self.claim_before(u64::MAX, self.now_ns, device, budget)
     }
 
     /// The next range to prefetch for a stream: the one with the least ahead of it first. It is asked for at `now_ns`.
+    /// `None` also while all streams that want something must wait for their turn: see [`FileState::next_claim_ns`].
     pub fn claim_at(&mut self, now_ns: u64, device: &Device, budget: &Budget) -> Option<Request> {
+        self.claim_before(now_ns, now_ns, device, budget)
+    }
+
+    /// When the first stream that wants something has its turn, ns; `None` without one.
+    pub fn next_claim_ns(&self, device: &Device) -> Option<u64> {
+        let wanting = self.streams.iter().filter(|stream| stream.active && self.wants_more(stream, device));
+        wanting.map(|stream| stream.paced_ns).min()
+    }
+
+    fn claim_before(
+        &mut self,
+        turn_ns: u64,
+        now_ns: u64,
+        device: &Device,
+        budget: &Budget,
+    ) -> Option<Request> {
+        let ready = |s: &Stream| s.active && s.paced_ns <= turn_ns && self.wants_more(s, device);
         let at = (0..STREAMS)
-            .filter(|at| self.streams.get(*at).is_some_and(|s| s.active && self.wants_more(s, device)))
+            .filter(|at| self.streams.get(*at).is_some_and(ready))
             .min_by_key(|at| self.streams.get(*at).map(|stream| stream.ahead()))?;
         let ahead_max = self.streams.get(at).map(|stream| self.ahead_max(stream, device))?;
         let (size, chunk) = (self.size, self.chunk_bytes(self.streams.get(at)?, device));
@@ -547,6 +593,11 @@ impl FileState {
         }
         stream.owed += len;
         stream.time_claim(offset, len, now_ns);
+        stream.turn_bytes = stream.turn_bytes.saturating_add(len);
+        if let Some(turn_ns) = device.turn_ns(stream.turn_bytes) {
+            stream.turn_bytes = 0;
+            stream.paced_ns = now_ns.saturating_add(turn_ns);
+        }
         self.counters.issued += len;
         Some(Request::covering(offset, len))
     }

@@ -13,6 +13,7 @@
 //! | [`rent`] | fetching files whose misses have no pattern, once that pays |
 //! | [`device`] | what was measured of a device: latency, bandwidth, caps |
 //! | [`window`] | how much may be on its way, by the queueing it causes |
+//! | [`trial`] | whether prefetching pays, by the program's reads without and with it |
 //! | [`budget`] | how much may be prefetched and unread: headroom, pressure, evictions |
 //! | [`names`] | which file comes next: numbered shards |
 //! | [`series`] | numbered files opened in order: recognised, and how far ahead they may be fetched |
@@ -33,6 +34,7 @@ pub mod rent;
 pub mod series;
 pub mod sim;
 pub mod stream;
+pub mod trial;
 pub mod tuning;
 pub mod vote;
 pub mod walk;

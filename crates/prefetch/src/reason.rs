@@ -31,11 +31,13 @@ pub enum Reason {
     Saturated = 11,
     /// Read once from start to end by big reads: nothing to gain.
     Finished = 12,
+    /// Compared with the reads before: no faster, or single reads took longer.
+    NoGain = 13,
 }
 
 impl Reason {
     /// All, in the order of their numbers.
-    pub const ALL: [Reason; 13] = [
+    pub const ALL: [Reason; 14] = [
         Reason::NoPattern,
         Reason::Prefetching,
         Reason::FetchingAll,
@@ -49,6 +51,7 @@ impl Reason {
         Reason::Observing,
         Reason::Saturated,
         Reason::Finished,
+        Reason::NoGain,
     ];
 
     /// From its number; unknown numbers are [`Reason::NoPattern`].
@@ -72,6 +75,7 @@ impl Reason {
             Reason::Observing => "would prefetch (observing only)",
             Reason::Saturated => "more depth brought no more bandwidth",
             Reason::Finished => "read once, nothing left to gain",
+            Reason::NoGain => "tried: no faster, or single reads took longer",
         }
     }
 }

@@ -71,6 +71,10 @@ pub struct Stream {
     pub rate: u64,
     /// No growth before the run has this many bytes.
     pub hold_bytes: u64,
+    /// Nothing is asked for before this time, ns: see [`Device::turn_ns`](crate::Device::turn_ns).
+    pub paced_ns: u64,
+    /// Bytes asked for in this turn.
+    pub turn_bytes: u64,
     /// The first byte that will be read of a request that is being timed.
     probe: u64,
     /// When it was made, ns; 0 when none is timed.
@@ -310,6 +314,8 @@ impl Stream {
         self.issued = self.from;
         self.useful = 0;
         self.probe_ns = 0;
+        self.paced_ns = 0;
+        self.turn_bytes = 0;
         self.grown_bytes = self.run_bytes;
         self.grown_ns = now_ns;
         self.rate = 0;

@@ -44,7 +44,7 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
     budget.tell(&Memory { available: 16 << 30, limit: Some(limit), ..Memory::default() });
     let mut machine = Machine::new(options, trace.size, trace.threads.len());
     let mut shells: Vec<Shell> = (0..if trace.shared { 1 } else { trace.threads.len() })
-        .map(|_| Shell { file: FileState::new(trace.size), steps: VecDeque::new() })
+        .map(|_| Shell { file: FileState::new(trace.size), steps: VecDeque::new(), turn_ns: None })
         .collect();
     // In the order of time: the device serves in the order in which it is asked. A thread is about to read, or its
     // read has returned.
@@ -57,6 +57,11 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
         let Some(thread) = ready.min_by_key(|thread| clocks[*thread]) else { break };
         let (offset, len) = trace.threads[thread][next[thread]];
         let now = clocks[thread];
+        let turns = shells.iter().enumerate().filter_map(|(at, shell)| Some((shell.turn_ns?, at)));
+        if let Some((turn_ns, at)) = turns.min().filter(|(turn_ns, _)| *turn_ns <= now) {
+            shells[at].work(&mut machine, &device, &budget, turn_ns);
+            continue;
+        }
         for shell in &mut shells {
             shell.fetch(&mut machine, &device, &budget, mode, now);
         }
@@ -75,6 +80,9 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
             clocks[thread] += HOOK_NS;
             if effect.wake {
                 shell.work(&mut machine, &device, &budget, now + HOOK_NS);
+            }
+            if !trace.shared && next[thread] == trace.threads[thread].len() {
+                shell.close(&device, &budget);
             }
         }
     }
@@ -95,13 +103,23 @@ struct Shell {
     file: FileState,
     /// Steps of fetching that are under way: bytes, cached ones of them, when asked for, when there.
     steps: VecDeque<(u64, u64, u64, u64)>,
+    /// When a stream has its turn, ns.
+    turn_ns: Option<u64>,
 }
 
 impl Shell {
+    fn close(&mut self, device: &Device, budget: &Budget) {
+        self.file.close(device, budget);
+        self.turn_ns = None;
+        self.steps.clear();
+    }
+
     fn work(&mut self, machine: &mut Machine, device: &Device, budget: &Budget, now_ns: u64) {
-        while let Some(request) = self.file.claim(device, budget) {
+        while let Some(request) = self.file.claim_at(now_ns, device, budget) {
             machine.prefetch(request.offset, request.len, now_ns);
         }
+        // Without memory there may be something to claim, and nothing to be done about it before the next read.
+        self.turn_ns = self.file.next_claim_ns(device).filter(|turn_ns| *turn_ns > now_ns);
     }
 
     /// The steps of fetching that ended by now, and those that begin in their place.

@@ -1,0 +1,379 @@
+//! Whether prefetching pays, by trial: the program's own reads without it and with it, in turns.
+//!
+//! The first reads of a device, before anything is prefetched, are compared with the first ones after. Where those
+//! are twice as fast, nothing else is asked for a long time. Elsewhere (a device that the program keeps busy by
+//! itself, a fast disk) prefetching is held back for some reads, twice, and what they took is compared with the reads
+//! between: it goes on if it brings bytes faster and single reads do not take longer. Otherwise it rests, each time
+//! twice as long. A comparison costs some two hundred reads at the worse of both speeds.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use Ordering::{Acquire, Relaxed, Release};
+
+/// Reads of a part: those that are not counted, since what was asked for before still arrives, and those that are.
+const SKIPPED: u32 = 48;
+const COUNTED: u32 = 96;
+/// Reads without prefetching that are counted in each round.
+const COUNTED_ALONE: u32 = 64;
+/// Reads alone that must be known before the first comparison.
+const ALONE_MIN: u32 = 8;
+/// Rounds of a trial.
+const ROUNDS: u32 = 2;
+/// Reads until the next look after prefetching was found good, or bad, the first time; doubled each time.
+const REST_READS: u32 = 4_096;
+const REST_READS_MAX: u32 = 1 << 20;
+/// Prefetching that brings so many times the bytes is good without a trial.
+const GAIN_PLAIN: u64 = 2;
+
+/// What the reads of the device are counted as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nothing was prefetched yet.
+    First = 0,
+    /// Prefetching, not counted yet.
+    Ramp = 1,
+    /// Prefetching, counted.
+    With = 2,
+    /// Held back, not counted yet.
+    Drain = 3,
+    /// Held back, counted.
+    Alone = 4,
+    /// Found good.
+    Good = 5,
+    /// Found bad.
+    Bad = 6,
+}
+
+impl Phase {
+    fn of(number: u32) -> Phase {
+        [Phase::First, Phase::Ramp, Phase::With, Phase::Drain, Phase::Alone, Phase::Good, Phase::Bad]
+            .into_iter()
+            .find(|phase| *phase as u32 == number)
+            .unwrap_or(Phase::First)
+    }
+}
+
+/// One read.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    /// When it ended, ns.
+    pub now_ns: u64,
+    /// How long it took, ns.
+    pub elapsed_ns: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// Times in an eighth of an octave each, from 8 us to half a second.
+const BUCKETS: usize = 128;
+
+/// Reads that were counted.
+#[derive(Debug)]
+struct Reads {
+    count: AtomicU32,
+    bytes: AtomicU64,
+    /// Time of earlier rounds, ns.
+    past_ns: AtomicU64,
+    begin_ns: AtomicU64,
+    end_ns: AtomicU64,
+    times: [AtomicU32; BUCKETS],
+}
+
+impl Reads {
+    const fn new() -> Reads {
+        Reads {
+            count: AtomicU32::new(0),
+            bytes: AtomicU64::new(0),
+            past_ns: AtomicU64::new(0),
+            begin_ns: AtomicU64::new(0),
+            end_ns: AtomicU64::new(0),
+            times: [const { AtomicU32::new(0) }; BUCKETS],
+        }
+    }
+
+    fn clear(&self) {
+        self.count.store(0, Relaxed);
+        self.bytes.store(0, Relaxed);
+        self.past_ns.store(0, Relaxed);
+        self.begin_ns.store(0, Relaxed);
+        self.end_ns.store(0, Relaxed);
+        self.times.iter().for_each(|times| times.store(0, Relaxed));
+    }
+
+    fn bucket(elapsed_ns: u64) -> usize {
+        let scaled = elapsed_ns.max(1 << 13);
+        let octave = scaled.ilog2();
+        let eighth = (scaled >> (octave - 3) & 7) as usize;
+        ((octave as usize - 13) * 8 + eighth).min(BUCKETS - 1)
+    }
+
+    fn add(&self, read: &Sample) {
+        self.count.store(self.count.load(Relaxed).saturating_add(1), Relaxed);
+        self.bytes.store(self.bytes.load(Relaxed).saturating_add(read.bytes), Relaxed);
+        let start = read.now_ns.saturating_sub(read.elapsed_ns);
+        let begin = self.begin_ns.load(Relaxed);
+        if begin == 0 || start < begin {
+            self.begin_ns.store(start.max(1), Relaxed);
+        }
+        self.end_ns.store(self.end_ns.load(Relaxed).max(read.now_ns), Relaxed);
+        if let Some(times) = self.times.get(Reads::bucket(read.elapsed_ns)) {
+            times.store(times.load(Relaxed).saturating_add(1), Relaxed);
+        }
+    }
+
+    /// A round ends: the time until the next one does not count.
+    fn pause(&self) {
+        self.past_ns.store(self.elapsed_ns(), Relaxed);
+        self.begin_ns.store(0, Relaxed);
+        self.end_ns.store(0, Relaxed);
+    }
+
+    fn elapsed_ns(&self) -> u64 {
+        let round = self.end_ns.load(Relaxed).saturating_sub(self.begin_ns.load(Relaxed));
+        self.past_ns.load(Relaxed).saturating_add(round)
+    }
+
+    /// Bytes/s.
+    fn rate(&self) -> u64 {
+        let rate =
+            u128::from(self.bytes.load(Relaxed)) * 1_000_000_000 / u128::from(self.elapsed_ns().max(1));
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+
+    /// The bucket that a twentieth of the reads exceeded.
+    fn tail(&self) -> usize {
+        let mut left = self.count.load(Relaxed) / 20;
+        for (at, times) in self.times.iter().enumerate().rev() {
+            let here = times.load(Relaxed);
+            if here > left {
+                return at;
+            }
+            left -= here;
+        }
+        0
+    }
+}
+
+/// The trial of a device.
+#[derive(Debug)]
+pub struct Trial {
+    busy: AtomicBool,
+    phase: AtomicU32,
+    /// Reads of this phase.
+    reads: AtomicU32,
+    round: AtomicU32,
+    /// Reads of the next rest.
+    rest: AtomicU32,
+    alone: Reads,
+    with: Reads,
+}
+
+impl Default for Trial {
+    fn default() -> Trial {
+        Trial::new()
+    }
+}
+
+impl Trial {
+    /// Nothing was read yet.
+    pub const fn new() -> Trial {
+        Trial {
+            busy: AtomicBool::new(false),
+            phase: AtomicU32::new(0),
+            reads: AtomicU32::new(0),
+            round: AtomicU32::new(0),
+            rest: AtomicU32::new(REST_READS),
+            alone: Reads::new(),
+            with: Reads::new(),
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        Phase::of(self.phase.load(Relaxed))
+    }
+
+    /// Whether nothing is to be asked for at present.
+    pub fn holds(&self) -> bool {
+        matches!(self.phase(), Phase::Drain | Phase::Alone | Phase::Bad)
+    }
+
+    /// Whether streams are not even to be begun.
+    pub fn is_bad(&self) -> bool {
+        self.phase() == Phase::Bad
+    }
+
+    /// Counts a read of a stream that misses or is prefetched (`active`: some are). Reads that come while another
+    /// one is counted are left out.
+    pub fn count(&self, read: &Sample, active: bool) {
+        if self.busy.swap(true, Acquire) {
+            return;
+        }
+        let reads = self.reads.load(Relaxed).saturating_add(1);
+        self.reads.store(reads, Relaxed);
+        match self.phase() {
+            Phase::First if active => self.enter(Phase::Ramp),
+            Phase::First => {
+                if self.alone.count.load(Relaxed) >= 4 * COUNTED_ALONE {
+                    self.alone.clear();
+                }
+                self.alone.add(read);
+            }
+            Phase::Ramp if reads >= SKIPPED => self.enter(Phase::With),
+            Phase::With => {
+                self.with.add(read);
+                if reads >= COUNTED {
+                    self.compare();
+                }
+            }
+            Phase::Drain if reads >= SKIPPED => self.enter(Phase::Alone),
+            Phase::Alone => {
+                self.alone.add(read);
+                if reads >= COUNTED_ALONE {
+                    self.alone.pause();
+                    self.enter(Phase::Ramp);
+                }
+            }
+            Phase::Good | Phase::Bad if reads >= self.rest.load(Relaxed) => {
+                let rest = self.rest.load(Relaxed);
+                self.rest.store(rest.saturating_mul(2).min(REST_READS_MAX), Relaxed);
+                // What was good is measured again before anything is held back, what was bad has been held back.
+                let good = self.phase() == Phase::Good;
+                self.round.store(u32::from(!good), Relaxed);
+                self.with.clear();
+                if !good {
+                    self.alone.clear();
+                }
+                self.enter(if good { Phase::With } else { Phase::Alone });
+            }
+            Phase::Ramp | Phase::Drain | Phase::Good | Phase::Bad => {}
+        }
+        self.busy.store(false, Release);
+    }
+
+    fn enter(&self, phase: Phase) {
+        self.phase.store(phase as u32, Relaxed);
+        self.reads.store(0, Relaxed);
+    }
+
+    /// Enough was counted with prefetching.
+    fn compare(&self) {
+        self.with.pause();
+        let round = self.round.load(Relaxed);
+        let (with, alone) = (self.with.rate(), self.alone.rate());
+        let known = self.alone.count.load(Relaxed) >= ALONE_MIN;
+        if known && with >= alone.saturating_mul(GAIN_PLAIN) {
+            return self.enter(Phase::Good);
+        }
+        // Two buckets are a fifth on average; what a busy CPU adds is less than 50 us.
+        let (late, usual) = (self.with.tail(), self.alone.tail());
+        let later = late >= usual + 2 && nanoseconds(late) > nanoseconds(usual) + 50_000;
+        // What hardly gains and is late from the beginning needs no trial.
+        let plainly_bad = known && later && with < alone + alone / 5;
+        if round < ROUNDS && !plainly_bad {
+            if round == 0 {
+                self.alone.clear();
+                self.with.clear();
+            }
+            self.round.store(round + 1, Relaxed);
+            return self.enter(Phase::Drain);
+        }
+        let slower = with < alone - alone / 50;
+        self.enter(if later || slower { Phase::Bad } else { Phase::Good });
+    }
+}
+
+/// The lower end of a bucket, ns.
+fn nanoseconds(bucket: usize) -> u64 {
+    (8 + bucket as u64 % 8) << (10 + bucket as u64 / 8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A program whose reads take so long without and with prefetching, the fiftieth of them `tail` times that.
+    struct Program {
+        trial: Trial,
+        now_ns: u64,
+        alone_ns: u64,
+        with_ns: u64,
+        tail: u64,
+    }
+
+    impl Program {
+        fn new(alone_ns: u64, with_ns: u64, tail: u64) -> Program {
+            Program { trial: Trial::new(), now_ns: MS, alone_ns, with_ns, tail }
+        }
+
+        /// How many of the reads were held back.
+        fn run(&mut self, reads: usize) -> usize {
+            let mut held = 0;
+            for read in 0..reads {
+                let first = self.trial.phase() == Phase::First && read < 16;
+                let holds = self.trial.holds();
+                held += usize::from(holds);
+                let usual = if holds || first { self.alone_ns } else { self.with_ns };
+                let late = !holds && !first && read % 12 == 0;
+                let elapsed_ns = if late { usual * self.tail } else { usual };
+                self.now_ns += elapsed_ns;
+                let sample = Sample { now_ns: self.now_ns, elapsed_ns, bytes: 65536 };
+                self.trial.count(&sample, !first);
+            }
+            held
+        }
+    }
+
+    #[test]
+    fn a_plain_gain_is_never_held_back() {
+        assert_eq!(Program::new(MS, MS / 4, 1).run(100_000), 0);
+    }
+
+    #[test]
+    fn a_small_gain_goes_on_after_a_trial() {
+        let mut program = Program::new(MS, MS * 8 / 10, 1);
+        let held = program.run(4_000);
+        assert!((1..=400).contains(&held), "{held}");
+        assert!(!program.trial.is_bad());
+        assert!(program.run(1_000_000) < 10_000);
+    }
+
+    #[test]
+    fn a_loss_ends_and_is_tried_again_ever_more_rarely() {
+        let mut program = Program::new(MS, MS * 11 / 10, 1);
+        program.run(1_000);
+        assert!(program.trial.is_bad());
+        let helped = 100_000 - program.run(100_000);
+        assert!((200..4_000).contains(&helped), "{helped}");
+    }
+
+    #[test]
+    fn a_small_gain_with_a_long_tail_ends() {
+        let mut program = Program::new(MS, MS * 6 / 10, 3);
+        program.run(1_000);
+        assert!(program.trial.is_bad());
+    }
+
+    #[test]
+    fn what_turns_good_is_found() {
+        let mut program = Program::new(MS, MS * 11 / 10, 1);
+        program.run(1_000);
+        assert!(program.trial.is_bad());
+        program.with_ns = MS / 3;
+        program.run(10_000);
+        assert!(!program.trial.holds());
+    }
+
+    #[test]
+    fn buckets_are_an_eighth_of_an_octave() {
+        for ns in [0, 1 << 13, 100_000, MS, 20 * MS, u64::MAX] {
+            let bucket = Reads::bucket(ns);
+            assert!(bucket < BUCKETS);
+            if (1 << 13..1 << 28).contains(&ns) {
+                let low = nanoseconds(bucket);
+                assert!(low <= ns && ns < nanoseconds(bucket + 1), "{ns}: {low}");
+            }
+        }
+    }
+}
