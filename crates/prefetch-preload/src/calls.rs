@@ -10,7 +10,7 @@ use prefetch_os::sys;
 
 use crate::original::Original;
 use crate::watch::{self, HINTS, STATE};
-use crate::{start, walker, worker};
+use crate::{mappings, start, walker, worker};
 
 /// Declares the originals and the function that resolves them.
 macro_rules! originals {
@@ -29,6 +29,7 @@ originals! {
     LSEEK = c"lseek64", CLOSE = c"close", CLOSE_RANGE = c"close_range", CLOSEFROM = c"closefrom",
     DUP2 = c"dup2", DUP3 = c"dup3", FCLOSE = c"fclose",
     FADVISE = c"posix_fadvise64", READAHEAD = c"readahead", MADVISE = c"madvise",
+    MMAP = c"mmap64", MUNMAP = c"munmap", MREMAP = c"mremap",
     OPEN = c"open64", OPEN_2 = c"__open64_2", OPENAT = c"openat64", OPENAT_2 = c"__openat64_2",
     FOPEN = c"fopen64", FREAD = c"fread", FREAD_UNLOCKED = c"fread_unlocked", FREAD_CHK = c"__fread_chk",
     FGETS = c"fgets", GETDELIM = c"getdelim", GETLINE = c"getline",
@@ -374,7 +375,59 @@ hooks! {
         if hint && STATE.load(core::sync::atomic::Ordering::Relaxed) == HINTS {
             return 0;
         }
+        mappings::on_advice(address as usize, length, advice);
         through!(MADVISE as fn(*mut c_void, size_t, c_int) -> c_int, (address, length, advice), libc::SYS_madvise)
+    }
+
+    /// mmap(2).
+    fn mmap(
+        address: *mut c_void,
+        length: size_t,
+        protection: c_int,
+        flags: c_int,
+        fd: c_int,
+        offset: off_t
+    ) -> *mut c_void {
+        // SAFETY: the same function on 64-bit systems.
+        unsafe { mmap64(address, length, protection, flags, fd, offset) }
+    }
+
+    /// mmap(2).
+    fn mmap64(
+        address: *mut c_void,
+        length: size_t,
+        protection: c_int,
+        flags: c_int,
+        fd: c_int,
+        offset: off_t
+    ) -> *mut c_void {
+        let mapped = through!(
+            MMAP as fn(*mut c_void, size_t, c_int, c_int, c_int, off_t) -> *mut c_void,
+            (address, length, protection, flags, fd, offset), libc::SYS_mmap
+        );
+        mappings::on_map(mapped as usize, length, protection, flags, fd, offset);
+        mapped
+    }
+
+    /// munmap(2).
+    fn munmap(address: *mut c_void, length: size_t) -> c_int {
+        mappings::on_unmap(address as usize, length);
+        through!(MUNMAP as fn(*mut c_void, size_t) -> c_int, (address, length), libc::SYS_munmap)
+    }
+
+    /// mremap(2). The new address is passed on whether it was given or not, as a register.
+    fn mremap(
+        address: *mut c_void,
+        length: size_t,
+        wanted: size_t,
+        flags: c_int,
+        to: *mut c_void
+    ) -> *mut c_void {
+        mappings::on_unmap(address as usize, length);
+        through!(
+            MREMAP as fn(*mut c_void, size_t, size_t, c_int, *mut c_void) -> *mut c_void,
+            (address, length, wanted, flags, to), libc::SYS_mremap
+        )
     }
 
     /// open(2). The mode is passed on whether it was given or not, as a register.

@@ -10,13 +10,15 @@
 //! | `original` | the functions behind them, resolved once |
 //! | `watch` | what happens around a read: registration, timing, the core |
 //! | `table` | descriptors and files that are watched: static memory, try-locks |
-//! | `worker` | threads without libc: stream workers, the one that fetches files, the one that may open files |
+//! | `worker` | threads without libc: for streams, for fetching files, for what needs files opened, for mappings |
+//! | `mappings` | follows what a program touches of files it has mapped |
 //! | `walker` | follows a program through its directories |
 //! | `series` | follows a program through numbered files |
 //! | `start` | the constructor: environment, deny list, kill switch, fork |
 //! | `report` | the statistics page |
 
 mod calls;
+mod mappings;
 mod original;
 mod report;
 mod series;

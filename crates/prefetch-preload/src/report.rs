@@ -110,16 +110,21 @@ pub fn decimal(mut value: u32, buffer: &mut [u8; 10]) -> &[u8] {
 
 /// Takes a record for a newly watched file and notes its path.
 pub fn begin(slot: &Slot, fd: i32, device: u64, inode: u64) {
+    slot.record.store(take(fd, device, inode), Relaxed);
+}
+
+/// As [`begin`], for what has no slot: the number of the record.
+pub fn take(fd: i32, device: u64, inode: u64) -> u32 {
     make();
     let sequence = SEQUENCE.fetch_add(1, Relaxed) + 1;
     let record = sequence % RECORDS as u32;
-    slot.record.store(record, Relaxed);
-    let Some(area) = area() else { return };
+    let Some(area) = area() else { return record };
     let (mut name, mut path) = ([0; 64], [0; 256]);
     let mut digits = [0; 10];
     let link = join(&[b"/proc/self/fd/", decimal(fd as u32, &mut digits)], &mut name);
     let path = link.and_then(|link| sys::readlink(link, &mut path).ok()).unwrap_or_default();
     area.begin_file(record as usize, u64::from(sequence), device, inode, path);
+    record
 }
 
 /// Writes what is known of a file.
@@ -129,9 +134,13 @@ pub fn file(slot: &Slot, file: &FileState) {
 
 /// Writes what is known of a file whose streams have ended: what was seen of the latest of them before.
 pub fn last(slot: &Slot, file: &FileState, latest: (Shape, u64, bool)) {
+    record(slot.record.load(Relaxed), file, latest);
+}
+
+/// As [`last`], for what has no slot.
+pub fn record(record: u32, file: &FileState, latest: (Shape, u64, bool)) {
     if let Some(area) = area() {
-        let record = slot.record.load(Relaxed) as usize;
-        area.set_file(record, file.size, &file.counters, file.reason, latest);
+        area.set_file(record as usize, file.size, &file.counters, file.reason, latest);
     }
 }
 

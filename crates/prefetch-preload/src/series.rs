@@ -223,10 +223,7 @@ impl Following {
 fn ask(fd: c_int, owed: &mut u64) -> Option<u64> {
     let stat = sys::fstat(fd).ok()?;
     let device = table::DEVICE.get(table::device_index(stat.st_dev) as usize)?;
-    if !device.has_limits() {
-        let limits = prefetch_os::limits::look(stat.st_dev);
-        device.set_limits(limits.readahead_bytes, limits.call_bytes);
-    }
+    table::learn_limits(device, stat.st_dev);
     let bytes = (stat.st_size as u64).min(Chase::bytes_max(device.bdp()));
     let pages = bytes.div_ceil(prefetch::PAGE);
     if bytes == 0 || sys::cachestat(fd, 0, bytes).is_ok_and(|stat| stat.cached >= pages) {

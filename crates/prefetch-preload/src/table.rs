@@ -231,6 +231,14 @@ pub fn device_index(number: u64) -> u32 {
     DEVICES as u32 - 1
 }
 
+/// Asks once for the kernel's limits for a device.
+pub fn learn_limits(device: &Device, number: u64) {
+    if !device.has_limits() {
+        let limits = prefetch_os::limits::look(number);
+        device.set_limits(limits.readahead_bytes, limits.call_bytes);
+    }
+}
+
 /// Takes a slot for a descriptor: a free one, or the least recently used of a few. Its number and its file.
 pub fn allot(fd: i32) -> Option<(usize, &'static Slot, Guard<'static>)> {
     let high = HIGH.load(Ordering::Relaxed) as usize;

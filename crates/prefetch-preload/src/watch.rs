@@ -119,7 +119,7 @@ pub fn after_stdio(before: Before, fd: i32) {
 }
 
 /// Runs the core. A panic ends prefetching in this process and nothing else.
-fn guarded(work: impl FnOnce()) {
+pub fn guarded(work: impl FnOnce()) {
     if std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err() {
         STATE.store(OFF, Relaxed);
         if let Some(area) = report::area() {
@@ -141,7 +141,7 @@ fn look(start_ns: u64, meta: Meta, fd: i32, offset: Option<i64>, got: u64) {
 }
 
 /// Whether a file is worth watching: regular, big enough, readable, on a real file system, not direct.
-fn is_worth(fd: i32, stat: &libc::stat) -> bool {
+pub fn is_worth(fd: i32, stat: &libc::stat) -> bool {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;
     const HUGETLBFS: i64 = 0x9584_58f6;
@@ -168,10 +168,7 @@ fn register(fd: i32) {
     let Some((at, slot, mut file)) = table::allot(fd) else { return };
     *file = FileState::new(stat.st_size as u64);
     slot.device.store(table::device_index(stat.st_dev), Relaxed);
-    if !slot.device().has_limits() {
-        let limits = prefetch_os::limits::look(stat.st_dev);
-        slot.device().set_limits(limits.readahead_bytes, limits.call_bytes);
-    }
+    table::learn_limits(slot.device(), stat.st_dev);
     slot.position.store(sys::position(fd).unwrap_or(0), Relaxed);
     slot.timed.store(true, Relaxed);
     report::begin(slot, fd, stat.st_dev, stat.st_ino);

@@ -1,4 +1,4 @@
-//! Threads without libc: the one that serves streams, the one that fetches files, the one that may open files.
+//! Threads without libc: for streams, for fetching files, for what needs files opened, for mappings.
 //!
 //! They are made by a bare clone(2): making a thread through libc allocates, turns single-threaded shortcuts of
 //! malloc and stdio off for good, and is not allowed where a signal handler may be running. The price is that
@@ -14,6 +14,7 @@ use prefetch::os::{Os, issue};
 use prefetch::{FileState, Request};
 use prefetch_os::{Kernel, memory, sys};
 
+use crate::mappings::{self, Looks};
 use crate::table::{self, BUDGET, HIGH, Slot};
 use crate::{report, series, walker};
 
@@ -32,9 +33,11 @@ pub enum Role {
     Fetch = 1,
     /// Looks at memory and walks directories, with a table of descriptors of its own.
     Keeper = 2,
+    /// Looks at what was touched of mappings, with a table of descriptors of its own.
+    Mapper = 3,
 }
 
-const ROLES: [Role; 3] = [Role::Streams, Role::Fetch, Role::Keeper];
+const ROLES: [Role; 4] = [Role::Streams, Role::Fetch, Role::Keeper, Role::Mapper];
 
 #[repr(C, align(64))]
 struct Stack(UnsafeCell<[u8; STACK_BYTES]>);
@@ -60,7 +63,7 @@ struct Worker {
     block: Block,
 }
 
-static WORKER: [Worker; 3] = [const {
+static WORKER: [Worker; 4] = [const {
     Worker {
         tid: AtomicU32::new(0),
         seq: AtomicU32::new(0),
@@ -68,7 +71,7 @@ static WORKER: [Worker; 3] = [const {
         stack: Stack(UnsafeCell::new([0; STACK_BYTES])),
         block: Block(UnsafeCell::new([0; 512])),
     }
-}; 3];
+}; 4];
 
 static KERNEL: Kernel = Kernel::new();
 static QUIT: AtomicBool = AtomicBool::new(false);
@@ -129,6 +132,7 @@ pub fn forked() {
     QUIT.store(false, Relaxed);
     walker::forked();
     series::forked();
+    mappings::forked();
     for at in 0..HIGH.load(Relaxed) as usize {
         if let Some(slot) = table::slot(at) {
             slot.wake.store(false, Relaxed);
@@ -223,6 +227,7 @@ extern "C" fn run(role: usize) -> ! {
     match ROLES.get(role) {
         Some(Role::Streams) => streams(),
         Some(Role::Fetch) => fetches(),
+        Some(Role::Mapper) => mapper(),
         _ => keeper(),
     }
     // SAFETY: ends this thread only; the kernel then clears `tid`.
@@ -473,16 +478,41 @@ fn finish(slot: &'static Slot, fd: i32, size: u64, step: Step) {
     }
 }
 
-/// Looks at memory while there is activity, and walks directories. Its descriptors are its own: what it opens and
-/// closes can neither take a number from the program nor drop its locks.
-fn keeper() {
-    name(c"ll-keeper");
+/// Gives a thread a table of descriptors of its own, empty. Before Linux 5.9 it cannot have one, must open nothing, and
+/// ends.
+fn has_own_descriptors() -> bool {
     // SAFETY: no pointers. With the flag, and from 0 on, no descriptor is even copied.
     let own = unsafe {
         sys::call(libc::SYS_close_range, [0, u32::MAX as usize, libc::CLOSE_RANGE_UNSHARE as usize, 0, 0, 0])
     };
-    if own.is_err() {
-        // Before Linux 5.9: nothing may be opened here, so there is nothing to do.
+    own.is_ok()
+}
+
+/// Follows mappings.
+fn mapper() {
+    name(c"ll-mapper");
+    if !has_own_descriptors() {
+        return;
+    }
+    rouse(Role::Keeper);
+    let Some(mut looks) = Looks::begin() else { return };
+    loop {
+        let seen = WORKER[Role::Mapper as usize].seq.load(SeqCst);
+        let pause = looks.round();
+        if pause.is_some_and(|pause| pause < 10_000_000) {
+            ACTIVE_NS.store(sys::now_ns(), Relaxed);
+        }
+        if !rest(Role::Mapper, seen, pause.unwrap_or(LONG_NS)) {
+            return;
+        }
+    }
+}
+
+/// Looks at memory while there is activity, and walks directories. Its descriptors are its own: what it opens and
+/// closes can neither take a number from the program nor drop its locks.
+fn keeper() {
+    name(c"ll-keeper");
+    if !has_own_descriptors() {
         return;
     }
     let mut told_ns = 0;

@@ -1,0 +1,145 @@
+//! What a program touches of a mapping is followed: the pages are right, cached files cost no
+//! thread. Each test runs this program again under LD_PRELOAD, with a part to play.
+
+mod common;
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::Command;
+
+use prefetch::area::Snapshot;
+
+const PART: &str = "LOADLINE_TEST_PART";
+const FILE: &str = "LOADLINE_TEST_FILE";
+const MIB: usize = 1 << 20;
+
+fn play(part: &str, mib: u64, cold: bool) -> Vec<Snapshot> {
+    let directory = common::directory();
+    let file = directory.path().join("data");
+    common::cold_file(&file, mib);
+    if !cold {
+        std::fs::read(&file).unwrap();
+    }
+    let statistics = common::directory();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "child", "--ignored", "--nocapture", "--test-threads=1"]);
+    command.env(PART, part).env(FILE, &file).env("LD_PRELOAD", common::library());
+    command.env("LOADLINE_PREFETCH", "auto").env("LOADLINE_PREFETCH_DIR", statistics.path());
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("PART DONE"), "{text}");
+    let files = std::fs::read_dir(statistics.path()).unwrap().flatten();
+    files.filter_map(|f| Snapshot::parse(&std::fs::read(f.path()).ok()?).ok()).collect()
+}
+
+/// A mapping of a file.
+struct Mapped {
+    start: *const u8,
+    len: usize,
+}
+
+impl Mapped {
+    fn new(path: &Path) -> Mapped {
+        let file = File::open(path).unwrap();
+        let len = file.metadata().unwrap().len() as usize;
+        // SAFETY: a fresh mapping of an open file, which nothing shortens.
+        let start = unsafe {
+            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        assert_ne!(start, libc::MAP_FAILED);
+        Mapped { start: start.cast(), len }
+    }
+
+    fn advise(&self, advice: i32) {
+        // SAFETY: the mapping is this one.
+        assert_eq!(unsafe { libc::madvise(self.start.cast_mut().cast(), self.len, advice) }, 0);
+    }
+
+    /// Each word of the file is its own offset.
+    fn check(&self, at: usize) {
+        assert!(at + 8 <= self.len);
+        // SAFETY: inside the mapping, aligned.
+        let word = unsafe { self.start.add(at).cast::<u64>().read_volatile() };
+        assert_eq!(u64::from_le(word), at as u64);
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this one, and nothing points into it any more.
+        unsafe { libc::munmap(self.start.cast_mut().cast(), self.len) };
+    }
+}
+
+/// Plays the part that the environment names: run by the tests above only.
+#[test]
+#[ignore = "a part of the other tests"]
+fn child() {
+    let path = std::env::var_os(FILE).unwrap();
+    let path = Path::new(&path);
+    match std::env::var(PART).unwrap().as_str() {
+        "backwards" => {
+            let mapped = Mapped::new(path);
+            mapped.advise(libc::MADV_RANDOM);
+            (0..mapped.len / 4096).rev().for_each(|page| mapped.check(page * 4096));
+        }
+        "again" => {
+            // Mapped and unmapped while the library looks: no address may be taken for what it was before.
+            for round in 0..300usize {
+                let mapped = Mapped::new(path);
+                (0..64).for_each(|step| mapped.check((round * 7919 + step * 5) % (mapped.len / 4096) * 4096));
+            }
+        }
+        "threads" => {
+            let mapped = Mapped::new(path);
+            let (start, len) = (mapped.start as usize, mapped.len);
+            std::thread::scope(|scope| {
+                for thread in 0..4 {
+                    scope.spawn(move || {
+                        let own = std::mem::ManuallyDrop::new(Mapped { start: start as *const u8, len });
+                        (0..len / 4 / 4096).step_by(7).for_each(|p| own.check(len / 4 * thread + p * 4096));
+                    });
+                }
+            });
+            // SAFETY: the child only ends itself.
+            let pid = unsafe { libc::fork() };
+            if pid == 0 {
+                mapped.check(MIB / 2);
+                // SAFETY: as above.
+                unsafe { libc::_exit(0) };
+            }
+            let mut status = -1;
+            // SAFETY: the status is valid for writing.
+            assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+            assert_eq!(status, 0);
+        }
+        part => panic!("unknown part {part}"),
+    }
+    println!("PART DONE");
+}
+
+fn workers(seen: &[Snapshot]) -> u64 {
+    seen.iter().map(|s| s.workers).sum()
+}
+
+#[test]
+fn a_cold_mapping_is_followed_backwards() {
+    let seen = play("backwards", 64, true);
+    let reads: u64 = seen.iter().flat_map(|s| &s.files).map(|f| f.counters.reads).sum();
+    eprintln!("{reads} touches were seen, {} threads", workers(&seen));
+    // Without PAGEMAP_SCAN (before Linux 6.7) nothing is seen; a thread finds that out.
+    assert!(workers(&seen) > 0, "{seen:?}");
+}
+
+#[test]
+fn a_cached_mapping_costs_no_thread() {
+    let seen = play("backwards", 16, false);
+    assert_eq!(workers(&seen), 0, "{seen:?}");
+}
+
+#[test]
+fn mappings_come_and_go() {
+    play("again", 32, true);
+    play("threads", 32, true);
+}
