@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use prefetch::area::{DeviceSeen, FileSeen};
+use prefetch::area::{DeviceSeen, FileSeen, Snapshot};
 use prefetch::stream::Shape;
 use prefetch::{Mode, Reason};
 
@@ -33,14 +33,24 @@ pub fn time(ns: u64) -> String {
 /// One line for each process, under a heading.
 pub fn table(found: &[Found]) -> String {
     let mut text = format!(
-        "{:>8} {:<16} {:<9} {:>6} {:>11} {:>9} {:>11} {:>11} {:>11} {:>9}\n",
-        "pid", "program", "mode", "files", "read", "blocked", "prefetched", "useful", "wasted", "saved"
+        "{:>7} {:<14} {:<9} {:>5} {:>10} {:>8} {:>10} {:>10} {:>10} {:>10} {:>8}\n",
+        "pid",
+        "program",
+        "mode",
+        "files",
+        "read",
+        "blocked",
+        "prefetched",
+        "useful",
+        "wasted",
+        "unknown",
+        "saved"
     );
     for Found { snapshot, alive } in found {
         let total = snapshot.total();
         let _ = writeln!(
             text,
-            "{:>8} {:<16} {:<9} {:>6} {:>11} {:>9} {:>11} {:>11} {:>11} {:>9}{}",
+            "{:>7} {:<14.14} {:<9} {:>5} {:>10} {:>8} {:>10} {:>10} {:>10} {:>10} {:>8}{}",
             snapshot.pid,
             snapshot.name,
             snapshot.mode.name(),
@@ -50,8 +60,13 @@ pub fn table(found: &[Found]) -> String {
             bytes(total.issued),
             bytes(total.useful),
             bytes(total.wasted),
+            bytes(Snapshot::unknown(&total)),
             time(total.saved_ns),
-            if *alive { "" } else { "  ended" }
+            match (alive, snapshot.off.1) {
+                (false, _) => "  ended",
+                (true, true) => "  off",
+                (true, false) => "",
+            }
         );
     }
     text
@@ -73,6 +88,7 @@ pub fn explain(found: &Found) -> String {
     if snapshot.lost > 0 {
         let _ = writeln!(text, "{} of the kernel's events were lost: reads went by unseen", snapshot.lost);
     }
+    text += &cost(snapshot);
     for device in &snapshot.devices {
         text += &self::device(device);
     }
@@ -87,7 +103,7 @@ pub fn explain(found: &Found) -> String {
     }
     let (walked, used) = snapshot.walked;
     if walked > 0 {
-        let _ = writeln!(text, "directories: {walked} files fetched ahead, {used} of them opened");
+        let _ = writeln!(text, "files in order: {walked} fetched ahead, {used} of them opened");
     }
     if snapshot.files.is_empty() {
         text += "no file was read often enough to be watched\n";
@@ -97,6 +113,21 @@ pub fn explain(found: &Found) -> String {
     }
     if snapshot.mode == Mode::Observe {
         text += &estimate(found);
+    }
+    text
+}
+
+/// What the library costs, and whether it turned itself off for that.
+fn cost(snapshot: &Snapshot) -> String {
+    let mut text = String::new();
+    if snapshot.hook_ns + snapshot.thread_ns > 0 {
+        let (hooks, threads) = (time(snapshot.hook_ns), time(snapshot.thread_ns));
+        let _ = writeln!(text, "cost: about {hooks} in the program's calls, {threads} of CPU in threads");
+    }
+    let (times, now) = snapshot.off;
+    if times > 0 {
+        let now = if now { "; it is off now" } else { "" };
+        let _ = writeln!(text, "turned itself off {times} times, since it had cost more than it gave{now}");
     }
     text
 }
@@ -140,11 +171,12 @@ fn file(file: &FileSeen, mode: Mode) -> String {
     if c.issued > 0 {
         let _ = writeln!(
             text,
-            "    prefetched {}: {} useful, {} wasted, {} were there, {} evicted before use; {} reads came too early",
+            "    prefetched {}: {} useful, {} wasted, {} were there, {} unknown; {} evicted before use; {} reads came too early",
             bytes(c.issued),
             bytes(c.useful),
             bytes(c.wasted),
             bytes(c.redundant),
+            bytes(Snapshot::unknown(c)),
             bytes(c.evicted),
             c.late
         );
@@ -176,7 +208,6 @@ pub fn estimate(found: &Found) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prefetch::area::Snapshot;
     use prefetch::file::Counters;
 
     fn found() -> Found {
@@ -215,6 +246,8 @@ mod tests {
                 mode: Mode::Auto,
                 hook_calls: 0,
                 hook_ns: 0,
+                thread_ns: 2_000_000,
+                off: (1, false),
                 workers: 2,
                 budget: (1 << 30, 2 << 20),
                 walked: (10, 9),
@@ -232,13 +265,15 @@ mod tests {
     fn explain_says_what_was_done() {
         let expected = "\
 sqlite3 (42), mode auto, ended
+cost: about 0 ns in the program's calls, 2.0 ms of CPU in threads
+turned itself off 1 times, since it had cost more than it gave
 device 7:1: latency 1.0 ms, up to 900 MB/s seen, kernel reads 128.0 KiB ahead
 memory: 1.0 GiB may be prefetched and unread, 2.0 MiB are
-directories: 10 files fetched ahead, 9 of them opened
+files in order: 10 fetched ahead, 9 of them opened
 /data/big.db (100.0 MiB)
     1000 reads, 64.0 MiB, stride -320.0 KiB; 40 of 900 timed reads missed, 40.0 ms blocked
     prefetching ahead of a confirmed stream
-    prefetched 60.0 MiB: 59.0 MiB useful, 1.0 MiB wasted, 0 B were there, 0 B evicted before use; 3 reads came too early
+    prefetched 60.0 MiB: 59.0 MiB useful, 1.0 MiB wasted, 0 B were there, 0 B unknown; 0 B evicted before use; 3 reads came too early
     saved about 900.0 ms
     depth 4.0 MiB
 ";

@@ -14,10 +14,12 @@
 //! | `mappings` | follows what a program touches of files it has mapped |
 //! | `walker` | follows a program through its directories |
 //! | `series` | follows a program through numbered files |
+//! | `cost` | what the library costs and gives; rests when that is not worth it |
 //! | `start` | the constructor: environment, deny list, kill switch, fork |
 //! | `report` | the statistics page |
 
 mod calls;
+mod cost;
 mod mappings;
 mod original;
 mod report;

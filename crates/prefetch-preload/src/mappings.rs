@@ -15,8 +15,9 @@ use prefetch::stream::Shape;
 use prefetch::{FileState, Mode, PAGE, Read, Request};
 use prefetch_os::sys;
 
+use crate::cost::{self, Meter};
 use crate::table::{self, BUDGET, EPOCH};
-use crate::watch::{self, ON, STATE};
+use crate::watch::{self, ON, RESTING, STATE};
 use crate::{report, worker};
 
 /// Mappings that are followed at a time; later ones are left alone.
@@ -215,6 +216,11 @@ fn begin(address: usize, len: usize, fd: c_int, offset: u64) {
     }
 }
 
+/// Whether any mapping is followed.
+pub fn any() -> bool {
+    COUNT.load(Relaxed) > 0
+}
+
 /// The process forked: the child's mappings are not followed.
 pub fn forked() {
     for mapping in &MAPPING {
@@ -229,7 +235,7 @@ pub struct Looks {
     faults: u64,
     looked_ns: u64,
     pause_ns: u64,
-    cpu_ns: u64,
+    meter: Meter,
 }
 
 impl Looks {
@@ -245,7 +251,7 @@ impl Looks {
                 faults: 0,
                 looked_ns: sys::now_ns(),
                 pause_ns: PAUSE_NS_MIN,
-                cpu_ns: thread_ns(),
+                meter: Meter::begin(),
             })
         });
         if looks.is_none() {
@@ -257,10 +263,15 @@ impl Looks {
     /// One round: looks at the mappings if there were faults, or if one is prefetched. How long to rest, ns; `None`:
     /// until there is a mapping.
     pub fn round(&mut self) -> Option<u64> {
-        if COUNT.load(Relaxed) == 0 || STATE.load(Relaxed) != ON {
-            return None;
-        }
         let begin_ns = sys::now_ns();
+        match STATE.load(Relaxed) {
+            RESTING => {
+                cost::resume(begin_ns);
+                return any().then_some(1_000_000_000);
+            }
+            ON if any() => cost::judge(begin_ns),
+            _ => return None,
+        }
         let faults = major_faults();
         let waited = Waited {
             count: faults.saturating_sub(self.faults),
@@ -283,9 +294,7 @@ impl Looks {
                 }
             });
         }
-        let cpu_ns = thread_ns();
-        let cost_ns = cpu_ns.saturating_sub(self.cpu_ns);
-        self.cpu_ns = cpu_ns;
+        let cost_ns = self.meter.charge();
         self.pause_ns =
             if progress { PAUSE_NS_MIN } else { (self.pause_ns * 2).clamp(PAUSE_NS_MIN, PAUSE_NS_MAX) };
         // A look at much memory takes long: a tenth of a CPU at most, a half for what is prefetched.
@@ -298,17 +307,6 @@ struct Waited {
     count: u64,
     elapsed_ns: u64,
     now_ns: u64,
-}
-
-/// CPU time of this thread, ns.
-fn thread_ns() -> u64 {
-    let mut time = [0u64; 2];
-    // SAFETY: the kernel's `timespec` is two words, valid for writing.
-    let told = unsafe {
-        let arguments = [libc::CLOCK_THREAD_CPUTIME_ID as usize, time.as_mut_ptr() as usize, 0, 0, 0, 0];
-        sys::call(libc::SYS_clock_gettime, arguments)
-    };
-    if told.is_ok() { time[0].wrapping_mul(1_000_000_000).wrapping_add(time[1]) } else { 0 }
 }
 
 fn major_faults() -> u64 {
@@ -513,7 +511,9 @@ impl Known {
                 elapsed_ns: Some(if slow { latency_ns } else { 1_000 }),
                 now_ns: waited.now_ns,
             };
+            let saved_ns = self.file.counters.saved_ns;
             self.file.on_read(&read, device, &BUDGET, &tuning);
+            cost::gained(self.file.counters.saved_ns - saved_ns);
             if slow && self.file.random_hint && self.file.latest().2 {
                 // The kernel reads single pages: the rest of what the program is in would be missed page by page.
                 let _ = will_need(start + from, to.saturating_sub(from));

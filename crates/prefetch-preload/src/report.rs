@@ -155,6 +155,7 @@ pub fn process() {
             area.set_device(at, number, device);
         }
     }
+    crate::cost::tell();
     area.set_head(Head::BudgetTotal, table::BUDGET.total());
     area.set_head(Head::BudgetOutstanding, table::BUDGET.outstanding());
 }

@@ -15,7 +15,7 @@ use prefetch_os::sys;
 
 use crate::table::{self, BUDGET, EPOCH, Meta};
 use crate::walker::{PATH_MAX, absolute};
-use crate::{report, worker};
+use crate::{cost, report, worker};
 
 /// What is not opened for so long was fetched in vain, ns.
 const PATIENCE_NS: u64 = 5_000_000_000;
@@ -175,6 +175,7 @@ impl Following {
         let (files, bytes) = self.chase.catch_up(series);
         let paid = bytes.min(self.owed);
         BUDGET.give(paid);
+        cost::opened(files);
         self.owed -= paid;
         if let Some(area) = report::area().filter(|_| files > 0) {
             area.add_head(Head::WalkUsed, files);

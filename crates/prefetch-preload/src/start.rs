@@ -81,6 +81,10 @@ extern "C" fn construct() {
     if let Some(at) = variable(c"LOADLINE_PREFETCH_PANIC").and_then(number) {
         PANIC_AT.store(at, Relaxed);
     }
+    #[cfg(debug_assertions)]
+    if let Some(ns) = variable(c"LOADLINE_PREFETCH_DEAR").and_then(number) {
+        crate::cost::INJECTED_NS.store(ns, Relaxed);
+    }
     // Caught at the edge, and said on the statistics page: the program's standard error is not ours.
     std::panic::set_hook(Box::new(|_| {}));
     // SAFETY: the handler stays loaded as long as the process lives.

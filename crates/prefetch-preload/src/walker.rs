@@ -18,7 +18,7 @@ use prefetch_os::memory::join;
 use prefetch_os::sys;
 
 use crate::watch::{self, ON, STATE};
-use crate::{report, series, table, worker};
+use crate::{cost, report, series, table, worker};
 
 /// Longest path of a directory that is followed, bytes.
 pub const PATH_MAX: usize = 1024;
@@ -77,11 +77,14 @@ fn bit(name: &[u8]) -> &'static AtomicU8 {
 /// The program opened a file: `path` below `directory` is now `fd`.
 #[inline]
 pub fn on_open(directory: c_int, path: *const c_char, flags: c_int, fd: c_int) {
-    if fd < 0 || path.is_null() || STATE.load(Relaxed) != ON {
+    if fd < 0 || path.is_null() {
         return;
     }
     // Whatever this number meant before was closed in a way that was not seen.
     watch::forget(fd);
+    if STATE.load(Relaxed) != ON {
+        return;
+    }
     let odd = libc::O_CREAT | libc::O_PATH | libc::O_DIRECT | libc::O_ACCMODE;
     if flags & odd != libc::O_RDONLY || table::tuning().mode != Mode::Auto {
         return;
@@ -404,6 +407,7 @@ impl State {
         self.used_ns = sys::now_ns();
         let mean = self.bytes / u64::from(self.walk.counts().0.max(1));
         (0..fresh).for_each(|_| self.walk.on_used(mean));
+        cost::opened(u64::from(fresh));
         if let Some(area) = report::area() {
             area.add_head(Head::WalkUsed, u64::from(fresh));
         }

@@ -7,7 +7,7 @@ use prefetch::{FileState, PAGE, Read};
 use prefetch_os::sys;
 
 use crate::table::{self, BUDGET, CLOCK, Meta, PASS_MAX, Slot};
-use crate::{report, series, worker};
+use crate::{cost, report, series, worker};
 
 /// Nothing is watched: before the constructor, after a panic, in denied programs.
 pub const OFF: u8 = 0;
@@ -15,6 +15,8 @@ pub const OFF: u8 = 0;
 pub const ON: u8 = 1;
 /// The program's hints are dropped, nothing else.
 pub const HINTS: u8 = 2;
+/// For a while nothing is watched, but that descriptors are closed: it had cost more than it gave.
+pub const RESTING: u8 = 3;
 
 /// What the hooks do.
 pub static STATE: AtomicU8 = AtomicU8::new(OFF);
@@ -47,7 +49,11 @@ impl Before {
 /// Before a read of a descriptor. Touches a few words, nothing else; cannot panic.
 #[inline]
 pub fn before(fd: i32) -> Before {
-    if STATE.load(Relaxed) != ON {
+    let state = STATE.load(Relaxed);
+    if state != ON {
+        if state == RESTING {
+            cost::while_resting();
+        }
         return Before::NOTHING;
     }
     let Some(meta) = table::meta(fd) else { return Before::NOTHING };
@@ -93,7 +99,7 @@ pub fn after(before: Before, fd: i32, offset: Option<i64>, got: isize) {
     if got <= 0 {
         return;
     }
-    guarded(|| look(before.start_ns, meta, fd, offset, got as u64));
+    guarded(|| cost::sampled(|| look(before.start_ns, meta, fd, offset, got as u64)));
 }
 
 /// After a call of stdio that may have read: how much, the descriptor's position says.
@@ -188,7 +194,9 @@ fn tracked(slot: &'static Slot, start_ns: u64, fd: i32, offset: Option<i64>, got
     let elapsed_ns = (start_ns != 0).then(|| now_ns.saturating_sub(start_ns));
     let read = Read { offset, len: got, elapsed_ns, now_ns: now_ns.max(start_ns) };
     let device = slot.device();
+    let saved_ns = file.counters.saved_ns;
     let effect = file.on_read(&read, device, &BUDGET, &table::tuning());
+    cost::gained(file.counters.saved_ns - saved_ns);
     slot.timed.store(true, Relaxed);
     if file.counters.reads.is_multiple_of(64) {
         report::file(slot, &file);
@@ -212,6 +220,18 @@ fn advance(slot: &Slot, fd: i32, got: u64) -> u64 {
     };
     slot.position.store(before + got, Relaxed);
     before
+}
+
+/// Whether descriptors are kept account of.
+#[inline]
+fn is_watching() -> bool {
+    matches!(STATE.load(Relaxed), ON | RESTING)
+}
+
+/// Reads of a file will go by unseen.
+pub fn lose(slot: &Slot) {
+    slot.position.store(POSITION_UNKNOWN, Relaxed);
+    slot.sleep.store(0, Relaxed);
 }
 
 /// Lets a file alone for a while whose reads all hit and that is not prefetched.
@@ -254,7 +274,7 @@ pub fn on_seek(fd: i32, position: i64) {
 /// A descriptor was closed, or now means another file.
 #[inline]
 pub fn on_close(fd: i32) {
-    if STATE.load(Relaxed) == ON {
+    if is_watching() {
         series::on_close(fd);
         forget(fd);
     }
@@ -263,7 +283,7 @@ pub fn on_close(fd: i32) {
 /// A descriptor means another file now.
 #[inline]
 pub fn forget(fd: i32) {
-    if STATE.load(Relaxed) == ON && matches!(table::meta(fd), Some(meta) if meta != Meta::Unknown(0)) {
+    if is_watching() && matches!(table::meta(fd), Some(meta) if meta != Meta::Unknown(0)) {
         guarded(|| table::release(fd));
     }
 }

@@ -14,6 +14,7 @@ use prefetch::os::{Os, issue};
 use prefetch::{FileState, Request};
 use prefetch_os::{Kernel, memory, sys};
 
+use crate::cost::{self, Meter};
 use crate::mappings::{self, Looks};
 use crate::table::{self, BUDGET, HIGH, Slot};
 use crate::{report, series, walker};
@@ -264,7 +265,9 @@ fn streams() {
     rouse(Role::Keeper);
     // When a stream of each file has its turn, ns; 0: none is waiting for it.
     let mut turns = [0u64; table::SLOTS];
+    let mut meter = Meter::begin();
     loop {
+        meter.charge();
         let seen = WORKER[Role::Streams as usize].seq.load(SeqCst);
         let mut busy = false;
         let mut turn_ns = u64::MAX;
@@ -516,6 +519,7 @@ fn keeper() {
         return;
     }
     let mut told_ns = 0;
+    let mut meter = Meter::begin();
     loop {
         let seen = WORKER[Role::Keeper as usize].seq.load(SeqCst);
         let now = sys::now_ns();
@@ -523,9 +527,11 @@ fn keeper() {
             told_ns = now;
             BUDGET.tell(&memory::look());
             report::process();
+            cost::judge(now);
         }
         let walking = walker::walk();
         let waiting = series::follow();
+        meter.charge();
         let active = now.saturating_sub(ACTIVE_NS.load(Relaxed)) < 1_000_000_000;
         let timeout = match (walking, active || waiting) {
             (true, _) => 1_000_000,

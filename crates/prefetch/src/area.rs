@@ -53,6 +53,8 @@ pub enum Head {
     Panics,
     Off,
     Lost,
+    ThreadNs,
+    Resting,
 }
 
 /// Words of the counters within a record, after sequence, device, inode and size.
@@ -227,6 +229,10 @@ pub struct Snapshot {
     pub hook_calls: u64,
     /// Estimated time in the hooks, ns.
     pub hook_ns: u64,
+    /// CPU time of the threads that follow the program, ns.
+    pub thread_ns: u64,
+    /// Times that the library turned itself off because it had cost more than it gave, and whether it is off now.
+    pub off: (u64, bool),
     /// Worker threads started.
     pub workers: u64,
     /// Memory budget and what is outstanding of it, bytes.
@@ -283,6 +289,8 @@ impl Snapshot {
             mode: Mode::from_number(head(Head::Mode) as u8).unwrap_or_default(),
             hook_calls: head(Head::HookCalls),
             hook_ns: head(Head::HookNs),
+            thread_ns: head(Head::ThreadNs),
+            off: (head(Head::Off), head(Head::Resting) != 0),
             workers: head(Head::Workers),
             budget: (head(Head::BudgetTotal), head(Head::BudgetOutstanding)),
             walked: (head(Head::Walked), head(Head::WalkUsed)),
@@ -300,6 +308,13 @@ impl Snapshot {
                 .collect(),
             files: files.into_iter().map(|(_, file)| file).collect(),
         })
+    }
+
+    /// Bytes prefetched of which it is not known whether they were read: still ahead when it was last looked, or read
+    /// by calls that nobody looked at.
+    pub fn unknown(counters: &Counters) -> u64 {
+        let known = counters.useful.saturating_add(counters.wasted).saturating_add(counters.redundant);
+        counters.issued.saturating_sub(known)
     }
 
     /// The sums of all files.
