@@ -9,6 +9,7 @@ use crate::message::{Base, Op, Value};
 use crate::table::{put_segments, read_segments};
 use crate::wire::{Decoded, Malformed, Reader, put_bytes, put_int, put_parts, put_range, put_u32};
 use std::collections::BTreeMap;
+use std::ops::Deref;
 
 /// One change.
 #[derive(Clone, Debug)]
@@ -33,6 +34,21 @@ pub(crate) enum Pending<'a> {
     DeleteRange(KeyRange),
     /// [`Change::Clone`] or [`Change::Rename`].
     Structural,
+}
+
+/// The beginning of a record.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Head {
+    bytes: [u8; 11],
+    len: usize,
+}
+
+impl Deref for Head {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
 }
 
 /// Changes that are applied in order and together: after a crash either all of them are there or none.
@@ -241,10 +257,15 @@ impl WriteBatch {
     }
 
     /// What stands before [`WriteBatch::body`] in the record of the batch: no extents, and the number of changes.
-    pub(crate) fn head(&self) -> Vec<u8> {
-        let mut head = Vec::with_capacity(11);
-        head.push(0);
-        put_int(&mut head, self.len as u64);
+    pub(crate) fn head(&self) -> Head {
+        let mut head = Head { bytes: [0; 11], len: 2 };
+        let mut rest = self.len;
+        while rest >= 0x80 {
+            head.bytes[head.len - 1] = rest as u8 | 0x80;
+            head.len += 1;
+            rest >>= 7;
+        }
+        head.bytes[head.len - 1] = rest as u8;
         head
     }
 
@@ -440,7 +461,7 @@ mod tests {
         batch.put(b"a", b"1").delete(b"b").patch(b"c", 7, b"xyz").truncate(b"d", 3).set_len(b"e", 9);
         batch.delete_range(&KeyRange::prefix(b"f/")).clone_range(b"g/", b"h/").rename_range(b"i/", b"j/");
         assert_eq!(batch.check(), Ok(()));
-        let bytes = [batch.head(), batch.body().to_vec()].concat();
+        let bytes = [&batch.head(), batch.body()].concat();
         assert_eq!((batch.len(), batch.pending().count()), (8, 8));
         let changes = batch.clone().into_changes();
         assert_eq!(bytes, encode(&changes), "batch and record agree");
@@ -465,6 +486,19 @@ mod tests {
         bad(&|b| _ = b.set_len(b"k", VALUE_BYTES_MAX + 1));
         bad(&|b| _ = b.rename_range(b"a/", b"a/b/"));
         bad(&|b| _ = b.clone_range(b"", b"x"));
+    }
+
+    #[test]
+    fn the_head_counts_the_changes() {
+        let mut batch = WriteBatch::new();
+        for n in 1..=17_000u64 {
+            batch.delete(b"k");
+            if [1, 127, 128, 16_383, 16_384, 17_000].contains(&n) {
+                let mut expected = vec![0];
+                put_int(&mut expected, n);
+                assert_eq!(&batch.head()[..], expected);
+            }
+        }
     }
 
     #[test]

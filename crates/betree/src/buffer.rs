@@ -386,6 +386,11 @@ impl Memtable {
         self.arena.memory() + self.loose + self.ops.len() * MAP_ENTRY
     }
 
+    /// Of that, what lies on the heap piece by piece.
+    pub fn loose(&self) -> usize {
+        self.loose
+    }
+
     /// Everything, as an immutable buffer.
     pub fn freeze(self) -> Buffer {
         Buffer::from_parts(self.tombs, self.ops.into_iter().collect())

@@ -6,6 +6,7 @@
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::mem::MaybeUninit;
@@ -13,13 +14,18 @@ use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex};
 
+const PAGE: usize = 4096;
 /// An [`Arena`] begins with a chunk of this many bytes; each further one is twice as large.
 const CHUNK_MIN: usize = 1 << 10;
 /// Up to this.
 const CHUNK_MAX: usize = 256 << 10;
 
-/// Chunks of [`CHUNK_MAX`] bytes that are kept for use again.
-const SPARE_MAX: usize = 16;
+/// Chunks of this many bytes and more come from the kernel directly.
+const MAPPED_MIN: usize = 64 << 10;
+/// Bytes of such chunks that are kept for use again.
+const SPARE_BYTES_MAX: usize = 8 << 20;
+/// A chunk used again may be larger than wanted by this part of it.
+const SPARE_LOSS: usize = 8;
 
 /// Memory that an [`Arena`] fills from its start on.
 struct Chunk {
@@ -28,37 +34,55 @@ struct Chunk {
     mapped: Option<Mapping>,
 }
 
-/// Memory of [`CHUNK_MAX`] bytes from the kernel. Such chunks come and go by the hundred with each memtable: on the
-/// heap they would leave holes that nothing else fits.
-struct Mapping(NonNull<u8>);
+/// Memory from the kernel. Chunks come and go by the hundred with each memtable, in all sizes: on the heap they would
+/// leave holes that nothing else fits.
+struct Mapping {
+    start: NonNull<u8>,
+    size: usize,
+}
 
 // SAFETY: plain memory with one owner.
 unsafe impl Send for Mapping {}
+// SAFETY: as above; nothing is done with it through a shared reference.
+unsafe impl Sync for Mapping {}
 
-static SPARE: Mutex<Vec<Mapping>> = Mutex::new(Vec::new());
+/// Mappings that wait to be used again, the oldest first.
+static SPARE: Mutex<VecDeque<Mapping>> = Mutex::new(VecDeque::new());
 
 impl Mapping {
-    fn new() -> Option<Mapping> {
-        let spare = SPARE.lock().unwrap_or_else(|e| e.into_inner()).pop();
-        spare.or_else(|| {
-            let (access, kind) =
-                (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-            // SAFETY: a new mapping anywhere touches nothing that there is.
-            let start =
-                unsafe { libc::mmap(ptr::null_mut(), CHUNK_MAX, access, kind | libc::MAP_POPULATE, -1, 0) };
-            NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED).map(Mapping)
-        })
+    fn new(size: usize) -> Option<Mapping> {
+        let size = size.next_multiple_of(PAGE);
+        {
+            let mut spare = SPARE.lock().unwrap_or_else(|e| e.into_inner());
+            let fits = |m: &Mapping| m.size >= size && m.size - size <= size / SPARE_LOSS;
+            if let Some(at) = spare.iter().position(fits) {
+                return spare.swap_remove_back(at);
+            }
+        }
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping anywhere touches nothing that there is.
+        let start = unsafe { libc::mmap(ptr::null_mut(), size, access, kind | libc::MAP_POPULATE, -1, 0) };
+        let start = NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED)?;
+        Some(Mapping { start, size })
     }
 
+    /// Keeps it for use again; what is too much then goes, the oldest first.
     fn give_back(self) {
-        let mut spare = SPARE.lock().unwrap_or_else(|e| e.into_inner());
-        if spare.len() < SPARE_MAX {
-            spare.push(self);
-            return;
+        let mut gone = Vec::new();
+        {
+            let mut spare = SPARE.lock().unwrap_or_else(|e| e.into_inner());
+            spare.push_back(self);
+            let mut bytes: usize = spare.iter().map(|m| m.size).sum();
+            while bytes > SPARE_BYTES_MAX {
+                let Some(oldest) = spare.pop_front() else { break };
+                bytes -= oldest.size;
+                gone.push(oldest);
+            }
         }
-        drop(spare);
-        // SAFETY: the mapping is of this size, and its owner gave it up.
-        unsafe { libc::munmap(self.0.as_ptr().cast(), CHUNK_MAX) };
+        for mapping in gone {
+            // SAFETY: the mapping is of this size, and its owner gave it up.
+            unsafe { libc::munmap(mapping.start.as_ptr().cast(), mapping.size) };
+        }
     }
 }
 
@@ -70,10 +94,10 @@ unsafe impl Sync for Chunk {}
 
 impl Chunk {
     fn new(size: usize) -> Chunk {
-        if size == CHUNK_MAX
-            && let Some(mapping) = Mapping::new()
+        if size >= MAPPED_MIN
+            && let Some(mapping) = Mapping::new(size)
         {
-            return Chunk { start: mapping.0, size, mapped: Some(mapping) };
+            return Chunk { start: mapping.start, size, mapped: Some(mapping) };
         }
         let memory: Box<[MaybeUninit<u8>]> = Box::new_uninit_slice(size);
         let start = NonNull::from(Box::leak(memory)).cast();
@@ -122,6 +146,7 @@ impl Bytes {
 impl Deref for Bytes {
     type Target = [u8];
 
+    #[inline]
     fn deref(&self) -> &[u8] {
         let Some(chunk) = &self.chunk else { return &[] };
         // SAFETY: these bytes lie in the chunk and were written before this was made, by `Arena::add` or as a
@@ -235,12 +260,14 @@ impl From<Vec<u8>> for Bytes {
 }
 
 impl AsRef<[u8]> for Bytes {
+    #[inline]
     fn as_ref(&self) -> &[u8] {
         self
     }
 }
 
 impl Borrow<[u8]> for Bytes {
+    #[inline]
     fn borrow(&self) -> &[u8] {
         self
     }
@@ -253,6 +280,7 @@ impl fmt::Debug for Bytes {
 }
 
 impl PartialEq for Bytes {
+    #[inline]
     fn eq(&self, other: &Bytes) -> bool {
         self[..] == other[..]
     }
@@ -261,12 +289,14 @@ impl PartialEq for Bytes {
 impl Eq for Bytes {}
 
 impl PartialOrd for Bytes {
+    #[inline]
     fn partial_cmp(&self, other: &Bytes) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
 impl Ord for Bytes {
+    #[inline]
     fn cmp(&self, other: &Bytes) -> Ordering {
         self[..].cmp(&other[..])
     }

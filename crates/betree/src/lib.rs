@@ -26,6 +26,7 @@ pub mod error;
 mod flight;
 mod fsck;
 mod header;
+mod heap;
 pub mod key;
 mod log;
 pub mod message;

@@ -10,15 +10,18 @@
 
 use crate::error::{Doing, Error, Result};
 use crate::flight::Flight;
-use crate::storage::{AlignedBuf, Storage, UNIT, round_up};
+use crate::storage::{AlignedBuf, BufPool, PooledBuf, Storage, UNIT, round_up};
 use crate::wire::{Decoded, Malformed, Reader, put_u32, put_u64};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
 
 const MAGIC: u32 = 0x474F_4C42; // "BLOG"
 const HEADER: usize = 52;
 /// Records collected beyond this are written without waiting for a sync.
 const BUFFER_BYTES: usize = 1 << 20;
+/// And beyond this many times as much by whoever adds more.
+const BEHIND_MAX: usize = 4;
 
 /// Which ring, and which frames in it count.
 #[derive(Clone, Copy, Debug)]
@@ -64,18 +67,30 @@ pub(crate) struct Log {
     ring: Ring,
     /// Extents that records may refer to and that are still being written.
     flight: Arc<Flight>,
+    /// Buffers of frames.
+    pool: BufPool,
+    /// Whoever writes ripe records waits for them here.
+    ripe: Condvar,
     state: Mutex<State>,
     turn: Condvar,
+}
+
+/// How much waits to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// Little, or somebody was told before.
+    Little,
+    /// As of now so much that it is worth a frame.
+    Enough,
+    /// So much that whoever adds more should write it.
+    TooMuch,
 }
 
 /// What became of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Appended {
     /// It waits to be written.
-    Done {
-        /// So much waits that it is worth a frame.
-        ripe: bool,
-    },
+    Done(Waiting),
     /// The ring has no room; nothing happened.
     Full,
 }
@@ -196,7 +211,15 @@ impl Log {
             syncs: 0,
             bytes: 0,
         };
-        Log { storage, ring, flight: Arc::default(), state: Mutex::new(state), turn: Condvar::new() }
+        Log {
+            storage,
+            ring,
+            flight: Arc::default(),
+            pool: BufPool::new(2 * BUFFER_BYTES),
+            ripe: Condvar::new(),
+            state: Mutex::new(state),
+            turn: Condvar::new(),
+        }
     }
 
     /// Names the extents that must be on storage before a record that refers to one.
@@ -239,12 +262,34 @@ impl Log {
         if s.buf.is_empty() {
             s.buf_first = msn;
         }
+        let (before, ripe) = (s.buf.len(), BUFFER_BYTES.min(self.ring.len as usize / 16));
         put_u32(&mut s.buf, len as u32);
         record.iter().for_each(|piece| s.buf.extend_from_slice(piece));
         s.binds |= binds;
         s.bytes += len as u64;
         s.appended = msn;
-        Ok(Appended::Done { ripe: s.buf.len() >= BUFFER_BYTES.min(self.ring.len as usize / 16) })
+        Ok(Appended::Done(match s.buf.len() {
+            n if n >= ripe * BEHIND_MAX => Waiting::TooMuch,
+            n if n >= ripe && before < ripe => Waiting::Enough,
+            _ => Waiting::Little,
+        }))
+    }
+
+    /// Wakes whoever is in [`Log::wait`].
+    pub fn wake(&self) {
+        drop(self.lock());
+        self.ripe.notify_all();
+    }
+
+    /// Waits until enough records wait to be written, somebody calls [`Log::wake`], or `time` is over. True in the
+    /// first case.
+    pub fn wait(&self, time: Duration) -> bool {
+        let ripe = BUFFER_BYTES.min(self.ring.len as usize / 16);
+        let s = self.lock();
+        if s.buf.len() >= ripe {
+            return true;
+        }
+        self.ripe.wait_timeout(s, time).unwrap_or_else(|e| e.into_inner()).0.buf.len() >= ripe
     }
 
     /// Number of the last message that is known to survive a power cut.
@@ -257,9 +302,9 @@ impl Log {
         self.lock().syncs
     }
 
-    /// Bytes of records that have not been written.
-    pub fn pending_bytes(&self) -> usize {
-        self.lock().buf.len()
+    /// Bytes of memory for records that have not been written, and for writing them.
+    pub fn memory(&self) -> usize {
+        self.lock().buf.capacity() + self.pool.bytes()
     }
 
     /// Bytes of records appended.
@@ -312,7 +357,7 @@ impl Log {
         if s.buf.is_empty() {
             return None;
         }
-        let payload = std::mem::take(&mut s.buf);
+        let mut payload = std::mem::take(&mut s.buf);
         let binds = std::mem::take(&mut s.binds);
         let size = round_up(HEADER + payload.len()) as u64;
         let room = self.ring.len - s.head % self.ring.len;
@@ -324,10 +369,14 @@ impl Log {
         s.frames.push_back(Frame { last_msn, pos, seq });
         s.head += size;
         s.seq += 1;
+        if payload.capacity() <= 2 * BEHIND_MAX * BUFFER_BYTES {
+            payload.clear();
+            s.buf = payload;
+        }
         Some(Job { pos, last_msn, binds, buf })
     }
 
-    fn frame(&self, seq: u64, first: u64, last: u64, payload: &[u8]) -> AlignedBuf {
+    fn frame(&self, seq: u64, first: u64, last: u64, payload: &[u8]) -> PooledBuf {
         let mut head = Vec::with_capacity(HEADER);
         put_u32(&mut head, MAGIC);
         put_u32(&mut head, 0);
@@ -335,9 +384,7 @@ impl Log {
             put_u64(&mut head, n);
         }
         put_u32(&mut head, payload.len() as u32);
-        let mut buf = AlignedBuf::zeroed(HEADER + payload.len());
-        buf[..HEADER].copy_from_slice(&head);
-        buf[HEADER..HEADER + payload.len()].copy_from_slice(payload);
+        let mut buf = self.pool.filled(&[&head, payload]);
         let crc = crc32c::crc32c(&buf[8..HEADER + payload.len()]);
         buf[4..8].copy_from_slice(&crc.to_le_bytes());
         buf
@@ -394,7 +441,7 @@ struct Job {
     pos: u64,
     last_msn: u64,
     binds: bool,
-    buf: AlignedBuf,
+    buf: PooledBuf,
 }
 
 /// Reads the frames from `pos` on, until one is missing, torn or foreign.
@@ -473,7 +520,7 @@ mod tests {
     const RING: Ring = Ring { start: 2 * UNIT as u64, len: 16 * UNIT as u64, uuid: 7, life: 1 };
 
     fn taken(appended: Result<Appended>) -> bool {
-        matches!(appended.expect("append"), Appended::Done { .. })
+        matches!(appended.expect("append"), Appended::Done(_))
     }
 
     fn messages(storage: &SimStorage, ring: &Ring, pos: u64, seq: u64, msn: u64) -> Vec<(u64, Vec<u8>)> {

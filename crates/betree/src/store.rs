@@ -451,17 +451,25 @@ impl Store {
         let off = out.len() as u32;
         let p = match (body, home) {
             (Some(body), home) => {
-                let mut raw = if self.steps.malloc { Vec::with_capacity(part.weight()) } else { Vec::new() };
-                body.encode(&mut raw);
-                let raw_len = raw.len() as u32;
-                let (codec, stored) = compress(self.compression, raw);
                 let extents = match home {
                     Some(h) => h.extents,
                     None => extents_of(body.entries()).into_iter().collect(),
                 };
-                let crc = crc32c::crc32c(&stored);
-                out.extend_from_slice(&stored);
-                Placed { off, stored: stored.len() as u32, raw: raw_len, codec, crc, extents }
+                let (codec, raw) = if self.compression == Compression::None {
+                    body.encode(out);
+                    (0, out.len() as u32 - off)
+                } else {
+                    let mut raw =
+                        if self.steps.malloc { Vec::with_capacity(part.weight()) } else { Vec::new() };
+                    body.encode(&mut raw);
+                    let raw_len = raw.len() as u32;
+                    let (codec, stored) = compress(self.compression, raw);
+                    out.extend_from_slice(&stored);
+                    (codec, raw_len)
+                };
+                let stored = &out[off as usize..];
+                let crc = crc32c::crc32c(stored);
+                Placed { off, stored: stored.len() as u32, raw, codec, crc, extents }
             }
             (None, Some(h)) => {
                 match runs.get(&h) {

@@ -29,6 +29,8 @@ impl Random {
     }
 }
 
+type Phase = fn(&Bench) -> Done<()>;
+
 struct Bench {
     image: String,
     options: MountOptions,
@@ -261,7 +263,7 @@ fn main() -> Done<()> {
     }
     if files > 0 {
         create(&bench, files)?;
-        let phases: [(&str, fn(&Bench) -> Done<()>); 3] = [("create", find), ("find", grep), ("grep", rm)];
+        let phases: [(&str, Phase); 3] = [("create", find), ("find", grep), ("grep", rm)];
         for (before, phase) in phases {
             if before == last {
                 break;

@@ -88,11 +88,12 @@ pub fn orphan(ino: u64) -> Vec<u8> {
 }
 
 fn tagged(home: &[u8], tag: u8, name: &[u8]) -> Vec<u8> {
-    let mut key = Vec::with_capacity(home.len() + 1 + name.len());
-    key.extend_from_slice(home);
-    key.push(tag);
-    key.extend_from_slice(name);
-    key
+    [home, &[tag], name].concat()
+}
+
+/// [`entry`] in parts.
+pub(crate) fn entry_parts<'a>(home: &'a [u8], name: &'a [u8]) -> [&'a [u8]; 3] {
+    [home, &[ENTRY], name]
 }
 
 /// Key of a directory's entry.
@@ -148,6 +149,17 @@ pub fn block(home: &[u8], number: u64) -> Vec<u8> {
     let mut key = data(home);
     key.extend_from_slice(&number.to_be_bytes()[2..]);
     key
+}
+
+/// The end of a block's key.
+pub(crate) fn block_tail(number: u64) -> [u8; 6] {
+    let [_, _, tail @ ..] = number.to_be_bytes();
+    tail
+}
+
+/// [`block`] in parts; `tail` is [`block_tail`].
+pub(crate) fn block_parts<'a>(home: &'a [u8], tail: &'a [u8; 6]) -> [&'a [u8]; 3] {
+    [&[DATA], home, tail]
 }
 
 /// The keys of the blocks from `first` up to, not including, `end`; None for all the rest.

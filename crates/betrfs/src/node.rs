@@ -1,7 +1,8 @@
 //! Inodes in memory: what is known of those that someone holds, and of some that nobody does.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -19,6 +20,80 @@ pub(crate) struct Name {
     pub parent: Arc<Node>,
     pub name: Box<[u8]>,
 }
+
+/// The names of an inode; most have one, which needs no memory besides.
+#[derive(Debug, Default)]
+pub(crate) enum Names {
+    #[default]
+    None,
+    One(Name),
+    More(Vec<Name>),
+}
+
+impl From<Name> for Names {
+    fn from(name: Name) -> Names {
+        Names::One(name)
+    }
+}
+
+impl Deref for Names {
+    type Target = [Name];
+
+    fn deref(&self) -> &[Name] {
+        match self {
+            Names::None => &[],
+            Names::One(name) => std::slice::from_ref(name),
+            Names::More(names) => names,
+        }
+    }
+}
+
+impl Names {
+    pub fn push(&mut self, name: Name) {
+        *self = match std::mem::take(self) {
+            Names::None => Names::One(name),
+            Names::One(first) => Names::More(vec![first, name]),
+            Names::More(mut names) => {
+                names.push(name);
+                Names::More(names)
+            }
+        };
+    }
+
+    /// Takes the name at `at`, which there must be, out; the last one moves there.
+    pub fn swap_remove(&mut self, at: usize) {
+        match self {
+            Names::More(names) => _ = names.swap_remove(at),
+            _ => *self = Names::None,
+        }
+    }
+
+    pub fn clear(&mut self) {
+        *self = Names::None;
+    }
+}
+
+/// Spreads numbers that are counted up, or hashes already, over a map.
+#[derive(Debug, Default)]
+pub(crate) struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|b| self.write_u64(u64::from(*b)));
+    }
+
+    fn write_u64(&mut self, n: u64) {
+        // By the golden ratio, as Knuth has it; both halves of the product, so that every bit counts.
+        let product = u128::from(self.0 ^ n) * 0x9E37_79B9_7F4A_7C15;
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+type Map<V> = HashMap<u64, V, BuildHasherDefault<Spread>>;
 
 /// An inode in memory.
 #[derive(Debug)]
@@ -40,7 +115,7 @@ pub(crate) struct Node {
 pub(crate) struct State {
     pub inode: Inode,
     /// For a directory one (the root: none); for a file those that were met.
-    pub names: Vec<Name>,
+    pub names: Names,
     /// The record lies by itself, not in the entry.
     pub linked: bool,
     /// The home of a file that was moved, linked or unlinked.
@@ -74,6 +149,11 @@ impl Node {
         self.state.write().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// The state of a node that nobody else has yet.
+    pub fn get_mut(&mut self) -> &mut State {
+        self.state.get_mut().unwrap_or_else(|e| e.into_inner())
+    }
+
     /// The home of a directory.
     pub fn dir(&self) -> Result<&[u8]> {
         self.dir_home.as_deref().ok_or(Error::NotDirectory)
@@ -102,17 +182,38 @@ impl Node {
         Ok(key::entry(name.parent.dir()?, &name.name))
     }
 
+    /// The home as the record of `inode` has it: if it was moved.
+    fn moved_home<'a>(&'a self, state: &'a State, inode: &Inode) -> &'a [u8] {
+        let home = self.dir_home.as_deref().or(state.home.as_deref());
+        home.filter(|_| inode.flags & MOVED != 0).unwrap_or_default()
+    }
+
     /// The record with `inode` instead of the node's own attributes.
     pub fn record(&self, state: &State, inode: &Inode) -> Vec<u8> {
-        let home = self.dir_home.as_deref().or(state.home.as_deref());
-        record::encode(self.ino, inode, home.filter(|_| inode.flags & MOVED != 0), &state.target)
+        record::encode(self.ino, inode, Some(self.moved_home(state, inode)), &state.target)
+    }
+
+    /// Hands key and value of that record to `put`, in parts.
+    pub fn with_record<R>(
+        &self,
+        state: &State,
+        inode: &Inode,
+        put: impl FnOnce(&[&[u8]], &[&[u8]]) -> R,
+    ) -> Result<R> {
+        let home = self.moved_home(state, inode);
+        let head = record::head(self.ino, inode, home.len());
+        let value = [&head, home, &state.target];
+        match state.names.first() {
+            Some(name) if !state.linked => Ok(put(&key::entry_parts(name.parent.dir()?, &name.name), &value)),
+            _ => Ok(put(&[&self.record_key(state)?], &value)),
+        }
     }
 }
 
 /// The hashes of all names of a directory: what is not among them does not exist.
 #[derive(Debug)]
 pub(crate) struct KnownNames {
-    names: HashSet<u64>,
+    names: HashSet<u64, BuildHasherDefault<Spread>>,
     total: Arc<AtomicUsize>,
 }
 
@@ -137,9 +238,9 @@ impl Drop for KnownNames {
 /// All nodes in memory.
 #[derive(Debug)]
 pub(crate) struct Nodes {
-    shards: [Mutex<HashMap<u64, Arc<Node>>>; SHARDS],
+    shards: [Mutex<Map<Arc<Node>>>; SHARDS],
     /// Hash of parent and name to inode number; a hint that is verified.
-    dentries: [Mutex<HashMap<u64, u64>>; SHARDS],
+    dentries: [Mutex<Map<u64>>; SHARDS],
     hasher: RandomState,
     known_total: Arc<AtomicUsize>,
     /// Nodes that nobody holds.
@@ -160,11 +261,11 @@ impl Nodes {
         }
     }
 
-    fn shard(&self, ino: u64) -> MutexGuard<'_, HashMap<u64, Arc<Node>>> {
+    fn shard(&self, ino: u64) -> MutexGuard<'_, Map<Arc<Node>>> {
         self.shards[ino as usize % SHARDS].lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    fn dentry_shard(&self, hash: u64) -> MutexGuard<'_, HashMap<u64, u64>> {
+    fn dentry_shard(&self, hash: u64) -> MutexGuard<'_, Map<u64>> {
         self.dentries[hash as usize % SHARDS].lock().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -190,6 +291,16 @@ impl Nodes {
         self.count.fetch_add(1, Ordering::Relaxed);
         node.read().names.iter().for_each(|name| self.remember(&name.parent, &name.name, ino));
         Ok(node)
+    }
+
+    /// Adds a node that was just made under its one name, whose hash is `hash`; the caller holds it.
+    pub fn add(&self, node: Node, hash: u64) {
+        node.refs.store(1, Ordering::Relaxed);
+        let ino = node.ino;
+        node.read().names.iter().for_each(|name| self.hold(&name.parent));
+        self.shard(ino).insert(ino, Arc::new(node));
+        self.count.fetch_add(1, Ordering::Relaxed);
+        self.dentry_shard(hash).insert(hash, ino);
     }
 
     /// Takes a node that nobody holds out; false if it was out already.
@@ -271,7 +382,7 @@ impl Nodes {
 
     /// The names of a directory that was just made.
     pub fn no_names(&self) -> KnownNames {
-        KnownNames { names: HashSet::new(), total: self.known_total.clone() }
+        KnownNames { names: HashSet::default(), total: self.known_total.clone() }
     }
 
     /// Adds a name to what is known of a directory, unless all of them together take too much memory.

@@ -119,27 +119,35 @@ impl Entry {
     }
 }
 
+/// Encodes a record up to where the home and the target follow; `home` is the home's length.
+pub(crate) fn head(ino: u64, inode: &Inode, home: usize) -> [u8; FIXED + 2] {
+    let mut out = [0; FIXED + 2];
+    let mut at = 0;
+    let mut put = |bytes: &[u8]| {
+        out[at..at + bytes.len()].copy_from_slice(bytes);
+        at += bytes.len();
+    };
+    put(&[INODE, inode.flags, 0, 0]);
+    put(&inode.mode.to_le_bytes());
+    put(&ino.to_le_bytes());
+    for n in [inode.uid, inode.gid, inode.nlink, inode.rdev] {
+        put(&n.to_le_bytes());
+    }
+    for n in [inode.size, inode.blocks] {
+        put(&n.to_le_bytes());
+    }
+    for t in [inode.mtime, inode.ctime, inode.atime, inode.btime] {
+        put(&t.sec.to_le_bytes());
+        put(&t.nsec.to_le_bytes());
+    }
+    put(&(home as u16).to_le_bytes());
+    out
+}
+
 /// Encodes a record.
 pub fn encode(ino: u64, inode: &Inode, home: Option<&[u8]>, target: &[u8]) -> Vec<u8> {
     let home = home.filter(|_| inode.flags & MOVED != 0).unwrap_or_default();
-    let mut out = Vec::with_capacity(FIXED + 2 + home.len() + target.len());
-    out.extend_from_slice(&[INODE, inode.flags, 0, 0]);
-    out.extend_from_slice(&inode.mode.to_le_bytes());
-    out.extend_from_slice(&ino.to_le_bytes());
-    for n in [inode.uid, inode.gid, inode.nlink, inode.rdev] {
-        out.extend_from_slice(&n.to_le_bytes());
-    }
-    for n in [inode.size, inode.blocks] {
-        out.extend_from_slice(&n.to_le_bytes());
-    }
-    for t in [inode.mtime, inode.ctime, inode.atime, inode.btime] {
-        out.extend_from_slice(&t.sec.to_le_bytes());
-        out.extend_from_slice(&t.nsec.to_le_bytes());
-    }
-    out.extend_from_slice(&(home.len() as u16).to_le_bytes());
-    out.extend_from_slice(home);
-    out.extend_from_slice(target);
-    out
+    [&head(ino, inode, home.len()), home, target].concat()
 }
 
 /// Encodes the entry of a file with several names.

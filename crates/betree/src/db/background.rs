@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// Scans that may wait for read-ahead; more are not worth it.
 const PREFETCH_QUEUE: usize = 16;
+/// Longest sleep of the thread that writes the log.
+const LOG_NAP: Duration = Duration::from_millis(200);
 
 /// What the threads are asked to do; guarded by `Inner::signals`, announced through `Inner::progress`.
 #[derive(Default)]
@@ -94,6 +96,7 @@ impl Drop for Background {
     fn drop(&mut self) {
         self.inner.signals().stop = true;
         self.inner.progress.notify_all();
+        self.inner.log.wake();
         // Cursors may still hold senders; the thread also looks at the stop signal.
         self.prefetch.take();
         for t in self.threads.drain(..) {
@@ -180,16 +183,19 @@ fn checkpointer(inner: &Inner) {
     }
 }
 
-/// Bounds the time that an unsynced write is at risk.
+/// Writes log records when there are many, and bounds the time that an unsynced write is at risk.
 fn syncer(inner: &Inner) {
-    let Some(interval) = inner.options.sync_interval else { return };
     let mut last = Instant::now();
+    let nap = inner.options.sync_interval.map_or(LOG_NAP, |interval| interval.min(LOG_NAP));
     while !inner.stopping() && inner.failure.get().is_none() {
-        if last.elapsed() >= interval {
+        let due = inner.options.sync_interval.is_some_and(|interval| last.elapsed() >= interval);
+        if due {
             inner.note(inner.log.commit(true));
             last = Instant::now();
         }
-        inner.idle(interval.min(Duration::from_millis(200)));
+        if inner.log.wait(nap) {
+            inner.note(inner.log.commit(false));
+        }
     }
 }
 

@@ -52,8 +52,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, RwLock};
 #[derive(Clone)]
 struct Frozen {
     buffer: Arc<Buffer>,
-    /// Bytes that it takes, about.
+    /// Bytes that it takes, about, and how many of them lie on the heap piece by piece.
     memory: usize,
+    loose: usize,
     last_msn: u64,
 }
 
@@ -398,7 +399,7 @@ impl Inner {
                 + view.frozen.iter().map(|f| f.memory).sum::<usize>()
                 + self.store.flight.bytes()
                 + self.store.pool.bytes()
-                + self.log.pending_bytes(),
+                + self.log.memory(),
             log_fill: self.log.fill(),
             checkpoints: n(&self.checkpoints),
             log_syncs: self.log.syncs(),

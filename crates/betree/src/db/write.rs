@@ -1,12 +1,13 @@
 //! Writing: admission, extents for large values, the log record, the memtable, and structural batches.
 
 use super::{Frozen, Inner, View};
-use crate::batch::{self, Change, PACKED_VALUE_MIN, Pending, WriteBatch};
+use crate::batch::{self, Change, Head, PACKED_VALUE_MIN, Pending, WriteBatch};
 use crate::block::BlockRef;
 use crate::buffer::{Buffer, Memtable};
 use crate::error::{Error, Result};
+use crate::heap;
 use crate::key::{Key, KeyRange};
-use crate::log::Appended;
+use crate::log::{Appended, Waiting};
 use crate::message::{Base, ExtentSlice, Op, Value};
 use crate::node::NodeRef;
 use crate::storage::UNIT;
@@ -18,6 +19,8 @@ use std::time::Duration;
 
 /// Frozen memtables that may wait before writers have to.
 const FROZEN_MAX: usize = 2;
+/// After a memtable with so much on the heap has gone, the heap's free memory is given back.
+const TRIM_BYTES: usize = 8 << 20;
 /// An extent takes values until it has this many bytes.
 const EXTENT_TARGET: usize = 1 << 20;
 
@@ -26,16 +29,19 @@ struct Staged {
     batch: WriteBatch,
     /// What the tree gets, if that is not what `batch` says: large values are in extents.
     changes: Option<Vec<Change>>,
-    /// The log's record in two pieces.
-    head: Vec<u8>,
-    body: Option<Vec<u8>>,
+    /// The log's record: this and the batch's changes, or all in one.
+    head: Head,
+    record: Option<Vec<u8>>,
     /// Extents that the record refers to.
     binds: Vec<BlockRef>,
 }
 
 impl Staged {
     fn record(&self) -> [&[u8]; 2] {
-        [&self.head, self.body.as_deref().unwrap_or_else(|| self.batch.body())]
+        match &self.record {
+            Some(record) => [record, &[]],
+            None => [&self.head, self.batch.body()],
+        }
     }
 
     /// The changes, if somebody needs to look at them more closely.
@@ -94,7 +100,7 @@ impl Inner {
         self.admit(batch.growth())?;
         let mut staged = self.stage_and_record(batch)?;
         let binds = !staged.binds.is_empty();
-        let (msn, ripe) = loop {
+        let (msn, waiting) = loop {
             self.throttle()?;
             let memtable_bytes = self.memtable_bytes();
             let mut front = self.write_front();
@@ -104,13 +110,13 @@ impl Inner {
                 continue;
             }
             let msn = front.last_msn + 1;
-            let ripe = match self.log.append(msn, &staged.record(), binds).map_err(|e| self.fail(e))? {
+            let waiting = match self.log.append(msn, &staged.record(), binds).map_err(|e| self.fail(e))? {
                 Appended::Full => {
                     drop(front);
                     self.make_log_room()?;
                     continue;
                 }
-                Appended::Done { ripe } => ripe,
+                Appended::Done(waiting) => waiting,
             };
             front.last_msn = msn;
             staged.add_to(&mut front.active);
@@ -120,10 +126,12 @@ impl Inner {
                 self.progress.notify_all();
             }
             self.waiting.store(front.waiting(), Ordering::Relaxed);
-            break (msn, ripe);
+            break (msn, waiting);
         };
-        if ripe {
-            self.log.commit(false).map_err(|e| self.fail(e))?;
+        match waiting {
+            Waiting::Little => {}
+            Waiting::Enough if self.options.background => self.log.wake(),
+            Waiting::Enough | Waiting::TooMuch => self.log.commit(false).map_err(|e| self.fail(e))?,
         }
         Ok(msn)
     }
@@ -135,7 +143,7 @@ impl Inner {
         let head = batch.head();
         let len = head.len() + batch.body().len();
         let packs = batch.packable_bytes() >= self.options.extent_bytes.max(1);
-        let plain = |batch| Staged { batch, changes: None, head, body: None, binds: Vec::new() };
+        let plain = |batch| Staged { batch, changes: None, head, record: None, binds: Vec::new() };
         if !packs || !steps.page_sharing && len <= max {
             if len > max {
                 return Err(too_long(len, max));
@@ -157,8 +165,8 @@ impl Inner {
             batch: WriteBatch::new(),
             binds: batch::extents(&changes),
             changes: Some(changes),
-            head: record,
-            body: Some(Vec::new()),
+            head,
+            record: Some(record),
         })
     }
 
@@ -395,7 +403,7 @@ impl Inner {
 
     /// Applies the oldest frozen memtable to the tree, if there is one.
     pub(super) fn apply_oldest(&self) -> Result<bool> {
-        {
+        let loose = {
             let _tree = self.lock_tree();
             let view = self.view();
             let Some(oldest) = view.frozen.first() else { return Ok(false) };
@@ -405,6 +413,10 @@ impl Inner {
             let frozen = front.view.frozen[1..].to_vec();
             front.view = Arc::new(View { frozen, root, applied: oldest.last_msn });
             self.waiting.store(front.waiting(), Ordering::Relaxed);
+            oldest.loose
+        };
+        if loose >= TRIM_BYTES {
+            heap::trim();
         }
         self.progress.notify_all();
         // A thread of its own writes nodes; only if it falls behind the work is shared.
@@ -487,9 +499,9 @@ fn too_long(bytes: usize, max: usize) -> Error {
 
 /// Replaces the memtable by an empty one.
 fn freeze(front: &mut super::Front) {
-    let memory = front.active.memory();
+    let (memory, loose) = (front.active.memory(), front.active.loose());
     let buffer = Arc::new(std::mem::take(&mut front.active).freeze());
     let mut frozen = front.view.frozen.clone();
-    frozen.push(Frozen { buffer, memory, last_msn: front.last_msn });
+    frozen.push(Frozen { buffer, memory, loose, last_msn: front.last_msn });
     front.view = Arc::new(View { frozen, root: front.view.root.clone(), applied: front.view.applied });
 }

@@ -15,6 +15,8 @@ use crate::record::{Inode, SPARSE, XATTRS};
 /// Bytes that go into one batch; a longer write is several operations.
 const WRITE_MAX: usize = 1 << 20;
 const SIZE: u64 = BLOCK as u64;
+/// Room in a batch for keys and a record.
+const ROOM: usize = 384;
 /// The attribute that holds a program's capabilities.
 const CAPABILITIES: &[u8] = b"security.capability";
 
@@ -157,24 +159,23 @@ impl Fs {
         if kill {
             inode.kill_priv();
         }
-        let record = match inode != state.inode && !state.dead {
-            true => Some((node.record_key(state)?, node.record(state, &inode))),
-            false => None,
-        };
+        let recorded = inode != state.inode && !state.dead;
         let whole = off.is_multiple_of(SIZE) && (end.is_multiple_of(SIZE) || end >= old_size);
         let follows = state.last_end == off;
         // A write takes capabilities away, blindly: only what has attributes may have any.
         let capable = state.inode.flags & XATTRS != 0 && !state.incapable;
         if whole && follows && !capable && self.streams.takes(off, data.len()) {
+            let concat = |key: &[&[u8]], value: &[&[u8]]| (key.concat(), value.concat());
+            let record = recorded.then(|| node.with_record(state, &inode, concat)).transpose()?;
             self.streams.push(Piece { ino: node.ino, home, off, data, record })?;
         } else {
-            let mut batch = WriteBatch::new();
+            let mut batch = WriteBatch::with_capacity(data.len() + data.len() / 32 + ROOM);
             put_blocks(&mut batch, home, off, data, old_size);
             if capable {
                 batch.delete(&key::xattr(home, CAPABILITIES));
             }
-            if let Some((key, value)) = &record {
-                batch.put(key, value);
+            if recorded {
+                node.with_record(state, &inode, |key, value| _ = batch.put_parts(key, value))?;
             }
             self.commit(batch)?;
         }
@@ -337,11 +338,10 @@ fn put_blocks(batch: &mut WriteBatch, home: &[u8], off: u64, data: &[u8], size: 
         let start = number * SIZE;
         let (from, to) = (off.max(start), end.min(start + SIZE));
         let piece = &data[(from - off) as usize..(to - off) as usize];
-        let key = key::block(home, number);
         if from == start && (to == start + SIZE || to >= size) {
-            batch.put(&key, piece);
+            batch.put_parts(&key::block_parts(home, &key::block_tail(number)), &[piece]);
         } else {
-            batch.patch(&key, (from - start) as u32, piece);
+            batch.patch(&key::block(home, number), (from - start) as u32, piece);
         }
     }
 }

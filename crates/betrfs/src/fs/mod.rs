@@ -214,7 +214,7 @@ impl Fs {
     /// Adds the record of `node` with the attributes `inode`; nothing if no name leads to it.
     fn put_record(&self, batch: &mut WriteBatch, node: &Node, state: &State, inode: &Inode) -> Result<()> {
         if !state.dead {
-            batch.put(&node.record_key(state)?, &node.record(state, inode));
+            node.with_record(state, inode, |key, value| _ = batch.put_parts(key, value))?;
         }
         Ok(())
     }
@@ -317,7 +317,7 @@ impl Fs {
             if !self.nodes.remove(node.ino) {
                 continue;
             }
-            for name in &state.names {
+            for name in state.names.iter() {
                 self.nodes.forget_name(&name.parent, &name.name);
                 if self.nodes.release(&name.parent, 1) {
                     left.push(name.parent.clone());

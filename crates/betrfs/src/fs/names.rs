@@ -7,7 +7,7 @@ use betree::WriteBatch;
 use super::{Attr, Fs, now};
 use crate::error::{Error, Result};
 use crate::key;
-use crate::node::{Name, Node, State};
+use crate::node::{Name, Names, Node, State};
 use crate::record::{self, Entry, Inode, LENT, MOVED, Record};
 
 /// Links of one file at most.
@@ -63,11 +63,11 @@ impl Fs {
     pub(super) fn child(&self, dir: &Arc<Node>, state: &State, name: &[u8]) -> Result<Option<Arc<Node>>> {
         let home = dir.dir()?;
         let hash = self.nodes.hash(dir, name);
-        if let Some(node) = self.nodes.named(dir, hash, name) {
-            return Ok(Some(node));
-        }
         if state.known.as_ref().is_some_and(|known| !known.may_hold(hash)) {
             return Ok(None);
+        }
+        if let Some(node) = self.nodes.named(dir, hash, name) {
+            return Ok(Some(node));
         }
         self.waits();
         match self.db.get(&key::entry(home, name))? {
@@ -80,12 +80,12 @@ impl Fs {
     pub(super) fn instantiate(&self, dir: &Arc<Node>, name: &[u8], entry: Entry) -> Result<Arc<Node>> {
         let here = || Name { parent: dir.clone(), name: name.into() };
         match entry {
-            Entry::Inode(record) => self.nodes.get_or(record.ino, || new_node(record, vec![here()], false)),
+            Entry::Inode(record) => self.nodes.get_or(record.ino, || new_node(record, here().into(), false)),
             Entry::Pointer { ino, .. } => {
                 let node = self.nodes.get_or(ino, || {
                     let value = self.db.get(&key::linked(ino))?;
                     let value = value.ok_or_else(|| Error::Corrupt(format!("inode {ino} has no record")))?;
-                    new_node(record::decode_record(&value)?, Vec::new(), true)
+                    new_node(record::decode_record(&value)?, Names::default(), true)
                 })?;
                 let mut state = node.write();
                 if !state.names.iter().any(|n| n.parent.ino == dir.ino && *n.name == *name) {
@@ -99,13 +99,13 @@ impl Fs {
         }
     }
 
-    fn exists(&self, dir: &Arc<Node>, state: &State, name: &[u8]) -> Result<bool> {
-        let hash = self.nodes.hash(dir, name);
-        if self.nodes.named(dir, hash, name).is_some() {
-            return Ok(true);
-        }
+    /// True if there is something called `name`; `hash` is of that.
+    fn exists(&self, dir: &Arc<Node>, state: &State, hash: u64, name: &[u8]) -> Result<bool> {
         if state.known.as_ref().is_some_and(|known| !known.may_hold(hash)) {
             return Ok(false);
+        }
+        if self.nodes.named(dir, hash, name).is_some() {
+            return Ok(true);
         }
         self.waits();
         Ok(self.db.get(&key::entry(dir.dir()?, name))?.is_some())
@@ -128,7 +128,8 @@ impl Fs {
         if state.dead {
             return Err(Error::NotFound);
         }
-        if self.exists(&dir, &state, name)? {
+        let hash = self.nodes.hash(&dir, name);
+        if self.exists(&dir, &state, hash, name)? {
             return Err(Error::Exists);
         }
         let ino = self.new_ino()?;
@@ -137,20 +138,19 @@ impl Fs {
         let mut parent_inode = state.inode.clone();
         parent_inode.entry_added(is_dir, inode.ctime);
         let mut batch = WriteBatch::new();
-        batch.put(&key::entry(home, name), &record::encode(ino, &inode, None, new.target));
+        batch.put_parts(&key::entry_parts(home, name), &[&record::head(ino, &inode, 0), new.target]);
         self.put_record(&mut batch, &dir, &state, &parent_inode)?;
         self.commit(batch)?;
         state.inode = parent_inode;
         state.unsaved = false;
-        self.nodes.learn(&mut state.known, self.nodes.hash(&dir, name));
+        self.nodes.learn(&mut state.known, hash);
+        let attr = Attr::of(ino, &inode);
         let record = Record { ino, inode, home: None, target: new.target.into() };
-        let names = vec![Name { parent: dir.clone(), name: name.into() }];
-        let node = self.nodes.get_or(ino, || new_node(record, names, false))?;
-        self.nodes.hold(&node);
+        let mut node = new_node(record, Name { parent: dir.clone(), name: name.into() }.into(), false)?;
         if is_dir && self.steps.cond_log {
-            node.write().known = Some(self.nodes.no_names());
+            node.get_mut().known = Some(self.nodes.no_names());
         }
-        let attr = Attr::of(ino, &node.read().inode);
+        self.nodes.add(node, hash);
         Ok(attr)
     }
 
@@ -166,7 +166,7 @@ impl Fs {
         dir.dir()?;
         let (exists, dir_dead) = {
             let dir_state = dir.read();
-            (self.exists(&dir, &dir_state, name)?, dir_state.dead)
+            (self.exists(&dir, &dir_state, self.nodes.hash(&dir, name), name)?, dir_state.dead)
         };
         let mut state = node.write();
         if state.inode.is_dir() {
@@ -299,7 +299,7 @@ fn new_inode(new: &NewFile<'_>, parent: &Inode) -> Inode {
     }
 }
 
-fn new_node(record: Record, names: Vec<Name>, linked: bool) -> Result<Node> {
+fn new_node(record: Record, names: Names, linked: bool) -> Result<Node> {
     let Record { ino, inode, home, target } = record;
     let mut state = State { inode, names, linked, target, ..State::default() };
     if !state.inode.is_dir() {

@@ -33,16 +33,16 @@ impl Fs {
         let now = now();
         let mut dir_inode = dir_state.inode.clone();
         dir_inode.entry_removed(false, now);
-        let entry = key::entry(home, name);
+        let entry = key::entry_parts(home, name);
         let mut batch = WriteBatch::new();
-        batch.delete(&entry);
+        batch.delete_parts(&entry);
         let inode = self.drop_link(&mut batch, &node, &state, now)?;
         self.put_record(&mut batch, &dir, &dir_state, &dir_inode)?;
         // Records are replaced by others of their size, and the note of an orphan is smaller than the entry that goes.
         batch.from_reserve();
         let saved = self.commit_freeing(batch, || {
             let mut batch = WriteBatch::new();
-            batch.delete(&entry);
+            batch.delete_parts(&entry);
             if inode.nlink == 0 {
                 self.drop_all(&mut batch, &node, &state)?;
                 batch.from_reserve();
@@ -285,7 +285,7 @@ pub(super) fn delete_data(batch: &mut WriteBatch, home: &[u8], inode: &Inode) {
 pub(super) fn delete_blocks(batch: &mut WriteBatch, home: &[u8], inode: &Inode) {
     let blocks = inode.size.div_ceil(key::BLOCK as u64);
     if inode.flags & SPARSE == 0 && blocks <= POINTS_MAX {
-        (0..blocks).for_each(|n| _ = batch.delete(&key::block(home, n)));
+        (0..blocks).for_each(|n| _ = batch.delete_parts(&key::block_parts(home, &key::block_tail(n))));
     } else {
         batch.delete_range(&key::blocks(home, 0, None));
     }

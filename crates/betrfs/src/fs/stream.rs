@@ -42,10 +42,11 @@ struct Stream {
 
 impl Stream {
     fn batch(&self) -> WriteBatch {
-        let mut batch = WriteBatch::new();
+        let mut batch = WriteBatch::with_capacity(self.data.len() + self.data.len() / 16);
         let first = self.start / BLOCK as u64;
         for (i, block) in self.data.chunks(BLOCK).enumerate() {
-            batch.put(&key::block(&self.home, first + i as u64), block);
+            let tail = key::block_tail(first + i as u64);
+            batch.put_parts(&key::block_parts(&self.home, &tail), &[block]);
         }
         if let Some((key, value)) = &self.record {
             batch.put(key, value);
