@@ -443,8 +443,7 @@ fn start(
     drop(switch);
     started.map_err(|error| {
         // Somebody's request may wait in it for an answer.
-        let _ = fusewire::connection(dir).and_then(fusewire::abort);
-        let _ = rustix::mount::unmount(dir, UnmountFlags::DETACH);
+        let _ = fusewire::force_unmount(dir);
         MountError::io("connect to FUSE")(error)
     })
 }

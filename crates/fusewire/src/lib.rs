@@ -8,9 +8,7 @@
 //! | `ring` | threads with an io_uring each |
 //! | `session` | mount, handshake, serving, end; [`Notifier`] |
 //! | `transport` | which way, and the machine's switch |
-//! | `abort` | the way out of a hang |
 
-mod abort;
 mod classic;
 mod duty;
 mod ring;
@@ -19,8 +17,7 @@ mod session;
 mod transport;
 pub mod wire;
 
-pub use abort::{abort, connection};
 pub use duty::Duty;
 pub use serve::{Answered, FileSystem, Later, Reply};
-pub use session::{Config, Notifier, Session, mount};
+pub use session::{Config, Notifier, Session, force_unmount, mount};
 pub use transport::{Transport, URING_SWITCH, UringSwitch, Way, uring_is_on};

@@ -355,7 +355,7 @@ fn answer<F: FileSystem>(
     }
 }
 
-/// Starts `threads` threads for each of `cpus` queues. An error leaves requests waiting: abort the connection then.
+/// Starts `threads` threads for each of `cpus` queues. An error leaves requests waiting.
 pub(crate) fn start<F: FileSystem>(
     common: Common<F>,
     cpus: u16,

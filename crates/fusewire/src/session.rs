@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use rustix::mount::MountFlags;
+use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::classic::{Device, Worker, read_init};
 use crate::duty::Duty;
@@ -59,6 +59,15 @@ pub fn mount(
     Ok(fuse)
 }
 
+/// Fails every request to the file system mounted at `target`, then and later, and takes the mount away: the way out of
+/// a hang.
+///
+/// # Errors
+/// As of umount(2).
+pub fn force_unmount(target: &Path) -> io::Result<()> {
+    Ok(rustix::mount::unmount(target, UnmountFlags::FORCE | UnmountFlags::DETACH)?)
+}
+
 /// Tells the kernel something unasked.
 #[derive(Clone, Debug)]
 pub struct Notifier(Arc<Device>);
@@ -100,8 +109,8 @@ impl Session {
     /// Shakes hands on `fuse`, which [`mount`] gave, and starts serving.
     ///
     /// # Errors
-    /// What the kernel or the system says; that the kernel has no rings, if they are asked for. The mount then must be
-    /// taken off, and the connection [aborted](crate::abort): requests may wait in it.
+    /// What the kernel or the system says; that the kernel has no rings, if they are asked for. The mount must then be
+    /// taken away with [`force_unmount`]: requests may wait in it.
     pub fn start<F: FileSystem>(fuse: OwnedFd, fs: Arc<F>, config: &Config) -> io::Result<Session> {
         let device = Arc::new(Device(fuse));
         let rings = config.way == Way::Rings;
