@@ -484,16 +484,17 @@ impl Known {
     fn tell(&mut self, start: usize, len: usize, fresh: &Fresh, waited: &Waited) {
         let device = device(self);
         let tuning = prefetch::Tuning { mode: Mode::Predict, ..table::tuning() };
-        if device.latency_ns() == 0 && waited.count > 0 && !measure(device, start, len, fresh) {
+        let unknown = device.latency_ns() == 0;
+        if (unknown || self.looks.is_multiple_of(256))
+            && waited.count > 0
+            && !measure(device, start, len, fresh)
+            && unknown
+        {
             // Several threads may have waited at once: this is the least it can have been.
             device.learn_miss((waited.elapsed_ns / waited.count).max(20_000), 0);
         }
-        // How long a single fault took is not known: what the core knows already teaches it nothing else.
-        let bandwidth = match device.bandwidth() {
-            0 => prefetch::device::BANDWIDTH_ASSUMED,
-            known => known,
-        };
-        let latency_ns = device.latency_ns().max(50_000) + GRANULE as u64 * 1_000_000_000 / bandwidth;
+        // How long a single fault took is not known: longer than copying, at least.
+        let latency_ns = device.latency_ns().max(50_000) + GRANULE as u64;
         let mut misses = waited.count;
         for (at, granule) in fresh.granule.iter().take(fresh.len).enumerate() {
             let from = (*granule as usize * GRANULE).saturating_sub(start % GRANULE);
