@@ -485,13 +485,12 @@ impl Known {
         let device = device(self);
         let tuning = prefetch::Tuning { mode: Mode::Predict, ..table::tuning() };
         let unknown = device.latency_ns() == 0;
-        if (unknown || self.looks.is_multiple_of(256))
-            && waited.count > 0
-            && !measure(device, start, len, fresh)
-            && unknown
-        {
-            // Several threads may have waited at once: this is the least it can have been.
-            device.learn_miss((waited.elapsed_ns / waited.count).max(20_000), 0);
+        if waited.count > 0 && (unknown || self.looks.is_multiple_of(256)) {
+            let measured = measure(device, start, len, fresh);
+            if unknown && !measured {
+                // Several threads may have waited at once: this is the least it can have been.
+                device.learn_miss((waited.elapsed_ns / waited.count).max(20_000), 0);
+            }
         }
         // How long a single fault took is not known: longer than copying, at least.
         let latency_ns = device.latency_ns().max(50_000) + GRANULE as u64;
