@@ -1,7 +1,8 @@
 //! Reads a file in a pattern and says how long it took: the program that measurements of prefetching run.
 //!
-//! `reader FILE PATTERN [--threads N] [--block KIB] [--shared] [--passes N] [--raw]`; PATTERN is one of those that
-//! `offsets` knows. Prints one line: pattern, wall seconds, MB/s, p50, p99; with `--raw` wall, p50, p99, longest in ns.
+//! `reader FILE PATTERN [--threads N] [--block KIB] [--shared] [--passes N] [--raw] [--slow US]`; PATTERN is one of
+//! those that `offsets` knows. Prints one line: pattern, wall seconds, MB/s, p50, p99; with `--raw` wall, p50, p99,
+//! longest in ns; with `--slow` before that each longer read: thread, number, when it began and how long it took, us.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,13 +16,22 @@ struct Options {
     shared: bool,
     passes: u64,
     raw: bool,
+    slow_us: Option<u64>,
 }
 
 fn options() -> Option<Options> {
     let mut words = std::env::args().skip(1);
     let (path, pattern) = (words.next()?, words.next()?);
-    let mut options =
-        Options { path, pattern, threads: 4, block: 64 << 10, shared: false, passes: 1, raw: false };
+    let mut options = Options {
+        path,
+        pattern,
+        threads: 4,
+        block: 64 << 10,
+        shared: false,
+        passes: 1,
+        raw: false,
+        slow_us: None,
+    };
     while let Some(word) = words.next() {
         match word.as_str() {
             "--threads" => options.threads = words.next()?.parse().ok()?,
@@ -29,6 +39,7 @@ fn options() -> Option<Options> {
             "--shared" => options.shared = true,
             "--passes" => options.passes = words.next()?.parse().ok()?,
             "--raw" => options.raw = true,
+            "--slow" => options.slow_us = Some(words.next()?.parse().ok()?),
             _ => return None,
         }
     }
@@ -85,7 +96,9 @@ fn offsets(options: &Options, size: u64, thread: u64) -> Option<Vec<(u64, u64)>>
 
 fn main() -> std::io::Result<()> {
     let Some(options) = options() else {
-        eprintln!("usage: reader FILE PATTERN [--threads N] [--block KIB] [--shared] [--passes N] [--raw]");
+        eprintln!(
+            "usage: reader FILE PATTERN [--threads N] [--block KIB] [--shared] [--passes N] [--raw] [--slow US]"
+        );
         std::process::exit(2);
     };
     let begin = Instant::now();
@@ -106,7 +119,12 @@ fn main() -> std::io::Result<()> {
                             let start = Instant::now();
                             let room = &mut buffer[..len as usize];
                             bytes += file.read_at(room, offset).expect("a read") as u64;
-                            times.push(start.elapsed().as_nanos() as u64);
+                            let elapsed = start.elapsed();
+                            if options.slow_us.is_some_and(|least| elapsed.as_micros() >= u128::from(least)) {
+                                let begun = (start - begin).as_micros();
+                                println!("{thread} {} {begun} {}", times.len(), elapsed.as_micros());
+                            }
+                            times.push(elapsed.as_nanos() as u64);
                         }
                     }
                     (bytes, times)

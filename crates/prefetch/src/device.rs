@@ -353,10 +353,12 @@ impl Device {
         (self.fetch_bdp() / 8).clamp(32 << 10, 1 << 20).next_multiple_of(crate::PAGE)
     }
 
-    /// Steps of fetching that may be under way at a time: three quarters of latency x bandwidth, so that the device
-    /// is not idle and nobody waits long.
+    /// Steps of fetching that may be under way at a time: three quarters of what the program leaves of latency x
+    /// bandwidth, so that the device is not idle and nobody waits long.
     pub fn fetch_width(&self) -> usize {
-        (self.fetch_bdp() * 3 / 4 / self.fetch_step_bytes()).clamp(1, FETCH_WIDTH_MAX as u64) as usize
+        let own = u128::from(self.traffic_rate.load(Relaxed)) * u128::from(self.latency_ns()) / 1_000_000_000;
+        let free = self.fetch_bdp().saturating_sub(u64::try_from(own).unwrap_or(u64::MAX));
+        (free * 3 / 4 / self.fetch_step_bytes()).clamp(1, FETCH_WIDTH_MAX as u64) as usize
     }
 
     /// Latency x bandwidth, bytes; the bandwidth that fetching found, if that is less.

@@ -124,7 +124,10 @@ pub struct FileState {
     streams: [Stream; STREAMS],
     runs: [u64; RUNS],
     runs_len: u32,
+    /// How far ahead a stream may be, bytes: less after waste and evictions; 0 before the first stream.
     limit: u64,
+    /// Bytes read out of what was prefetched since the limit last changed.
+    regained: u64,
     /// When its latest read ended, ns.
     now_ns: u64,
     wants_worker: bool,
@@ -254,6 +257,7 @@ impl FileState {
         budget.give(wasted);
         self.counters.wasted += wasted;
         self.limit = if wasted > ended.useful / 2 {
+            self.regained = 0;
             (self.limit / 2).max(128 << 10)
         } else {
             self.limit.saturating_add(1 << 20)
@@ -282,7 +286,7 @@ impl FileState {
                     Shape::Unknown => stream.run_reads <= 1 || !stream.is_contiguous(),
                     Shape::Backward | Shape::Stride(_) => true,
                 };
-                if !covered && !fetched && alone {
+                if !covered && !fetched && alone && !self.coarse {
                     device.learn_miss(elapsed, read.len);
                 }
             }
@@ -297,6 +301,12 @@ impl FileState {
         if covered {
             self.counters.useful += read.len;
             stream.useful += read.len;
+            // Streams that ended early must not hold one back that goes on.
+            self.regained = self.regained.saturating_add(read.len);
+            if self.regained / 4 >= self.limit && self.limit > 0 {
+                self.limit = self.limit.saturating_mul(2);
+                self.regained = 0;
+            }
             let paid = read.len.min(stream.owed);
             stream.owed -= paid;
             budget.give(paid);
@@ -314,7 +324,9 @@ impl FileState {
         } else if fetched && slow {
             self.rent.on_spoiled();
         } else if fetched {
-            self.counters.useful += read.len;
+            // What is read again was useful once.
+            let most = if mode == Mode::Observe { u64::MAX } else { self.counters.issued };
+            self.counters.useful = (self.counters.useful + read.len).min(most.max(self.counters.useful));
             self.rent.on_hit(device.typical_ns());
         }
         if (covered || fetched) && (mode == Mode::Observe) == slow {
@@ -377,7 +389,10 @@ impl FileState {
             return;
         }
         let least_ns = device.latency_ns().saturating_mul(4);
-        let window = (4 * device.readahead_bytes()).min(2 << 20);
+        // Where the kernel's window is a small part of what must be on its way, there is nothing to compare with.
+        let far = device.bdp() >= 16 * device.readahead_bytes();
+        let (window, least_ns) =
+            if far { (0, 0) } else { ((4 * device.readahead_bytes()).min(2 << 20), least_ns) };
         let ramped = stream.shape != Shape::Forward
             || self.random_hint
             || stream.has_base(window, least_ns, read.now_ns);
@@ -677,6 +692,7 @@ impl FileState {
     /// Feedback: bytes ahead of the streams that the kernel evicted before they were read.
     pub fn evicted(&mut self, bytes: u64, budget: &Budget) {
         self.counters.evicted += bytes;
+        self.regained = 0;
         self.limit = (self.limit / 2).max(128 << 10);
         budget.evicted();
     }

@@ -75,8 +75,8 @@ pub struct Stream {
     pub paced_ns: u64,
     /// Bytes asked for in this turn.
     pub turn_bytes: u64,
-    /// The first byte that will be read of a request that is being timed.
-    probe: u64,
+    /// Start and end of a request that is being timed.
+    probe: (u64, u64),
     /// When it was made, ns; 0 when none is timed.
     probe_ns: u64,
     /// How far ahead the stream was then, bytes.
@@ -362,7 +362,7 @@ impl Stream {
     /// Times a range that was just claimed, unless another one is being timed.
     pub fn time_claim(&mut self, offset: u64, len: u64, now_ns: u64) {
         if self.probe_ns == 0 {
-            self.probe = if self.shape == Shape::Backward { offset + len.saturating_sub(1) } else { offset };
+            self.probe = (offset, offset.saturating_add(len));
             self.probe_ns = now_ns;
             self.probe_ahead = self.ahead();
         }
@@ -374,17 +374,21 @@ impl Stream {
             return None;
         }
         let end = offset.saturating_add(len);
-        let reached = match self.shape {
-            Shape::Backward => offset <= self.probe,
-            Shape::Stride(stride) if stride < 0 => offset <= self.probe,
-            _ => end > self.probe,
+        let (first, last) = self.probe;
+        let touched = offset < last && end > first;
+        // Another thread may be ahead of the one that will read it.
+        let slack = self.slack(len);
+        let passed = match self.shape {
+            Shape::Backward => end.saturating_add(slack) <= first,
+            Shape::Stride(stride) if stride < 0 => end <= first,
+            Shape::Stride(_) => offset >= last,
+            _ => offset >= last.saturating_add(slack),
         };
-        let touched = offset <= self.probe && self.probe < end;
         let claim = (self.probe_ns, self.probe_ahead);
-        if reached {
+        if touched || passed {
             self.probe_ns = 0;
         }
-        (reached && touched).then_some(claim)
+        touched.then_some(claim)
     }
 
     /// Where the next read is expected: an end (forward), a start (backward), the next piece (stride).

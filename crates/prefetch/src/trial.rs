@@ -2,8 +2,8 @@
 //!
 //! The first reads of a device, before anything is prefetched, are compared with the first ones after. Where those
 //! are twice as fast, nothing else is asked for a long time. Elsewhere (a device that the program keeps busy by
-//! itself, a fast disk) prefetching is held back for some reads, twice, and what they took is compared with the reads
-//! between: it goes on if it brings bytes faster and single reads do not take longer. Otherwise it rests, each time
+//! itself, a fast disk) prefetching is held back for some reads, and what they took is compared with the reads
+//! after them: it goes on if it brings bytes faster and single reads do not take longer. Otherwise it rests, each time
 //! twice as long. A comparison costs some two hundred reads at the worse of both speeds.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -14,11 +14,11 @@ use Ordering::{Acquire, Relaxed, Release};
 const SKIPPED: u32 = 48;
 const COUNTED: u32 = 96;
 /// Reads without prefetching that are counted in each round.
-const COUNTED_ALONE: u32 = 64;
+const COUNTED_ALONE: u32 = 96;
 /// Reads alone that must be known before the first comparison.
-const ALONE_MIN: u32 = 8;
+const ALONE_MIN: u32 = 3;
 /// Rounds of a trial.
-const ROUNDS: u32 = 2;
+const ROUNDS: u32 = 1;
 /// Reads until the next look after prefetching was found good, or bad, the first time; doubled each time.
 const REST_READS: u32 = 4_096;
 const REST_READS_MAX: u32 = 1 << 20;

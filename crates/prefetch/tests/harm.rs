@@ -1,7 +1,7 @@
 //! Do no harm, and gain where the kernel alone does badly: every pattern on every device, in virtual time.
 
 use prefetch::Mode;
-use prefetch::sim::{MachineOptions, Pattern, replay};
+use prefetch::sim::{self, MachineOptions, Pattern, replay};
 
 const DEVICES: [(&str, u64, u64, u64); 6] = [
     ("fast, 18 us, 3.5 GB/s, 8 MiB", 18_000, 3_500_000_000, 8 << 20),
@@ -45,7 +45,9 @@ fn gain_and_p99(
     let trace = pattern.trace(size, threads, shared, 7);
     let alone = replay(&trace, &options(device, memory), Mode::AppOnly);
     let helped = replay(&trace, &options(device, memory), mode);
-    (alone.elapsed_ns as f64 / helped.elapsed_ns as f64, helped.p99_ns as f64 / alone.p99_ns as f64)
+    // As the harness on real machines: 0.1 ms more is no longer tail.
+    let late = helped.p99_ns.saturating_sub(100_000).max(helped.p99_ns.min(alone.p99_ns));
+    (alone.elapsed_ns as f64 / helped.elapsed_ns as f64, late as f64 / alone.p99_ns as f64)
 }
 
 #[test]
@@ -76,7 +78,7 @@ fn no_cell_is_slower() {
     let bad: Vec<_> = worst.iter().filter(|(gain, cell)| *gain < floor(cell)).collect();
     assert!(bad.is_empty(), "{} of {} cells lose: {bad:#?}", bad.len(), worst.len());
     let losing = worst.iter().filter(|(gain, _)| *gain < 0.97).count();
-    assert!(losing <= 6, "{losing} cells are below 0.97");
+    assert!(losing <= 3, "{losing} cells are below 0.97");
     let slow: Vec<_> = tails.iter().filter(|(p99, cell)| *p99 > ceiling(cell)).collect();
     assert!(slow.is_empty(), "single reads take longer: {slow:#?}");
 }
@@ -85,20 +87,55 @@ fn no_cell_is_slower() {
 /// a long one.
 fn floor(cell: &str) -> f64 {
     match cell.split(' ').next().unwrap() {
-        "Random4k" | "Permutation" => 0.94,
-        "Runs" => 0.92,
+        "Random4k" => 0.95,
+        "Runs" => 0.94,
         _ => 0.97,
     }
 }
 
-/// How much longer the slowest hundredth of the reads may take. In these runs of a few hundred to four thousand reads
-/// that includes those beside which prefetching begins. Below 0.2 ms the ratios say nothing of real machines.
+/// How much longer the slowest hundredth of the reads may take, 0.1 ms aside. In these runs of a few hundred to four
+/// thousand reads that includes those beside which prefetching begins: of the 816 of a stride nearly nothing else.
 fn ceiling(cell: &str) -> f64 {
     match cell {
-        _ if cell.contains("fast") || cell.contains("0.1 ms") => f64::INFINITY,
-        _ if cell.contains("250 MB/s") => 2.1,
-        _ if cell.starts_with("Stride") => 1.8,
-        _ => 1.35,
+        _ if cell.contains("250 MB/s") => 1.4,
+        _ if cell.contains("20 ms") => 1.23,
+        _ => 1.15,
+    }
+}
+
+#[test]
+fn streams_that_take_turns_leave_no_read_behind() {
+    for pattern in [Pattern::Reverse, Pattern::SmallStride, Pattern::Interleaved] {
+        let (gain, p99) = gain_and_p99(SIZE, pattern, 2, (4, false), 1000, Mode::Auto);
+        assert!(p99 <= 1.0, "{pattern:?}: {p99:.2}, gain {gain:.2}");
+    }
+}
+
+#[test]
+fn a_device_that_the_program_keeps_busy_is_left_to_it() {
+    let options = MachineOptions {
+        latency_ns: 1_000_000,
+        bandwidth: 100_000_000,
+        readahead_bytes: 128 << 10,
+        memory_bytes: 10 * SIZE,
+    };
+    for pattern in [Pattern::Reverse, Pattern::Stride, Pattern::Interleaved] {
+        let trace = pattern.trace(SIZE, 4, false, 7);
+        let alone = replay(&trace, &options, Mode::AppOnly);
+        let helped = replay(&trace, &options, Mode::Auto);
+        assert!(helped.issued < SIZE / 8, "{pattern:?}: {} of {SIZE} prefetched", helped.issued);
+        assert!(helped.elapsed_ns as f64 <= alone.elapsed_ns as f64 * 1.02, "{pattern:?}");
+    }
+}
+
+#[test]
+fn threads_of_one_descriptor_gain_though_they_drift_apart() {
+    for jitter_ns in [100_000, 300_000] {
+        let trace = sim::Trace { jitter_ns, ..Pattern::Interleaved.trace(SIZE, 4, true, 7) };
+        let alone = replay(&trace, &options(2, 1000), Mode::AppOnly);
+        let helped = replay(&trace, &options(2, 1000), Mode::Auto);
+        let gain = alone.elapsed_ns as f64 / helped.elapsed_ns as f64;
+        assert!(gain >= 3.5, "jitter of {jitter_ns} ns: {gain:.2}");
     }
 }
 
@@ -119,13 +156,13 @@ fn stride_reverse_and_interleaved_gain_on_a_far_device() {
     for pattern in [Pattern::Stride, Pattern::Reverse, Pattern::SmallStride] {
         let gain = gain_of(4 * SIZE, pattern, 2, 4, false, 4000, Mode::Auto);
         // Four threads alone reach a quarter of the device: 62 MB/s each.
-        assert!(gain >= 3.5, "{pattern:?}: {gain:.2}");
+        assert!(gain >= 3.8, "{pattern:?}: {gain:.2}");
         let one = gain_of(4 * SIZE, pattern, 2, 1, false, 4000, Mode::Auto);
         assert!(one >= 8.0, "{pattern:?}, one thread: {one:.2}");
     }
     for shared in [true, false] {
         let gain = gain_of(4 * SIZE, Pattern::Interleaved, 2, 4, shared, 4000, Mode::Auto);
-        assert!(gain >= 2.5, "interleaved, shared {shared}: {gain:.2}");
+        assert!(gain >= 3.8, "interleaved, shared {shared}: {gain:.2}");
     }
 }
 
@@ -133,8 +170,10 @@ fn stride_reverse_and_interleaved_gain_on_a_far_device() {
 fn twenty_milliseconds_gain_more() {
     let sequential = gain(Pattern::Sequential, 4, 1, false, 1000, Mode::Auto);
     assert!(sequential >= 5.0, "{sequential:.2}");
+    let four = gain(Pattern::Sequential, 4, 4, false, 1000, Mode::Auto);
+    assert!(four >= 5.0, "four threads: {four:.2}");
     let stride = gain(Pattern::Stride, 4, 4, false, 1000, Mode::Auto);
-    assert!(stride >= 5.0, "{stride:.2}");
+    assert!(stride >= 10.0, "{stride:.2}");
 }
 
 #[test]

@@ -52,6 +52,7 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
     let mut began = vec![None; trace.threads.len()];
     let mut next = vec![0usize; trace.threads.len()];
     let mut times = Vec::new();
+    let mut random = patterns::Random(11);
     loop {
         let ready = (0..clocks.len()).filter(|thread| next[*thread] < trace.threads[*thread].len());
         let Some(thread) = ready.min_by_key(|thread| clocks[*thread]) else { break };
@@ -73,6 +74,9 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
         next[thread] += 1;
         times.push(now - begin);
         clocks[thread] = now + trace.think_ns;
+        if trace.jitter_ns > 0 && random.below(16) == 0 {
+            clocks[thread] += random.below(trace.jitter_ns);
+        }
         if mode.watches() {
             let shell = &mut shells[if trace.shared { 0 } else { thread }];
             let read = Read { offset, len, elapsed_ns: Some(now - begin), now_ns: now };

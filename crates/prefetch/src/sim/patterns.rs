@@ -9,6 +9,8 @@ pub struct Trace {
     pub shared: bool,
     /// Time between two reads of a thread, ns.
     pub think_ns: u64,
+    /// One read in sixteen is followed by up to this much more, at random, ns: a busy CPU.
+    pub jitter_ns: u64,
     /// The reads of each thread: offset and length.
     pub threads: Vec<Vec<(u64, u64)>>,
 }
@@ -59,7 +61,7 @@ impl Pattern {
         let mut random = Random(seed);
         let all =
             (0..threads as u64).map(|thread| self.reads(size, part, thread, threads as u64, &mut random));
-        Trace { size, shared, think_ns: 0, threads: all.collect() }
+        Trace { size, shared, think_ns: 0, jitter_ns: 0, threads: all.collect() }
     }
 
     fn reads(self, size: u64, part: u64, thread: u64, threads: u64, random: &mut Random) -> Vec<(u64, u64)> {
@@ -97,10 +99,10 @@ impl Pattern {
 }
 
 /// A small generator: the traces of a seed never change.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit.max(1)
     }
