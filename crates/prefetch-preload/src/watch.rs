@@ -29,6 +29,8 @@ const READS_IGNORED: u32 = 1024;
 const AWAKE_MAX: u32 = 16;
 /// The longest such while, reads.
 const SLEEP_MAX: u32 = 8192;
+/// A read that took so long missed, ns.
+const LONG_READ_NS: u64 = 100_000;
 /// The position must be asked for: reads went by unseen.
 const POSITION_UNKNOWN: u64 = u64::MAX;
 
@@ -181,17 +183,34 @@ fn register(fd: i32) {
     table::set_meta(fd, Meta::Tracked(at));
 }
 
+fn elapsed_of(start_ns: u64, now_ns: u64) -> Option<u64> {
+    (start_ns != 0).then(|| now_ns.saturating_sub(start_ns))
+}
+
+/// The state of a file, unless another thread looks at it. Threads that share a descriptor wait for the same pages
+/// and come back at the same time: a read that took long is worth a few microseconds to be seen.
+fn look_in(slot: &'static Slot, waited: bool) -> Option<table::Guard<'static>> {
+    let tries = if waited { 64 } else { 1 };
+    (0..tries).find_map(|turn| {
+        if turn > 0 {
+            core::hint::spin_loop();
+        }
+        slot.try_lock()
+    })
+}
+
 fn tracked(slot: &'static Slot, start_ns: u64, fd: i32, offset: Option<i64>, got: u64) {
     let now_ns = if start_ns != 0 { sys::now_ns() } else { 0 };
     let by_position = offset.is_none();
     let offset = offset.map_or_else(|| advance(slot, fd, got), |offset| offset as u64);
-    let Some(mut file) = slot.try_lock() else { return };
+    let waited = elapsed_of(start_ns, now_ns).is_some_and(|elapsed_ns| elapsed_ns > LONG_READ_NS);
+    let Some(mut file) = look_in(slot, waited) else { return };
     if slot.fd.load(Relaxed) != fd {
         return;
     }
     inject_panic();
     slot.used.store(CLOCK.fetch_add(1, Relaxed), Relaxed);
-    let elapsed_ns = (start_ns != 0).then(|| now_ns.saturating_sub(start_ns));
+    let elapsed_ns = elapsed_of(start_ns, now_ns);
     let read = Read { offset, len: got, elapsed_ns, now_ns: now_ns.max(start_ns) };
     let device = slot.device();
     let saved_ns = file.counters.saved_ns;
