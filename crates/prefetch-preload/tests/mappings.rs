@@ -86,8 +86,13 @@ fn child() {
         }
         "again" => {
             // Mapped and unmapped while the library looks: no address may be taken for what it was before.
-            for round in 0..300usize {
+            let seconds = std::env::var("LOADLINE_STRESS_SECONDS").ok().and_then(|text| text.parse().ok());
+            let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds.unwrap_or(0));
+            for round in (0..).take_while(|round| *round < 300usize || std::time::Instant::now() < end) {
                 let mapped = Mapped::new(path);
+                if round % 8 == 7 {
+                    common::drop_cache(path);
+                }
                 (0..64).for_each(|step| mapped.check((round * 7919 + step * 5) % (mapped.len / 4096) * 4096));
             }
         }
