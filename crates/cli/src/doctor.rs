@@ -1,7 +1,7 @@
 //! `doctor`: what this machine can run, and what a killed run left behind.
 
 use camino::Utf8Path;
-use stack::{Availability, Host, Journal, StackSpec, probe_availability};
+use stack::{Availability, DeadMount, Host, Journal, Outcome, Resource, StackSpec, probe_availability};
 
 use crate::options::{self, Options};
 use crate::screen::{self, Exit};
@@ -57,21 +57,47 @@ fn machine() -> String {
 }
 
 fn leftovers(home: &Utf8Path, dry_run: bool) -> anyhow::Result<Exit> {
+    let host = Host::system();
     let leftovers = Journal::leftovers(&lab::real::journal_folder(home))?;
-    if leftovers.is_empty() {
-        screen::print("\nnothing was left behind by a killed run")?;
-        return Ok(Exit::Done);
-    }
-    let mut clean = true;
+    let mut known = Vec::new();
+    let (mut clean, mut found) = (true, !leftovers.is_empty());
     for leftover in leftovers {
         screen::print(&format!("\n{leftover}"))?;
-        if !dry_run {
+        if dry_run {
+            let target = |resource: &Resource| match resource {
+                Resource::Mount { target, .. } => Some(target.clone()),
+                _ => None,
+            };
+            known.extend(leftover.resources.iter().filter_map(target));
+        } else {
             let report = leftover.clean()?;
             clean &= !report.has_failures();
             screen::print(&report.to_string())?;
         }
     }
-    if dry_run {
+    // mounts made by hand are in no journal
+    for dead in DeadMount::find(&host)?.into_iter().filter(|dead| !known.contains(&dead.target)) {
+        found = true;
+        screen::print(&format!("\n{dead}"))?;
+        if !dry_run {
+            let (word, why) = match dead.unmount(&host) {
+                Outcome::Undone => ("removed     ", String::new()),
+                Outcome::AlreadyGone => ("gone before ", String::new()),
+                Outcome::Deferred(why) => ("deferred    ", format!(": {why}")),
+                Outcome::LeftAlone(why) => ("left alone  ", format!(": {why}")),
+                Outcome::Failed(why) => {
+                    clean = false;
+                    ("FAILED      ", format!(": {why}"))
+                }
+            };
+            screen::print(&format!("{word}mount of {} at {}{why}", dead.source, dead.target))?;
+        }
+    }
+    if !found {
+        screen::print(
+            "\nnothing was left behind by a killed run, and no betrfs mount is without its daemon",
+        )?;
+    } else if dry_run {
         screen::print("\n`loadline doctor` takes these down; nothing was changed now")?;
     }
     Ok(if clean { Exit::Done } else { Exit::Failed })

@@ -16,7 +16,7 @@ use crate::mounted::{MountPlan, MountedStack};
 use crate::record::{BuildRecord, DeviceInfo, DirectoryInfo};
 use crate::runner::{CommandLine, CommandOutput, Runner, SystemRunner};
 use crate::spec::{Device, FsKind, ImageOptions, Size, StackSpec};
-use crate::{Host, image, mkfs, mount};
+use crate::{Host, dead_mount, image, mkfs, mount};
 
 /// Builds stacks. `Builder::new(work_dir)` and, where wanted, changed fields.
 #[derive(Clone)]
@@ -240,7 +240,7 @@ impl Builder {
         let (fs_type, command) = match draft.spec.fs() {
             FsKind::Betrfs => {
                 let command = mount::betrfs_command(self.program()?, &options, &source, &target);
-                ("fuse.betrfs".to_string(), command)
+                (dead_mount::BETRFS_TYPE.to_string(), command)
             }
             fs => (fs.name().to_string(), mount::command(fs.name(), &options, &source, &target)),
         };

@@ -9,6 +9,7 @@
 //! | `image`, [`loopdev`], `mkfs`, `mount`, [`mountinfo`] | the single steps |
 //! | [`block`] | facts about a block device; [`device`]: what lies on a real one, may it be erased |
 //! | [`journal`] | what was made, on disk before it is made; undoing it, also after a crash |
+//! | [`dead_mount`] | mounts of betrfs whose daemon was killed |
 //! | [`daemon`] | what a daemon behind a file system or device does with its own memory |
 //! | [`cgroup`] | memory limits, control groups v1 and v2 |
 //! | [`host`], [`runner`], [`process`] | the seams: /proc and /sys, programs, process identity |
@@ -36,6 +37,7 @@ pub mod block;
 pub mod builder;
 pub mod cgroup;
 pub mod daemon;
+pub mod dead_mount;
 pub mod device;
 mod error;
 pub mod host;
@@ -55,6 +57,7 @@ pub use availability::{Availability, Unavailable, probe_availability, probe_avai
 pub use block::BlockInfo;
 pub use builder::Builder;
 pub use cgroup::{Cgroup, CgroupError, CgroupStats, MemoryLimit};
+pub use dead_mount::DeadMount;
 pub use device::{Blocker, DeviceReport, EraseRefused, Signature};
 pub use error::StackError;
 pub use host::Host;

@@ -12,10 +12,13 @@ use crate::journal::{Resource, Scope};
 use crate::record::{BuildRecord, DeviceInfo};
 use crate::runner::{CommandLine, CommandOutput, Runner};
 use crate::spec::{Device, StackSpec};
-use crate::{Host, UndoReport, image, mount, mountinfo};
+use crate::{DeadMount, Host, UndoReport, dead_mount, image, mount, mountinfo};
 
 /// How long a busy mount is tried again before a cold remount gives up.
 const REMOUNT_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A file system with less free space than this is full for an image that grows.
+const FULL_BYTES: u64 = 4 << 20;
 
 /// How a stack is mounted, so that it can be mounted again.
 #[derive(Debug, Clone)]
@@ -130,6 +133,32 @@ impl MountedStack {
     pub fn in_process(&self) -> Option<(&Utf8Path, String)> {
         let device = self.device_path().filter(|_| self.spec.in_process())?;
         Some((device, self.spec.options_to_open()))
+    }
+
+    /// What outside of a load can be why it failed, and what to do: the daemon behind the mount has died, or the file
+    /// system that holds the image is full. `None` when neither is so.
+    pub fn trouble(&self) -> Option<String> {
+        if self.daemon_is_dead() {
+            return Some(
+                "the daemon behind the mount died: was it killed, or for want of memory (dmesg)?".into(),
+            );
+        }
+        // the private directory holds the image, and the mount point unless it is opened in process
+        let mounted = self.plan.as_ref().and_then(|plan| plan.target.parent());
+        let dir = self.record.backing.as_ref().map(|_| mounted.unwrap_or(&self.path))?;
+        let free = image::free_bytes(dir).ok().filter(|free| *free < FULL_BYTES)?;
+        Some(format!(
+            "{dir}, which holds the image, has only {} left: make room there or choose another with --work-dir",
+            crate::spec::human(free)
+        ))
+    }
+
+    /// Every call on such a mount fails with ENOTCONN or ECONNABORTED.
+    fn daemon_is_dead(&self) -> bool {
+        let Some(plan) = self.plan.as_ref().filter(|plan| plan.fs_type == dead_mount::BETRFS_TYPE) else {
+            return false;
+        };
+        DeadMount::find(&self.host).is_ok_and(|dead| dead.iter().any(|dead| dead.target == plan.target))
     }
 
     /// How it was built: command lines, versions, device, notes.
