@@ -13,7 +13,7 @@ pub enum Error {
         "two filesets share the tree `{tree}` (the other is `{other}`); give them different names or paths"
     )]
     SharedTree { tree: String, other: String },
-    #[error("{what} `{path}`: {source}")]
+    #[error("{what} `{path}`: {source}{}", remedy(source))]
     Io { what: &'static str, path: String, source: io::Error },
     #[error(
         "cannot start thread {thread} of process `{process}`: {source}; lower `instances`, or raise the limit \
@@ -37,5 +37,28 @@ impl Error {
         source: impl Into<io::Error>,
     ) -> Error {
         Error::Io { what, path: path.as_ref().display().to_string(), source: source.into() }
+    }
+}
+
+/// What helps against an error of the system, to be put behind it; often nothing.
+pub(crate) fn remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::ENOSPC) => "; use fewer or smaller files, or a larger device",
+        Some(libc::EMFILE) => "; raise the limit on open files (ulimit -n)",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_device_is_told_with_a_remedy() {
+        let told = |number| Error::io("cannot fill", "a/b", io::Error::from_raw_os_error(number)).to_string();
+        assert!(
+            told(libc::ENOSPC).ends_with("(os error 28); use fewer or smaller files, or a larger device")
+        );
+        assert!(told(libc::EIO).ends_with("(os error 5)"));
     }
 }

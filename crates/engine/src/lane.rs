@@ -10,6 +10,7 @@ use workload::data::DataPool;
 use workload::{Draws, EndMode, Kind, Rng};
 
 use crate::aligned::AlignedBuffer;
+use crate::error::remedy;
 use crate::fileset::Turns;
 use crate::program::{Instruction, Op, Program};
 use crate::record::{Recorder, Timing};
@@ -75,10 +76,8 @@ impl From<io::Error> for Box<Fault> {
     #[cold]
     fn from(error: io::Error) -> Box<Fault> {
         let hint = match error.raw_os_error() {
-            Some(libc::ENOSPC) => "; use fewer or smaller files, or a larger device",
-            Some(libc::EMFILE) => "; raise the limit on open files (ulimit -n)",
             Some(libc::EINVAL) => "; with directio, sizes must be multiples of the device's block",
-            _ => "",
+            _ => remedy(&error),
         };
         Fault::boxed(format!("{error}{hint}"))
     }

@@ -101,7 +101,12 @@ impl RealRunner {
         progress(Progress::Building);
         let built = self.site.build(job.stack, &self.journal)?;
         report.commands = commands(&built);
-        let status = self.load(job, &built, (deadline, timeout_seconds), stop, progress, report);
+        let mut status = self.load(job, &built, (deadline, timeout_seconds), stop, progress, report);
+        if let Ok(Status::Failed { message }) | Err(Failure::Message(message)) = &mut status
+            && let Some(trouble) = built.trouble()
+        {
+            message.push_str(&format!("; {trouble}"));
+        }
         progress(Progress::TakingDown);
         if job.study.study.keep && job.last {
             report.log.push(format!("kept at {}; `loadline doctor` takes it down", built.path()));
@@ -220,13 +225,24 @@ impl Runner for RealRunner {
     fn run(&mut self, job: &Job<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Report {
         let start = Instant::now();
         let mut report = Report::empty(Status::Interrupted);
-        report.status = match self.trial(job, stop, progress, &mut report) {
-            Ok(status) => status,
-            Err(Failure::Unavailable { reason, remedy }) => Status::Unavailable { reason, remedy },
-            Err(Failure::Message(message)) => Status::Failed { message },
-        };
+        let ended = self.trial(job, stop, progress, &mut report);
+        report.status = status(ended, stop.load(Ordering::Acquire), &mut report);
         report.seconds = start.elapsed().as_secs_f64();
         report
+    }
+}
+
+/// What a trial came to. After an interrupt an error tells nothing of the stack: the terminal's Ctrl-C reaches mkfs and
+/// mount as well, and they end with one.
+fn status(ended: Result<Status, Failure>, interrupted: bool, report: &mut Report) -> Status {
+    match ended {
+        Ok(status) => status,
+        Err(Failure::Message(message)) if interrupted => {
+            report.raw_output.push_str(&format!("when it was interrupted: {message}\n"));
+            Status::Interrupted
+        }
+        Err(Failure::Unavailable { reason, remedy }) => Status::Unavailable { reason, remedy },
+        Err(Failure::Message(message)) => Status::Failed { message },
     }
 }
 
@@ -547,6 +563,17 @@ mod tests {
             notes: vec![],
         });
         Departure { result, told, raw_output: String::new() }
+    }
+
+    #[test]
+    fn an_error_after_an_interrupt_is_no_failure_of_the_stack() {
+        let mut report = Report::empty(Status::Interrupted);
+        let killed = || Err(Failure::Message("mkfs.ext4: ended by a signal".into()));
+        assert_eq!(status(killed(), true, &mut report), Status::Interrupted);
+        assert!(report.raw_output.contains("mkfs.ext4: ended by a signal"), "{}", report.raw_output);
+        let failed = Status::Failed { message: "mkfs.ext4: ended by a signal".into() };
+        assert_eq!(status(killed(), false, &mut report), failed);
+        assert_eq!(status(Ok(Status::Done), true, &mut report), Status::Done);
     }
 
     #[test]
