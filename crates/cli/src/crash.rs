@@ -1,6 +1,8 @@
 //! `crash`: what a power cut may leave, brought up and judged.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use blockdev::Launcher;
 use camino::{Utf8Path, Utf8PathBuf};
@@ -23,7 +25,7 @@ pub fn crash(options: &Options, arguments: &Crash) -> anyhow::Result<Exit> {
     let stop = crate::run::stop_on_signals(journal.clone())?;
     let mut worst = Exit::Done;
     for spec in stacks {
-        let mut load = load(arguments)?;
+        let mut load = load(arguments, &stop)?;
         let asked = asked(arguments, spec, &home)?;
         let (bar, quiet) = (bar(), arguments.quiet);
         let checked = crash::run(&asked, &mut load, &journal, &stop, &mut |progress| {
@@ -42,6 +44,10 @@ pub fn crash(options: &Options, arguments: &Crash) -> anyhow::Result<Exit> {
                     eprintln!("loadline: {}: {}; {}", asked.spec, why.reason, why.remedy);
                     Exit::CannotHere
                 }
+                None if stop.load(Ordering::Acquire) => {
+                    eprintln!("loadline: {}: interrupted: {error}", asked.spec);
+                    Exit::Interrupted
+                }
                 None => return Err(anyhow::Error::from(error).context(asked.spec.to_string())),
             },
         };
@@ -49,7 +55,7 @@ pub fn crash(options: &Options, arguments: &Crash) -> anyhow::Result<Exit> {
         if worst.code() != Exit::Failed.code() && exit.code() != Exit::Done.code() {
             worst = exit;
         }
-        if stop.load(std::sync::atomic::Ordering::Acquire) {
+        if stop.load(Ordering::Acquire) {
             worst = Exit::Interrupted;
             break;
         }
@@ -73,6 +79,7 @@ fn asked(arguments: &Crash, spec: StackSpec, home: &Utf8Path) -> anyhow::Result<
     asked.jobs = arguments.jobs;
     asked.strict = arguments.strict;
     asked.order_only = arguments.order_only;
+    asked.program = Some(asked.launcher.program.clone());
     asked.work_dir = arguments.work_dir.clone().map(utf8).transpose()?;
     asked.keep = arguments.keep.clone().map(utf8).transpose()?;
     let budget = arguments.budget.as_deref().map(workload::size::parse_duration).transpose();
@@ -81,7 +88,7 @@ fn asked(arguments: &Crash, spec: StackSpec, home: &Utf8Path) -> anyhow::Result<
 }
 
 /// A built-in workload, or a file of Filebench's language.
-fn load(arguments: &Crash) -> anyhow::Result<Load> {
+fn load(arguments: &Crash, stop: &Arc<AtomicBool>) -> anyhow::Result<Load> {
     let name = arguments.workload.as_str();
     if let Some(script) = builtin(name, arguments.seed) {
         return Ok(Load::Script(script));
@@ -95,9 +102,16 @@ fn load(arguments: &Crash) -> anyhow::Result<Load> {
     let first = crate::explain::load(Path::new(name))?;
     let again = first.clone();
     let (seconds, seed) = (length.as_secs_f64(), arguments.seed);
+    let stop = stop.clone();
     let stage = move |workload: &Workload, root: &Utf8Path, stage: Stage| {
         let options = RunOptions { stage, seconds: Some(seconds), seed, ..RunOptions::default() };
-        let ended = engine::run(workload, root.as_std_path(), &options, &Control::new(), &mut |_| {});
+        let control = Control::new();
+        // the engine tells something several times a second
+        let ended = engine::run(workload, root.as_std_path(), &options, &control, &mut |_| {
+            if stop.load(Ordering::Acquire) {
+                control.interrupt();
+            }
+        });
         match ended.map_err(|error| error.to_string())?.ended {
             stats::Ended::Failed { message } => Err(message),
             _ => Ok(()),
@@ -105,7 +119,10 @@ fn load(arguments: &Crash) -> anyhow::Result<Load> {
     };
     Ok(Load::Custom {
         name: name.to_owned(),
-        prepare: Box::new(move |root| stage(&first, root, Stage::Prepare)),
+        prepare: Box::new({
+            let stage = stage.clone();
+            move |root| stage(&first, root, Stage::Prepare)
+        }),
         run: Box::new(move |root| stage(&again, root, Stage::Measure)),
     })
 }

@@ -471,7 +471,7 @@ pub struct ExplainFsync {
 /// Options of `crash`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Stacks: ext4, xfs or btrfs on an emulated SSD, with the ordering it promises:
+Stacks: ext4, xfs, btrfs or betrfs on an emulated SSD, with the ordering it promises:
   ext4@980pro:flush          flushes count, nothing else does (today's drives)
   ext4@plp-datacenter        completed writes survive
   ext4,nobarrier@980pro:none flushes are ignored: shows how this file system breaks

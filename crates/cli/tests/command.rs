@@ -355,6 +355,75 @@ fn an_emulated_ssd_goes_after_its_run_was_killed() {
     });
 }
 
+/// In a mount namespace of its own, so that no other test's doctor meets the dead mount.
+#[test]
+fn the_doctor_takes_away_betrfs_mounts_whose_daemon_was_killed() {
+    if !is_root() || !Path::new("/dev/fuse").exists() {
+        return;
+    }
+    let bench = Bench::new();
+    let script = r#"
+        set -e
+        mkdir m other
+        for name in m other; do
+            loadline mkfs betrfs --size 64M $name.img && loadline mount betrfs $name.img $name
+            echo text > $name/f && sync $name/f
+        done
+        for process in /proc/[0-9]*; do
+            if tr '\0' ' ' < $process/cmdline 2>/dev/null | grep -q "betrfs-daemon $PWD/m.img "; then
+                kill -9 ${process#/proc/}
+            fi
+        done
+        until stat -f m 2>&1 | grep -q 'not connected'; do :; done
+        echo "== dry"; loadline doctor --dry-run | sed -n '/dead/,$p'
+        echo "== doctor"; loadline doctor | sed -n '/dead/,$p'
+        echo "== after"; ls m; cat other/f; loadline doctor | tail -1
+        loadline fsck betrfs m.img; loadline mount betrfs m.img m; cat m/f
+        umount m other
+    "#;
+    let mut shell = Command::new("unshare");
+    let program = Path::new(env!("CARGO_BIN_EXE_loadline")).parent().expect("a directory");
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
+    shell
+        .args(["--mount", "--propagation", "private", "timeout", "300", "sh", "-c", script])
+        .env("PATH", path);
+    shell.current_dir(bench.directory.path()).env("LOADLINE_HOME", bench.path("home"));
+    let (out, err) = texts(&shell.output().expect("unshare starts"));
+    let part = |from: &str, to: &str| {
+        let text = out.split(from).nth(1).unwrap_or_else(|| panic!("no {from} in {out}\n{err}"));
+        text.split(to).next().unwrap_or_default().to_owned()
+    };
+    let (dry, real) = (part("== dry", "== doctor"), part("== doctor", "== after"));
+    assert!(dry.contains("m.img") && dry.contains("umount") && dry.contains("nothing was changed"), "{dry}");
+    assert!(real.contains("removed     mount of m.img at "), "{real}");
+    assert!(
+        !dry.contains("other") && !real.contains("other"),
+        "a mount that lives is left alone: {dry}{real}"
+    );
+    let after = part("== after", "== end");
+    assert!(after.contains("\ntext\nnothing was left"), "the other is still served: {after}\n{err}");
+    assert!(after.trim_end().ends_with("text"), "what was synced is there again: {after}\n{err}");
+}
+
+/// The log is small, so that checkpoints fall into the recording.
+#[test]
+fn betrfs_is_found_between_two_operations_after_a_power_cut() {
+    if !is_root() || !Path::new("/dev/fuse").exists() {
+        return;
+    }
+    let bench = Bench::new();
+    let crash = |code, regime: &str, states: &str| {
+        let stack = format!("betrfs,mkfs:--log=256K@980pro:{regime}");
+        bench.expect(code, &["crash", "--on", &stack, "random", "--states", states, "-q"]).0
+    };
+    let clean = crash(0, "flush", "60");
+    assert!(clean.contains("60 distinct, 60 checked") && clean.contains("no violation"), "{clean}");
+    // a device that ignores flushes breaks it, and that is seen
+    let broken = crash(1, "none", "200");
+    assert!(broken.contains("VIOLATED") && broken.contains("smallest case"), "{broken}");
+    assert_eq!(mounts_below(bench.directory.path()) + loops_below(bench.directory.path()), 0);
+}
+
 #[test]
 fn a_failing_trial_is_exit_code_one_and_names_the_flowop() {
     let bench = Bench::new();

@@ -129,7 +129,8 @@ fn on_device(
     dir: &Utf8Path,
     ssd: &Attached,
 ) -> Result<(), CrashError> {
-    let stack = Builder::new(dir).build_on(&options.spec, ssd.device(), journal)?;
+    let builder = Builder { program: options.program.clone(), ..Builder::new(dir) };
+    let stack = builder.build_on(&options.spec, ssd.device(), journal)?;
     let worked = work(load, &stack, ssd);
     let down = stack.teardown();
     worked?;
@@ -144,6 +145,8 @@ fn work(load: &mut Load, stack: &MountedStack, ssd: &Attached) -> Result<(), Cra
         let io = |what: String| CrashError::io(what);
         let dir = File::open(root).map_err(io(format!("open {root}")))?;
         rustix::fs::syncfs(&dir).map_err(|e| io(format!("sync {root}"))(e.into()))?;
+        // which does not reach a FUSE file system
+        dir.sync_all().map_err(io(format!("sync {root}")))?;
         let device = ssd.device();
         let flushed = File::options().write(true).open(device).and_then(|opened| opened.sync_all());
         flushed.map_err(io(format!("flush {device}")))?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use blockdev::Launcher;
@@ -21,7 +21,7 @@ use crate::recording::Recording;
 use crate::shrink::shrink;
 use crate::states::{Plan, plan};
 use crate::verdict::{Smallest, Verdict};
-use crate::workload::Script;
+use crate::workload::{Op, Script};
 
 /// Longest that a failing state is shrunk.
 const SHRINK_MAX: Duration = Duration::from_secs(60);
@@ -31,12 +31,14 @@ const MEMORY_MIN: u64 = 1 << 30;
 /// What a crash check is asked.
 #[derive(Clone, Debug)]
 pub struct CrashOptions {
-    /// The stack: ext4, xfs or btrfs on an emulated SSD.
+    /// The stack: ext4, xfs, btrfs or betrfs on an emulated SSD.
     pub spec: StackSpec,
     /// loadline's home directory: journal, devices.
     pub home: Utf8PathBuf,
     /// The program that becomes the emulated SSD's daemon.
     pub launcher: Launcher,
+    /// The program `loadline`, which formats, mounts and checks betrfs; without it that is unavailable.
+    pub program: Option<Utf8PathBuf>,
     /// Directory for images and the recording; without one /dev/shm, or the home if that is no tmpfs.
     pub work_dir: Option<Utf8PathBuf>,
     /// Distinct states to check, at most.
@@ -63,6 +65,7 @@ impl CrashOptions {
             spec,
             home: home.into(),
             launcher,
+            program: None,
             work_dir: None,
             states: 1000,
             seed: 1,
@@ -145,7 +148,15 @@ pub fn run(
     if let stack::Availability::Unavailable(why) = stack::probe_availability(&options.spec) {
         return Err(why.into());
     }
-    let system = System::of(&options.spec, &host)?;
+    let system = System::of(&options.spec, &host, options.program.as_deref())?;
+    if let Load::Script(script) = load
+        && system.keeps_order()
+    {
+        // syncfs does not reach a FUSE file system; its own syncs cover everything
+        for op in script.ops.iter_mut().filter(|op| **op == Op::Sync) {
+            *op = Op::FsyncDir(String::new());
+        }
+    }
     std::fs::create_dir_all(&options.home).map_err(CrashError::io(format!("make {}", options.home)))?;
     let place = Place::new(journal, options)?;
     progress(Progress::Recording);
@@ -155,7 +166,7 @@ pub fn run(
         Load::Script(script) => Some(script),
         Load::Custom { .. } => None,
     };
-    let timeline = script.map(Timeline::new);
+    let timeline = script.map(if system.keeps_order() { Timeline::in_order } else { Timeline::new });
     let forgiven = if options.strict { &[] } else { Weakness::of(options.spec.fs()) };
     let judge = Judge { history: &history, timeline: timeline.as_ref(), forgiven };
     let check = Check { options, journal, place: &place, system: &system, judge: &judge, script, stop };
@@ -233,8 +244,11 @@ impl Check<'_> {
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Verdict, CrashError> {
         let history = self.judge.history;
-        let plan = plan(history, self.options.states, self.options.seed);
-        let mut rigs = self.rigs(history.recording(), plan.states.len())?;
+        let plan = plan(history, self.options.states, self.options.seed, self.stop);
+        let mut rigs = match self.stop.load(Ordering::Relaxed) {
+            true => Vec::new(),
+            false => self.rigs(history.recording(), plan.states.len())?,
+        };
         let start = Instant::now();
         let until = self.options.budget.map(|budget| start + budget);
         let limits = Limits { until, stop: self.stop };

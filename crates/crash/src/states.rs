@@ -2,6 +2,7 @@
 //! culprits.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::history::{History, Open, State};
 use crate::rng::Rng;
@@ -75,11 +76,14 @@ impl Window {
     }
 }
 
-/// Chooses up to `limit` distinct states, each at the latest cut at which it is lawful.
-pub fn plan(history: &History<'_>, limit: usize, seed: u64) -> Plan {
-    let windows: Vec<Window> = history.windows().iter().rev().map(|cut| Window::new(history, *cut)).collect();
+/// Chooses up to `limit` distinct states, each at the latest cut at which it is lawful. Once `stop` is set, what was
+/// chosen until then is all.
+pub fn plan(history: &History<'_>, limit: usize, seed: u64, stop: &AtomicBool) -> Plan {
+    let cuts = history.windows().iter().rev().take_while(|_| !stop.load(Ordering::Relaxed));
+    let windows: Vec<Window> = cuts.map(|cut| Window::new(history, *cut)).collect();
     let total: f64 = windows.iter().map(|w| w.choices_log2.exp2()).sum();
-    let mut collector = Collector { history, limit, seen: HashSet::new(), states: Vec::new(), tried: 0 };
+    let mut collector =
+        Collector { history, limit, stop, seen: HashSet::new(), states: Vec::new(), tried: 0 };
     let exhaustive = total <= limit as f64;
     if exhaustive {
         windows.iter().for_each(|window| collector.all(window));
@@ -87,12 +91,14 @@ pub fn plan(history: &History<'_>, limit: usize, seed: u64) -> Plan {
         collector.sample(&windows, &mut Rng::new(seed));
     }
     let Collector { states, tried, .. } = collector;
-    Plan { states, exhaustive, tried, choices_log2: total.log2() }
+    let exhaustive = exhaustive && !stop.load(Ordering::Relaxed);
+    Plan { states, exhaustive, tried, choices_log2: total.max(1.0).log2() }
 }
 
 struct Collector<'h, 'a> {
     history: &'h History<'a>,
     limit: usize,
+    stop: &'h AtomicBool,
     seen: HashSet<u128>,
     states: Vec<State>,
     tried: u64,
@@ -100,7 +106,7 @@ struct Collector<'h, 'a> {
 
 impl Collector<'_, '_> {
     fn is_full(&self) -> bool {
-        self.states.len() >= self.limit
+        self.states.len() >= self.limit || self.stop.load(Ordering::Relaxed)
     }
 
     /// Takes a choice, made lawful by persisting what it needs.
@@ -120,6 +126,9 @@ impl Collector<'_, '_> {
         let mut choice = window.floors();
         loop {
             self.offer(window, choice.clone());
+            if self.is_full() {
+                return;
+            }
             // counts up in a mixed radix
             let Some(i) = window.open.iter().zip(&choice).position(|(o, v)| *v < o.newest) else { return };
             choice[i] += 1;
@@ -135,6 +144,9 @@ impl Collector<'_, '_> {
         }
         let mut likely: Vec<(usize, Vec<u32>)> = Vec::new();
         for (w, window) in windows.iter().enumerate() {
+            if self.is_full() {
+                return;
+            }
             let mut of_window = systematic(window);
             rng.shuffle(&mut of_window);
             of_window.truncate(EACH_MAX);

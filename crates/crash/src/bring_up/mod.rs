@@ -4,8 +4,9 @@
 //! Each worker has one sparse image file (in memory where there is a tmpfs), one loop device and one mount
 //! point for all its states. Blocks are patched into the file, and afterwards whatever the state or the file
 //! system changed is put back; nothing is copied whole. `image` is the file, `loopdev` the device, `system`
-//! what is particular to each file system.
+//! what is particular to each file system, `helper` what loadline does for its own.
 
+mod helper;
 mod image;
 mod loopdev;
 mod system;
@@ -23,6 +24,7 @@ use stack::{Journal, Resource};
 
 use crate::error::CrashError;
 use crate::oracle::{Breach, Kind, Tree, observe};
+use helper::Refusal;
 use image::Image;
 pub(crate) use image::Pristine;
 pub(crate) use system::{System, default_bytes};
@@ -94,7 +96,7 @@ impl Rig {
         std::fs::create_dir(target).map_err(CrashError::io(format!("make {target}")))?;
         let (device, id) = loopdev::attach(journal, file)?;
         entries.push(id);
-        let (source, fs_type) = (device.to_string(), system.fs.name().to_owned());
+        let (source, fs_type) = (device.to_string(), system.kernel_name().to_owned());
         entries.push(journal.record(Resource::Mount { target: target.to_owned(), source, fs_type })?);
         let options = CString::new(system.options.as_str())
             .map_err(|_| CrashError::BadOption { what: "a mount option holds a NUL".into() })?;
@@ -129,35 +131,32 @@ impl Rig {
     fn mount_and_look(&self) -> Result<Found, CrashError> {
         loopdev::forget_cache(&self.device).map_err(CrashError::io(format!("flush {}", self.device)))?;
         let mut found = Found::default();
+        if self.system.helper().is_some() {
+            // its checker replays the log without writing; the others would find an unclean journal
+            self.check(&mut found)?;
+        }
         match self.mount() {
             Ok(()) => {
                 found.tree = Some(observe(&self.target));
                 self.unmount().map_err(CrashError::io(format!("unmount {}", self.target)))?;
             }
-            // the machine's reasons, not the image's
-            Err(
-                error @ (Errno::NOMEM
-                | Errno::BUSY
-                | Errno::PERM
-                | Errno::ACCESS
-                | Errno::NODEV
-                | Errno::NOTBLK
-                | Errno::EXIST),
-            ) => {
+            Err(Refusal::Machine(error)) => {
                 let what = format!("mount {} at {}", self.device, self.target);
-                return Err(CrashError::io(what)(error.into()));
+                return Err(CrashError::io(what)(error));
             }
-            Err(error) => {
-                let detail = format!("mount: {}", io::Error::from(error));
-                found.breaches.push(Breach::new(Kind::Unmountable, detail));
+            Err(Refusal::Image(why)) => {
+                found.breaches.push(Breach::new(Kind::Unmountable, format!("mount: {why}")));
             }
         }
         self.check(&mut found)?;
         Ok(found)
     }
 
-    fn mount(&self) -> Result<(), Errno> {
-        let _making = self.journal.begin().map_err(|_| Errno::PERM)?;
+    fn mount(&self) -> Result<(), Refusal> {
+        let _making = self.journal.begin().map_err(|_| Refusal::Machine(Errno::PERM.into()))?;
+        if let Some(helper) = self.system.helper() {
+            return helper.mount(&self.device, &self.target, &self.system.options);
+        }
         let fs = self.system.fs.name();
         let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID | MountFlags::NOEXEC;
         let mut result = Err(Errno::BUSY);
@@ -168,7 +167,16 @@ impl Rig {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
-        result
+        result.map_err(|errno| match errno {
+            Errno::NOMEM
+            | Errno::BUSY
+            | Errno::PERM
+            | Errno::ACCESS
+            | Errno::NODEV
+            | Errno::NOTBLK
+            | Errno::EXIST => Refusal::Machine(errno.into()),
+            errno => Refusal::Image(io::Error::from(errno).to_string()),
+        })
     }
 
     fn unmount(&self) -> io::Result<()> {
@@ -178,9 +186,13 @@ impl Rig {
                 Err(Errno::BUSY) if start.elapsed() < PATIENCE => {
                     std::thread::sleep(Duration::from_micros(200));
                 }
-                result => return Ok(result?),
+                result => {
+                    result?;
+                    break;
+                }
             }
         }
+        self.system.helper().map_or(Ok(()), |helper| helper.wait_released(&self.device))
     }
 
     fn check(&self, found: &mut Found) -> Result<(), CrashError> {

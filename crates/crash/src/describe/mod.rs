@@ -1,5 +1,6 @@
 //! Saying what a failing state is: where the power failed, which blocks were lost, what they are.
 
+mod betrfs;
 mod btrfs;
 mod ext4;
 mod xfs;
@@ -22,6 +23,7 @@ enum Layout {
     Ext4(Option<ext4::Layout>),
     Xfs(Option<xfs::Layout>),
     Btrfs,
+    Betrfs(Option<betrfs::Layout>),
 }
 
 /// Describes states of one recording.
@@ -38,6 +40,9 @@ impl<'a> Describer<'a> {
         let layout = match fs {
             FsKind::Xfs => Layout::Xfs(xfs::Layout::read(base(0))),
             FsKind::Btrfs => Layout::Btrfs,
+            FsKind::Betrfs => {
+                Layout::Betrfs([0, 2].into_iter().find_map(|lba| betrfs::Layout::read(base(lba))))
+            }
             _ => Layout::Ext4(ext4::Layout::read(&base)),
         };
         Describer { history, script, layout }
@@ -60,6 +65,7 @@ impl<'a> Describer<'a> {
             Layout::Ext4(layout) => ext4::what(layout.as_ref(), lba, bytes),
             Layout::Xfs(layout) => xfs::what(layout.as_ref(), lba, bytes),
             Layout::Btrfs => btrfs::what(lba, bytes),
+            Layout::Betrfs(layout) => betrfs::what(layout.as_ref(), lba, bytes),
         }
     }
 

@@ -22,6 +22,8 @@ pub enum Kind {
     Stale,
     /// A rename or replacement is half done.
     NotAtomic,
+    /// A later operation is there and an earlier one is not.
+    NoPrefix,
     /// Something synced is missing or old.
     Lost,
     /// A name that was never made.
@@ -37,6 +39,7 @@ impl Kind {
             Kind::Unreadable => "has unreadable files",
             Kind::Stale => "exposes bytes that were never written there",
             Kind::NotAtomic => "shows a rename half done",
+            Kind::NoPrefix => "shows a later operation without an earlier one",
             Kind::Lost => "has lost synced data",
             Kind::Strange => "has names that were never made",
         }
@@ -124,6 +127,9 @@ pub fn check(timeline: &Timeline, window: Window, tree: &Tree) -> Vec<Breach> {
             breaches.extend(existence(line, window, &at));
             breaches.extend(together(line, window, &surely));
         }
+    }
+    if breaches.is_empty() {
+        breaches.extend(timeline.states.as_ref().and_then(|states| states.check(window, tree)));
     }
     breaches.sort_by_key(|breach| breach.kind);
     breaches

@@ -4,6 +4,8 @@
 //! `timeline` works out a script: names, sizes and contents after each operation, and what each sync covers.
 //! `tree` is what is found in a mounted file system; [`check`] compares the two.
 //!
+//! `prefix` holds the states between operations, for a file system that promises one of them.
+//!
 //! Promises that are demanded (fsync(2), and what ext4, xfs and btrfs keep beyond it):
 //!
 //! - fsync of a file: its bytes, its size, the names it has, and the directories they lie in;
@@ -12,8 +14,12 @@
 //! - after the last sync any mixture of later operations may be there, per name and per sector, but a file
 //!   that was synced keeps a name unless a later operation took its last one, and a rename never shows both
 //!   names.
+//!
+//! betrfs promises more ([`Timeline::in_order`]): every sync covers all that came before it, and what is found is the
+//! state after some operation, with all before it and none after.
 
 mod check;
+mod prefix;
 mod timeline;
 mod tree;
 

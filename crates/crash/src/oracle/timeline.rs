@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use super::prefix::States;
 use super::tree::{Node, Tree};
 use crate::workload::data::Sector;
 use crate::workload::{Op, Script, parent};
@@ -45,6 +46,8 @@ pub(super) struct Line {
 pub struct Timeline {
     pub(super) names: BTreeMap<String, Name>,
     pub(super) files: Vec<Line>,
+    /// For a file system that keeps the order of all operations; then every sync covers everything.
+    pub(super) states: Option<States>,
 }
 
 /// The last of ascending `times` before `end`.
@@ -77,9 +80,19 @@ impl Line {
 }
 
 impl Timeline {
-    /// Works out a script.
+    /// Works out a script for a file system of which each sync covers what POSIX says.
     pub fn new(script: &Script) -> Timeline {
-        let mut timeline = Timeline::default();
+        Timeline::default().of(script)
+    }
+
+    /// Works out a script for a file system that is always in the state after some operation, no older than the last
+    /// sync of anything.
+    pub fn in_order(script: &Script) -> Timeline {
+        Timeline { states: Some(States::new(script)), ..Timeline::default() }.of(script)
+    }
+
+    fn of(self, script: &Script) -> Timeline {
+        let mut timeline = self;
         for (at, op) in script.ops.iter().enumerate() {
             timeline.step(at, op);
         }
@@ -133,6 +146,9 @@ impl Timeline {
             Op::Link(from, to) => self.bind(at, to, self.now(from)),
             Op::Unlink(path) | Op::Rmdir(path) => self.bind(at, path, Binding::Absent),
             Op::Mkdir(path) => self.bind(at, path, Binding::Dir),
+            Op::Fsync(_) | Op::Fdatasync(_) | Op::FsyncDir(_) | Op::Sync if self.states.is_some() => {
+                self.sync(at, &Op::Sync);
+            }
             Op::Fsync(_) | Op::Fdatasync(_) | Op::FsyncDir(_) | Op::Sync => self.sync(at, op),
         }
     }

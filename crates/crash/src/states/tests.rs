@@ -6,6 +6,19 @@ use crate::history::tests::{combinations, random_host};
 use crate::recording::{BLOCK, Recording};
 use ssd::Regime;
 
+fn chosen(history: &History<'_>, limit: usize, seed: u64) -> Plan {
+    plan(history, limit, seed, &AtomicBool::new(false))
+}
+
+#[test]
+fn an_interrupted_plan_claims_nothing() {
+    let recording = long(4);
+    let history = History::new(&recording, Contract::new(Regime::Flush, false));
+    let stopped = plan(&history, 1 << 20, 1, &AtomicBool::new(true));
+    assert!(stopped.states.is_empty() && !stopped.exhaustive);
+    assert!(!chosen(&history, 1 << 20, 1).states.is_empty());
+}
+
 #[test]
 fn a_small_plan_is_the_brute_force() {
     for regime in Regime::ALL {
@@ -17,7 +30,7 @@ fn a_small_plan_is_the_brute_force() {
                 .filter(|state| history.is_lawful(state))
                 .map(|state| history.hash(&state))
                 .collect();
-            let plan = plan(&history, 1 << 20, 1);
+            let plan = chosen(&history, 1 << 20, 1);
             let planned: HashSet<u128> = plan.states.iter().map(|s| history.hash(s)).collect();
             assert!(plan.exhaustive && planned == all, "{regime:?} seed {seed}");
             assert_eq!(planned.len(), plan.states.len(), "no image twice");
@@ -70,11 +83,11 @@ fn windows_of_flushes_and_epochs_of_barriers_count_alike() {
         let expected = 1 + sizes.iter().map(|w| (1 << w) - 1).sum::<usize>();
         assert_eq!(expected, 1184);
         if !order_only {
-            let plan = plan(&history, 1 << 20, 1);
+            let plan = chosen(&history, 1 << 20, 1);
             assert_eq!((plan.states.len(), plan.exhaustive), (expected, true));
         } else {
             // 2^33 combinations of one window: a sample finds all that are lawful, and nothing else
-            let plan = plan(&history, 4000, 1);
+            let plan = chosen(&history, 4000, 1);
             assert!(plan.states.len() > 1000 && plan.states.len() <= expected, "{}", plan.states.len());
             assert!(plan.states.iter().all(|state| history.is_lawful(state)));
         }
@@ -86,13 +99,13 @@ fn a_sample_is_lawful_repeatable_and_holds_the_likely_culprits() {
     let recording = long(60);
     for regime in [Regime::None, Regime::Flush] {
         let history = History::new(&recording, Contract::new(regime, false));
-        let first = plan(&history, 900, 7);
+        let first = chosen(&history, 900, 7);
         assert_eq!((first.states.len(), first.exhaustive), (900, false), "{regime:?}");
         assert!(first.states.iter().all(|s| history.is_lawful(s)), "{regime:?}");
         let hashes: HashSet<u128> = first.states.iter().map(|s| history.hash(s)).collect();
         assert_eq!(hashes.len(), 900);
-        assert_eq!(plan(&history, 900, 7).states, first.states, "same seed, same states");
-        assert_ne!(plan(&history, 900, 8).states, first.states);
+        assert_eq!(chosen(&history, 900, 7).states, first.states, "same seed, same states");
+        assert_ne!(chosen(&history, 900, 8).states, first.states);
         for state in &first.states {
             assert_eq!(history.latest(state.clone()), *state, "at the latest cut");
         }
@@ -141,6 +154,6 @@ fn an_image_is_judged_by_the_latest_cut_that_allows_it() {
 fn nothing_open_is_one_state() {
     let recording = Recording::new(8);
     let history = History::new(&recording, Contract::new(Regime::Flush, false));
-    let plan = plan(&history, 10, 1);
+    let plan = chosen(&history, 10, 1);
     assert_eq!((plan.states.len(), plan.exhaustive, plan.choices_log2), (1, true, 0.0));
 }
