@@ -535,13 +535,24 @@ mod tests {
     #[test]
     fn options_are_read_and_wrong_ones_named() {
         let options =
-            MountOptions::parse("rw,noatime,cache=64M,threads=3,compress=zstd:5,ttl=1,ro").expect("parse");
+            MountOptions::parse("rw,noatime,cache=64M,threads=3,compress=zstd:5,ttl=1,ro,transport=uring")
+                .expect("parse");
         assert_eq!(options.fs.store.cache_bytes, 64 << 20);
         assert_eq!((options.threads, options.ttl, options.read_only), (3, Duration::from_secs(1), true));
+        assert_eq!(options.transport, Transport::Uring);
         assert!(matches!(options.fs.store.compression, Compression::Zstd(5)));
         let steps = MountOptions::parse("steps=range,nostep=sfl").expect("parse").fs.store.steps;
         assert_eq!(steps, Steps { range: true, ..Steps::NONE });
-        for bad in ["steps=v1", "nostep=x", "cache", "cache=x", "threads=-1", "compress=rar", "turbo"] {
+        for bad in [
+            "steps=v1",
+            "nostep=x",
+            "cache",
+            "cache=x",
+            "threads=-1",
+            "compress=rar",
+            "turbo",
+            "transport=pigeon",
+        ] {
             assert!(MountOptions::parse(bad).is_err(), "{bad}");
         }
     }

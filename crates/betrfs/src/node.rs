@@ -95,6 +95,31 @@ impl Hasher for Spread {
 
 type Map<V> = HashMap<u64, V, BuildHasherDefault<Spread>>;
 
+/// Inode numbers side by side in one shard.
+const RUN: u64 = 64;
+
+/// Puts inode numbers that were given out one after the other side by side in a map.
+#[derive(Debug, Default)]
+pub(crate) struct Numbered(u64);
+
+impl Hasher for Numbered {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|b| self.write_u64(self.0 << 8 ^ u64::from(*b)));
+    }
+
+    fn write_u64(&mut self, ino: u64) {
+        // Without the bits that are the same for a whole shard. Maps look at the top bits as well as at the lowest.
+        let n = ino / (RUN * SHARDS as u64) * RUN + ino % RUN;
+        self.0 = n ^ n << 57;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+type InoMap = HashMap<u64, Arc<Node>, BuildHasherDefault<Numbered>>;
+
 /// An inode in memory.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -238,7 +263,7 @@ impl Drop for KnownNames {
 /// All nodes in memory.
 #[derive(Debug)]
 pub(crate) struct Nodes {
-    shards: [Mutex<Map<Arc<Node>>>; SHARDS],
+    shards: [Mutex<InoMap>; SHARDS],
     /// Hash of parent and name to inode number; a hint that is verified.
     dentries: [Mutex<Map<u64>>; SHARDS],
     hasher: RandomState,
@@ -261,8 +286,8 @@ impl Nodes {
         }
     }
 
-    fn shard(&self, ino: u64) -> MutexGuard<'_, Map<Arc<Node>>> {
-        self.shards[ino as usize % SHARDS].lock().unwrap_or_else(|e| e.into_inner())
+    fn shard(&self, ino: u64) -> MutexGuard<'_, InoMap> {
+        self.shards[(ino / RUN) as usize % SHARDS].lock().unwrap_or_else(|e| e.into_inner())
     }
 
     fn dentry_shard(&self, hash: u64) -> MutexGuard<'_, Map<u64>> {
@@ -330,26 +355,22 @@ impl Nodes {
         idle
     }
 
-    /// Up to `most` names, as parent and name, of files that are held and that nobody asked for since the last pass;
-    /// `turn` says where to look, counting up.
-    pub fn cold(&self, turn: usize, most: usize) -> Vec<(u64, Box<[u8]>)> {
+    /// Up to `most` files that are held and that nobody asked for since the last pass; `turn` says where to look,
+    /// counting up.
+    pub fn cold(&self, turn: usize, most: usize) -> Vec<u64> {
         let shard = self.shards[turn % SHARDS].lock().unwrap_or_else(|e| e.into_inner());
-        let mut names = Vec::new();
-        for node in shard.values() {
-            if node.dir_home.is_some() || node.refs.load(Ordering::Relaxed) == 0 {
-                continue;
-            }
-            if node.used.swap(false, Ordering::Relaxed) {
-                continue;
-            }
-            if let Ok(state) = node.state.try_read() {
-                names.extend(state.names.iter().map(|n| (n.parent.ino, n.name.clone())));
-            }
-            if names.len() >= most {
-                break;
-            }
-        }
+        let held = |node: &Node| node.dir_home.is_none() && node.refs.load(Ordering::Relaxed) > 0;
+        let unused = |node: &Node| !node.used.swap(false, Ordering::Relaxed);
+        shard.values().filter(|node| held(node) && unused(node)).take(most).map(|node| node.ino).collect()
+    }
+
+    /// The names of an inode in memory, as parent and name; none if somebody is changing it.
+    pub fn names_of(&self, ino: u64) -> Vec<(u64, Box<[u8]>)> {
+        let node = self.shard(ino).get(&ino).cloned();
+        let Some(node) = node else { return Vec::new() };
+        let names = node.state.try_read();
         names
+            .map_or_else(|_| Vec::new(), |s| s.names.iter().map(|n| (n.parent.ino, n.name.clone())).collect())
     }
 
     /// Every node there is now.

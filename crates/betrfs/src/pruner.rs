@@ -11,7 +11,7 @@ use crate::fs::Fs;
 
 /// How often the inodes are counted.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// Names that the kernel is asked to drop before the inodes are counted again.
+/// Files whose names the kernel is asked to drop before the inodes are counted again.
 const ROUND: usize = 2048;
 
 #[derive(Default)]
@@ -53,6 +53,17 @@ fn look(duty: Option<&Duty>) {
     }
 }
 
+/// Asks the kernel to drop the names of `files`. What it does not know, or somebody uses, stays.
+fn drop_names(fs: &Fs, notifier: &Notifier, files: &[u64]) {
+    // All at once, which leaves directories unlocked; an older kernel takes one name at a time.
+    if files.is_empty() || notifier.prune(files).is_ok() {
+        return;
+    }
+    for (parent, name) in files.iter().flat_map(|file| fs.names_of(*file)) {
+        let _ = notifier.invalidate_entry(parent, &name);
+    }
+}
+
 fn prune(fs: &Fs, notifier: &Notifier, most: usize, duty: Option<&Duty>, stop: &Stop) {
     let mut turn = 0;
     loop {
@@ -65,13 +76,10 @@ fn prune(fs: &Fs, notifier: &Notifier, most: usize, duty: Option<&Duty>, stop: &
         let mut fruitless = 0;
         // A little below, so that not every new inode wakes the work.
         while fs.inodes_in_memory() > most && fruitless < 64 {
-            let cold = fs.cold_names(turn, ROUND);
+            let cold = fs.cold(turn, ROUND);
             turn += 1;
             fruitless = if cold.is_empty() { fruitless + 1 } else { 0 };
-            for (parent, name) in &cold {
-                // What the kernel does not know, or somebody uses, stays.
-                let _ = notifier.invalidate_entry(*parent, name);
-            }
+            drop_names(fs, notifier, &cold);
             look(duty);
             if *stop.asked.lock().unwrap_or_else(|e| e.into_inner()) {
                 return;

@@ -15,7 +15,7 @@ use crate::ring;
 use crate::serve::FileSystem;
 use crate::transport::Way;
 use crate::wire::{
-    Capabilities, InitWish, Operation, Request, init_flag, invalidate_entry, invalidate_inode,
+    Capabilities, InitWish, Operation, Request, init_flag, invalidate_entry, invalidate_inode, prune,
 };
 
 const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
@@ -87,6 +87,14 @@ impl Notifier {
     /// As [`Notifier::invalidate_entry`].
     pub fn invalidate_inode(&self, node: u64, offset: i64, length: i64) -> io::Result<()> {
         self.send(&invalidate_inode(node, offset, length))
+    }
+
+    /// Lets the kernel forget all names of these nodes, but for directories and what somebody uses. Waits for nothing.
+    ///
+    /// # Errors
+    /// EINVAL from a kernel before Linux 6.18, which cannot do it.
+    pub fn prune(&self, nodes: &[u64]) -> io::Result<()> {
+        self.send(&prune(nodes))
     }
 
     fn send(&self, message: &[u8]) -> io::Result<()> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fusewire::wire::{
     Attr, Directory, Entry, Header, InitAsked, InitWish, Opened, Operation, Request, SetTime, StatFs,
     attr_bytes, created_bytes, entry_bytes, fixed_bytes, init_flag, invalidate_entry, invalidate_inode,
-    opcode, opened_bytes,
+    opcode, opened_bytes, prune,
 };
 
 /// A request of `node` 7 by 1000:1001 as it lies in `/dev/fuse`.
@@ -286,4 +286,6 @@ fn notifications_carry_no_request() {
     assert_eq!(invalidate_entry(7, b"abc"), golden);
     let golden = [words(&[16 + 24, 2]), longs(&[0, 7, -1i64 as u64, 0])].concat();
     assert_eq!(invalidate_inode(7, -1, 0), golden);
+    let golden = [words(&[16 + 16 + 16, 9]), longs(&[0]), words(&[2, 0]), longs(&[0, 7, 8])].concat();
+    assert_eq!(prune(&[7, 8]), golden);
 }

@@ -29,7 +29,9 @@ pub fn quarrel(dir: &Path, seed: u64, end: Instant) -> Done {
         let done = operate(dir, &mut random, kind);
         match done.err().and_then(|e| e.raw_os_error()) {
             None => {}
-            Some(libc::ENOTCONN | libc::ECONNABORTED) => return Ok("connection lost".into()),
+            Some(libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED) => {
+                return Ok("connection lost".into());
+            }
             Some(e) if ALLOWED.contains(&e) => {}
             Some(e) => return Err(format!("quarrel: operation kind {kind}: errno {e}")),
         }

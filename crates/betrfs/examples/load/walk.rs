@@ -149,7 +149,7 @@ impl Walk {
     pub fn sync(&mut self, at: &Path) -> Result<Outcome, String> {
         match errno(File::open(at).and_then(|d| d.sync_all())) {
             Ok(()) => Ok(Outcome::Synced),
-            Err(libc::ENOTCONN | libc::ECONNABORTED) => Ok(Outcome::Disconnected),
+            Err(libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED) => Ok(Outcome::Disconnected),
             Err(e) => Err(format!("fsync of the directory: errno {e}")),
         }
     }
@@ -172,7 +172,9 @@ impl Walk {
         self.operation += 1;
         match (done, expected) {
             (None, _) => Ok(Outcome::Done),
-            (Some(Err(libc::ENOTCONN | libc::ECONNABORTED)), _) => Ok(Outcome::Disconnected),
+            (Some(Err(libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED)), _) => {
+                Ok(Outcome::Disconnected)
+            }
             (Some(done), expected) if done != expected => {
                 Err(format!("{what}: expected {expected:?}, seen {done:?}"))
             }

@@ -274,13 +274,18 @@ impl Fs {
     }
 
     /// Inodes in memory: those that callers hold, and some others.
-    pub(crate) fn inodes_in_memory(&self) -> usize {
+    pub fn inodes_in_memory(&self) -> usize {
         self.nodes.count.load(Ordering::Relaxed)
     }
 
-    /// Up to `most` names, as parent and name, of files that are held but were not asked for lately. `turn` counts up.
-    pub(crate) fn cold_names(&self, turn: usize, most: usize) -> Vec<(u64, Box<[u8]>)> {
+    /// Up to `most` files that are held but were not asked for lately. `turn` counts up.
+    pub(crate) fn cold(&self, turn: usize, most: usize) -> Vec<u64> {
         self.nodes.cold(turn, most)
+    }
+
+    /// Names of an inode in memory, as parent and name.
+    pub(crate) fn names_of(&self, ino: u64) -> Vec<(u64, Box<[u8]>)> {
+        self.nodes.names_of(ino)
     }
 
     /// Gives back `count` lookups of an inode.

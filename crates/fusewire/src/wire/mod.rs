@@ -9,7 +9,7 @@ mod reply;
 mod request;
 
 pub use init::{Capabilities, InitAsked, InitWish};
-pub use notify::{invalidate_entry, invalidate_inode};
+pub use notify::{invalidate_entry, invalidate_inode, prune};
 pub use reply::{
     Attr, Directory, Entry, Opened, StatFs, attr_bytes, created_bytes, entry_bytes, opened_bytes,
 };

@@ -4,6 +4,7 @@ use super::OUT_HEADER_BYTES;
 
 const INVAL_INODE: i32 = 2;
 const INVAL_ENTRY: i32 = 3;
+const PRUNE: i32 = 9;
 
 fn message(code: i32, parts: &[&[u8]]) -> Vec<u8> {
     let bytes = OUT_HEADER_BYTES + parts.iter().map(|part| part.len()).sum::<usize>();
@@ -25,4 +26,11 @@ pub fn invalidate_entry(parent: u64, name: &[u8]) -> Vec<u8> {
 /// none for a negative offset.
 pub fn invalidate_inode(node: u64, offset: i64, length: i64) -> Vec<u8> {
     message(INVAL_INODE, &[&node.to_ne_bytes(), &offset.to_ne_bytes(), &length.to_ne_bytes()])
+}
+
+/// "Forget all names of these nodes that nobody uses" (`FUSE_NOTIFY_PRUNE`, protocol 7.45, Linux 6.18). Directories
+/// stay.
+pub fn prune(nodes: &[u64]) -> Vec<u8> {
+    let nodes: Vec<u8> = nodes.iter().flat_map(|node| node.to_ne_bytes()).collect();
+    message(PRUNE, &[&((nodes.len() / 8) as u32).to_ne_bytes(), &[0; 12], &nodes])
 }

@@ -1,0 +1,237 @@
+//! Real mounts, each way that this machine has; needs root and /dev/fuse, else the test says that it was skipped.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use betrfs::{FormatOptions, MountOptions, Mounted};
+use fusewire::URING_SWITCH;
+
+const DEADLINE: Duration = Duration::from_secs(60);
+const BYTES: u64 = 512 << 20;
+
+struct Bench {
+    dir: tempfile::TempDir,
+    options: String,
+}
+
+impl Bench {
+    fn new(options: &str) -> Bench {
+        let bench = Bench { dir: tempfile::tempdir().unwrap(), options: options.into() };
+        let mut format = FormatOptions::default();
+        format.size = Some(BYTES);
+        betrfs::format(&bench.image(), &format).unwrap();
+        std::fs::create_dir(bench.at("")).unwrap();
+        bench
+    }
+
+    fn image(&self) -> PathBuf {
+        self.dir.path().join("image")
+    }
+
+    fn at(&self, path: &str) -> PathBuf {
+        self.dir.path().join("mnt").join(path)
+    }
+
+    fn mount(&self) -> Mounted {
+        let options = MountOptions::parse(&format!("cache=64M,nolock,{}", self.options)).unwrap();
+        betrfs::mount(&self.image(), &self.at(""), &options).unwrap()
+    }
+
+    fn is_clean(&self) {
+        let report = betrfs::mount::check_device(&self.image(), false).unwrap();
+        assert!(report.is_clean(), "{report}");
+    }
+}
+
+/// Files, links, attributes and names of every kind, before and after a remount.
+fn everything_is_there_after_a_remount(bench: &Bench) {
+    let mounted = bench.mount();
+    let at = |path: &str| bench.at(path);
+    std::fs::create_dir(at("d")).unwrap();
+    let mut model = BTreeMap::new();
+    for (number, size) in [0, 1, 200, 4096, 5000, 100_000, 3 << 20].into_iter().enumerate() {
+        let data: Vec<u8> = (0..size).map(|i: usize| (i * 31 + number) as u8).collect();
+        std::fs::write(at(&format!("d/f{number}")), &data).unwrap();
+        model.insert(format!("d/f{number}"), data);
+    }
+    std::fs::hard_link(at("d/f2"), at("hard")).unwrap();
+    symlink("d/f3", at("soft")).unwrap();
+    std::fs::rename(at("d/f4"), at("moved")).unwrap();
+    model.insert("moved".into(), model["d/f4"].clone());
+    model.remove("d/f4");
+    std::fs::remove_file(at("d/f0")).unwrap();
+    model.remove("d/f0");
+    let big = File::options().read(true).write(true).open(at("d/f5")).unwrap();
+    big.write_all_at(b"patched", 50_000).unwrap();
+    big.set_len(60_000).unwrap();
+    let patched = model.get_mut("d/f5").unwrap();
+    patched[50_000..50_007].copy_from_slice(b"patched");
+    patched.truncate(60_000);
+    std::fs::set_permissions(at("d/f1"), std::fs::Permissions::from_mode(0o4711)).unwrap();
+    let empty = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(at("d"), "user.colour", b"blue", empty).unwrap();
+    let check = || {
+        for (path, data) in &model {
+            assert!(std::fs::read(at(path)).unwrap() == *data, "{path}");
+        }
+        assert_eq!(std::fs::metadata(at("hard")).unwrap().nlink(), 2);
+        assert_eq!(std::fs::read_link(at("soft")).unwrap(), Path::new("d/f3"));
+        assert_eq!(std::fs::metadata(at("d/f1")).unwrap().mode(), libc::S_IFREG | 0o4711);
+        let mut value = [0; 8];
+        assert_eq!(rustix::fs::getxattr(at("d"), "user.colour", &mut value).unwrap(), 4);
+        assert_eq!(&value[..4], b"blue");
+        let mut names: Vec<_> = std::fs::read_dir(at("d"))
+            .unwrap()
+            .map(|e| e.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        assert_eq!(names, ["f1", "f2", "f3", "f5", "f6"]);
+        assert_eq!(std::fs::metadata(at("nothing")).unwrap_err().raw_os_error(), Some(libc::ENOENT));
+    };
+    check();
+    drop(big);
+    mounted.unmount().unwrap();
+    bench.is_clean();
+    let mounted = bench.mount();
+    check();
+    mounted.unmount().unwrap();
+}
+
+/// Small files by several threads, with syncs of all at once; names and inodes above the limit are forgotten.
+fn many_small_files_by_several_threads(bench: &Bench) {
+    let mounted = bench.mount();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            scope.spawn(move || {
+                let dir = bench.at(&format!("t{thread}"));
+                std::fs::create_dir(&dir).unwrap();
+                for number in 0..800 {
+                    let mut new = File::options();
+                    let mut file =
+                        new.write(true).create_new(true).open(dir.join(number.to_string())).unwrap();
+                    file.write_all(format!("{thread} {number}").as_bytes()).unwrap();
+                    if number % 100 == 0 {
+                        file.sync_all().unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let start = std::time::Instant::now();
+    while mounted.fs().inodes_in_memory() > 1100 && start.elapsed() < Duration::from_secs(20) {
+        std::thread::yield_now();
+    }
+    let known = mounted.fs().inodes_in_memory();
+    for thread in 0..4 {
+        for number in 0..800 {
+            let mut text = String::new();
+            let path = bench.at(&format!("t{thread}/{number}"));
+            File::open(&path).unwrap().read_to_string(&mut text).unwrap();
+            assert_eq!(text, format!("{thread} {number}"));
+        }
+        std::fs::remove_dir_all(bench.at(&format!("t{thread}"))).unwrap();
+    }
+    assert!(known <= 1100, "{known} inodes are in memory though 1000 are allowed");
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
+/// Writing takes the set-user-ID bit away, and not only for what goes through the page cache.
+fn a_write_takes_set_user_id_away(bench: &Bench) {
+    let mounted = bench.mount();
+    for (name, flags) in [("cached", 0), ("direct", libc::O_DIRECT)] {
+        let path = bench.at(name);
+        std::fs::write(&path, vec![1; 8192]).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4777)).unwrap();
+        let file = File::options().write(true).custom_flags(flags).open(&path).unwrap();
+        let memory = vec![0u8; 2 * 4096];
+        let aligned = memory.as_ptr().align_offset(4096);
+        // SAFETY: a plain change of this thread's user for the file system, and back; other threads are untouched.
+        let as_user = |user: u32| unsafe { libc::syscall(libc::SYS_setfsuid, user) };
+        as_user(1000);
+        let written = file.write_all_at(&memory[aligned..aligned + 4096], 0);
+        as_user(0);
+        written.unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o7777, 0o777, "{name}");
+    }
+    mounted.unmount().unwrap();
+}
+
+/// Whoever unmounts under load gets rid of it; what was begun ends.
+fn an_unmount_under_load_does_not_hang(bench: &Bench) {
+    let mounted = bench.mount();
+    let (tell, told) = mpsc::channel();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let tell = tell.clone();
+            scope.spawn(move || {
+                // A name is found until the mount is gone; then there is an empty directory.
+                for number in 0.. {
+                    let path = bench.at(&format!("u{thread}-{}", number % 50));
+                    if std::fs::write(path, b"load").is_err() || number == 20_000 {
+                        break;
+                    }
+                    if number == 100 {
+                        let _ = tell.send(());
+                    }
+                    if bench.at("").join("..").join("gone").exists() {
+                        break;
+                    }
+                }
+            });
+        }
+        (0..4).for_each(|_| told.recv().unwrap());
+        Mounted::request_unmount(mounted.dir()).unwrap();
+        std::fs::write(bench.dir.path().join("gone"), b"").unwrap();
+    });
+    mounted.wait().unwrap();
+    bench.is_clean();
+}
+
+type Test = (&'static str, &'static str, fn(&Bench));
+
+const TESTS: [Test; 4] = [
+    ("everything_is_there_after_a_remount", "", everything_is_there_after_a_remount),
+    ("many_small_files_by_several_threads", "inodes=1000,idle_inodes=50", many_small_files_by_several_threads),
+    ("a_write_takes_set_user_id_away", "", a_write_takes_set_user_id_away),
+    ("an_unmount_under_load_does_not_hang", "", an_unmount_under_load_does_not_hang),
+];
+
+fn run(name: &str, options: &str, test: fn(&Bench)) {
+    println!("{name}: {options}");
+    let bench = Arc::new(Bench::new(options));
+    let (done, ended) = mpsc::channel();
+    let own = bench.clone();
+    let thread = std::thread::spawn(move || {
+        let fine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&own)));
+        let _ = done.send(());
+        fine.is_ok()
+    });
+    let in_time = ended.recv_timeout(DEADLINE).is_ok();
+    if !in_time {
+        let _ = fusewire::force_unmount(&bench.at(""));
+    }
+    assert!(thread.join().unwrap() && in_time, "{name}: {options}");
+}
+
+#[test]
+fn mounted_both_ways() {
+    if !rustix::process::geteuid().is_root() || File::open("/dev/fuse").is_err() {
+        println!("skipped: needs root and /dev/fuse");
+        return;
+    }
+    for (name, options, test) in TESTS {
+        run(name, &format!("transport=classic,{options}"), test);
+        if Path::new(URING_SWITCH).exists() {
+            run(name, &format!("transport=uring,{options}"), test);
+        } else {
+            println!("rings skipped: no {URING_SWITCH}");
+        }
+    }
+}
