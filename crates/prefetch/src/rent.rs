@@ -168,6 +168,14 @@ impl Rent {
         None
     }
 
+    /// Counts all that is wanted as fetched: observing. A file may be too huge to go through it in steps.
+    pub fn fetch_nothing(&mut self) {
+        self.fetched |= self.touched;
+        self.running = false;
+        self.lost_ns = 0;
+        self.lost_misses = 0;
+    }
+
     /// How many steps may be under way at a time.
     pub fn width(&self) -> usize {
         usize::from(self.width) + 1
@@ -266,6 +274,14 @@ mod tests {
         let mut rent = Rent::default();
         (0..100).for_each(|miss| rent.on_miss(0, SIZE, 1_000_000, 1_000_000 + miss));
         assert_eq!(rent.lost_ns, 1_000_099);
+    }
+
+    #[test]
+    fn the_hugest_file_is_observed_at_once() {
+        let mut rent = Rent::default();
+        rent.want_all();
+        rent.fetch_nothing();
+        assert!(rent.is_complete() && rent.wanted_bytes(1 << 62) == 0);
     }
 
     #[test]
