@@ -5,23 +5,16 @@
 //! ([`Op::on_absent`]), and a range delete that arrives drops the messages it dominates. So no message needs
 //! a sequence number inside a buffer, and a buffer never holds what cannot matter any more.
 
-use crate::bytes::Arena;
 use crate::codec::pack;
 use crate::key::{Key, KeyRange, Translation};
-use crate::message::{Base, Op, Value};
+use crate::message::Op;
 use crate::ranges::RangeSet;
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::ops::Bound;
 
 /// Memory of an entry besides key and payload, about.
-const ENTRY_OVERHEAD: usize = 48;
+pub(crate) const ENTRY_OVERHEAD: usize = 48;
 
 /// Memory that an entry takes beyond its weight, about: allocator, reference counts, map.
 pub const MEMORY_OVERHEAD: usize = 112;
-
-/// Memory that edits take beyond their weight, about.
-const EDITS_OVERHEAD: usize = 96;
 
 /// Weight of one entry; see [`Op::weight`].
 pub fn entry_weight(key: &[u8], op: &Op) -> usize {
@@ -277,140 +270,13 @@ impl Below<'_> {
     }
 }
 
-/// Memory of an entry of a memtable besides key and value, about: a map is three quarters full.
-const MAP_ENTRY: usize = size_of::<(Key, Op)>() * 4 / 3 + 8;
-
-/// The mutable buffer in front of the root.
-#[derive(Default)]
-pub struct Memtable {
-    tombs: RangeSet,
-    ops: BTreeMap<Key, Op>,
-    /// Keys and values of `ops`.
-    arena: Arena,
-    /// Memory of edits and deleted ranges, about.
-    loose: usize,
-    weight: usize,
-}
-
-impl Memtable {
-    /// Sets the value of one key.
-    pub fn put(&mut self, key: &[u8], value: &[u8]) {
-        let mark = self.arena.mark();
-        match self.ops.entry(self.arena.add(&[key])) {
-            Entry::Occupied(old) => {
-                let old = old.into_mut();
-                // SAFETY: the key that was added went with the entry, and nobody else had it.
-                unsafe { self.arena.rewind(mark) };
-                self.weight = self.weight - old.weight() + value.len();
-                *old = Op { base: Base::Value(Value::Inline(self.arena.add(&[value]))), edits: None };
-            }
-            Entry::Vacant(place) => {
-                let value = self.arena.add(&[value]);
-                let op = Op { base: Base::Value(Value::Inline(value)), edits: None };
-                self.weight += entry_weight(key, &op);
-                place.insert(op);
-            }
-        }
-    }
-
-    /// Adds a message for one key. Its value is copied.
-    pub fn push(&mut self, key: &[u8], op: Op) {
-        if let (Base::Value(Value::Inline(value)), None) = (&op.base, &op.edits) {
-            return self.put(key, value);
-        }
-        self.loose += op.edits.as_ref().map_or(0, |e| e.weight() + EDITS_OVERHEAD);
-        if let Some(old) = self.ops.get_mut(key) {
-            self.weight -= old.weight();
-            old.push(op);
-            self.weight += old.weight();
-            // What an edit makes of a value lies in memory of its own.
-            self.loose += old.inline_len();
-            return;
-        }
-        let op = if !op.is_resolved() && self.tombs.contains(key) { op.on_absent() } else { op };
-        self.weight += entry_weight(key, &op);
-        self.ops.insert(self.arena.add(&[key]), op);
-    }
-
-    /// Adds a range delete; messages it dominates are dropped.
-    pub fn delete_range(&mut self, range: &KeyRange) {
-        if range.is_empty() {
-            return;
-        }
-        let inside = (Bound::Included(&range.lo[..]), Bound::Unbounded);
-        let dead: Vec<Key> = self
-            .ops
-            .range::<[u8], _>(inside)
-            .take_while(|(k, _)| range.hi.is_after(k))
-            .map(|(k, _)| k.clone())
-            .collect();
-        for key in dead {
-            if let Some(op) = self.ops.remove(&key) {
-                self.weight -= entry_weight(&key, &op);
-            }
-        }
-        self.weight += 2 * range.lo.len() + ENTRY_OVERHEAD;
-        self.loose += 2 * (range.lo.len() + ENTRY_OVERHEAD) + MEMORY_OVERHEAD;
-        self.tombs.insert(range);
-    }
-
-    /// What is pending for `key`.
-    pub fn get(&self, key: &[u8]) -> Found<'_> {
-        match self.ops.get(key) {
-            Some(op) => Found::Op(op),
-            None if self.tombs.contains(key) => Found::Deleted,
-            None => Found::Nothing,
-        }
-    }
-
-    /// What is pending inside `window`, or `None` if that is more than `limit` messages.
-    pub fn slice(&self, window: &KeyRange, limit: usize) -> Option<Buffer> {
-        if window.is_empty() {
-            return Some(Buffer::default());
-        }
-        let mut ops = Vec::new();
-        for (k, op) in self.ops.range::<[u8], _>((Bound::Included(&window.lo[..]), Bound::Unbounded)) {
-            if !window.hi.is_after(k) {
-                break;
-            }
-            if ops.len() == limit {
-                return None;
-            }
-            ops.push((k.clone(), op.clone()));
-        }
-        Some(Buffer::from_parts(self.tombs.clip(window), ops))
-    }
-
-    /// Bytes of memory it takes, about: more than its weight, which is what counts on storage.
-    pub fn memory(&self) -> usize {
-        self.arena.memory() + self.loose + self.ops.len() * MAP_ENTRY
-    }
-
-    /// Of that, what lies on the heap piece by piece.
-    pub fn loose(&self) -> usize {
-        self.loose
-    }
-
-    /// Everything, as an immutable buffer.
-    pub fn freeze(self) -> Buffer {
-        Buffer::from_parts(self.tombs, self.ops.into_iter().collect())
-    }
-
-    /// Size in the sense of [`Op::weight`].
-    pub fn weight(&self) -> usize {
-        self.weight
-    }
-
-    /// True if nothing is pending.
-    pub fn is_empty(&self) -> bool {
-        self.ops.is_empty() && self.tombs.is_empty()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memtable::Memtable;
+    use crate::message::{Base, Value};
     use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     #[derive(Clone, Debug)]
     enum Step {
@@ -498,25 +364,5 @@ mod tests {
             prop_assert!(there.ops().iter().all(|(k, _)| k.starts_with(b"xyz")));
             prop_assert_eq!(plain(&there.translate_out(&t).apply_to(&[])), model);
         }
-    }
-
-    #[test]
-    fn a_range_delete_drops_the_messages_it_dominates() {
-        let mut table = Memtable::default();
-        for k in 0..100u8 {
-            table.push(&[k], Op::put(b"v"));
-        }
-        let before = table.weight();
-        table.delete_range(&KeyRange::new(&[10], &[90]));
-        assert_eq!(table.freeze().ops().len(), 20);
-        assert!(before > 4000);
-    }
-
-    #[test]
-    fn slicing_a_memtable_gives_up_beyond_its_limit() {
-        let mut table = Memtable::default();
-        (0..10u8).for_each(|k| table.push(&[k], Op::put(b"v")));
-        assert!(table.slice(&KeyRange::all(), 9).is_none());
-        assert_eq!(table.slice(&KeyRange::new(&[2], &[5]), 9).expect("within the limit").ops().len(), 3);
     }
 }

@@ -1,7 +1,7 @@
 //! A write-optimised key-value store: a Bε-tree with log, checkpoints and cache.
 //!
 //! Pure, without I/O: [`key`] (keys, ranges, prefixes), [`edits`] and [`message`] (what happens to a key),
-//! [`ranges`] and [`buffer`] (many messages), [`bytes`] (their memory), [`codec`], `header` and [`wire`] (their
+//! [`ranges`], [`buffer`] and `memtable` (many messages), [`bytes`] (their memory), [`codec`], `header` and [`wire`] (their
 //! encoding), [`alloc`] (free space).
 //!
 //! With references to storage: [`block`] (what is where), [`table`] (the translation table), `node` (nodes in
@@ -29,6 +29,7 @@ mod header;
 mod heap;
 pub mod key;
 mod log;
+mod memtable;
 pub mod message;
 mod node;
 pub mod ranges;

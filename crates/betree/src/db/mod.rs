@@ -36,10 +36,11 @@ pub use verify::VerifyReport;
 
 use crate::batch::WriteBatch;
 use crate::block::{BlockRef, Segment};
-use crate::buffer::{Buffer, Found, Memtable};
+use crate::buffer::{Buffer, Found};
 use crate::error::{Error, Result};
 use crate::key::KeyRange;
 use crate::log::Log;
+use crate::memtable::Memtable;
 use crate::message::Op;
 use crate::node::NodeRef;
 use crate::store::Store;

@@ -3,11 +3,12 @@
 use super::{Frozen, Inner, View};
 use crate::batch::{self, Change, Head, PACKED_VALUE_MIN, Pending, WriteBatch};
 use crate::block::BlockRef;
-use crate::buffer::{Buffer, Memtable};
+use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::heap;
 use crate::key::{Key, KeyRange};
 use crate::log::{Appended, Waiting};
+use crate::memtable::Memtable;
 use crate::message::{Base, ExtentSlice, Op, Value};
 use crate::node::NodeRef;
 use crate::storage::UNIT;

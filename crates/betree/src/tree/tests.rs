@@ -1,9 +1,9 @@
 //! The tree against a sorted map, without log or checkpoints: everything but the reading of evicted nodes
 //! happens in memory.
 
-use crate::buffer::Memtable;
 use crate::codec::Compression;
 use crate::key::{End, Key, KeyRange};
+use crate::memtable::Memtable;
 use crate::message::Op;
 use crate::node::NodeRef;
 use crate::storage::SimStorage;
