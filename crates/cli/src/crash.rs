@@ -23,12 +23,25 @@ pub fn crash(options: &Options, arguments: &Crash) -> anyhow::Result<Exit> {
     let folder = lab::real::journal_folder(&home);
     let journal = Journal::open(&folder, &format!("crash.{}", std::process::id()))?;
     let stop = crate::run::stop_on_signals(journal.clone())?;
+    let checked = check(arguments, stacks, &home, &journal, &stop);
+    // the thread of the signals keeps the journal: it is not dropped at the end
+    journal.undo();
+    checked
+}
+
+fn check(
+    arguments: &Crash,
+    stacks: Vec<StackSpec>,
+    home: &Utf8Path,
+    journal: &Arc<Journal>,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<Exit> {
     let mut worst = Exit::Done;
     for spec in stacks {
-        let mut load = load(arguments, &stop)?;
-        let asked = asked(arguments, spec, &home)?;
+        let mut load = load(arguments, stop)?;
+        let asked = asked(arguments, spec, home)?;
         let (bar, quiet) = (bar(), arguments.quiet);
-        let checked = crash::run(&asked, &mut load, &journal, &stop, &mut |progress| {
+        let checked = crash::run(&asked, &mut load, journal, stop, &mut |progress| {
             if !quiet {
                 show(&bar, progress);
             }
@@ -60,7 +73,6 @@ pub fn crash(options: &Options, arguments: &Crash) -> anyhow::Result<Exit> {
             break;
         }
     }
-    journal.undo();
     Ok(worst)
 }
 
