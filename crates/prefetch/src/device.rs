@@ -272,7 +272,7 @@ impl Device {
         // Each stream has one request before the device, also in turn.
         let requests = self.chunk_bytes() * self.streams().clamp(1, 8);
         let idle = latency + requests.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
-        let patience = self.window.patience_ns(idle).max(typical + typical / 10);
+        let patience = self.window.patience_ns(idle.max(typical));
         if self.window.learn(elapsed_ns, (latency, patience), self.streams(), ahead) && ahead > 0 {
             // What was delivered is known better than what was on its way.
             match self.bandwidth() {
