@@ -348,7 +348,7 @@ impl FileState {
         let counts = (stream.active || stream.slow_count() > 0) && !(covered && device.trial.holds());
         if counts && mode != Mode::Observe && !device.is_fetching() {
             let sample = Sample { now_ns: read.now_ns, elapsed_ns, bytes: read.len };
-            device.trial.count(&sample, device.streams() > 0);
+            device.trial.count(&sample, device.streams() > 0, device.latency_ns());
         }
     }
 

@@ -13,6 +13,8 @@ use Ordering::{Acquire, Relaxed, Release};
 /// Reads of a part: those that are not counted, since what was asked for before still arrives, and those that are.
 const SKIPPED: u32 = 48;
 const COUNTED: u32 = 96;
+/// Latencies that a part lasts at least: streams go ahead by twice as much in each.
+const LATENCIES: u64 = 8;
 /// Reads without prefetching that are counted in each round.
 const COUNTED_ALONE: u32 = 96;
 /// Reads alone that must be known before the first comparison.
@@ -161,6 +163,8 @@ pub struct Trial {
     phase: AtomicU32,
     /// Reads of this phase.
     reads: AtomicU32,
+    /// When its first one ended, ns.
+    begun_ns: AtomicU64,
     round: AtomicU32,
     /// Reads of the next rest.
     rest: AtomicU32,
@@ -181,6 +185,7 @@ impl Trial {
             busy: AtomicBool::new(false),
             phase: AtomicU32::new(0),
             reads: AtomicU32::new(0),
+            begun_ns: AtomicU64::new(0),
             round: AtomicU32::new(0),
             rest: AtomicU32::new(REST_READS),
             alone: Reads::new(),
@@ -202,14 +207,19 @@ impl Trial {
         self.phase() == Phase::Bad
     }
 
-    /// Counts a read of a stream that misses or is prefetched (`active`: some are). Reads that come while another
-    /// one is counted are left out.
-    pub fn count(&self, read: &Sample, active: bool) {
+    /// Counts a read of a stream that misses or is prefetched (`active`: some are), of a device of so much latency.
+    /// Reads that come while another one is counted are left out.
+    pub fn count(&self, read: &Sample, active: bool, latency_ns: u64) {
         if self.busy.swap(true, Acquire) {
             return;
         }
         let reads = self.reads.load(Relaxed).saturating_add(1);
         self.reads.store(reads, Relaxed);
+        if reads == 1 {
+            self.begun_ns.store(read.now_ns, Relaxed);
+        }
+        let lasted_ns = read.now_ns.saturating_sub(self.begun_ns.load(Relaxed));
+        let long = lasted_ns >= latency_ns.saturating_mul(LATENCIES);
         match self.phase() {
             Phase::First if active => self.enter(Phase::Ramp),
             Phase::First => {
@@ -218,10 +228,10 @@ impl Trial {
                 }
                 self.alone.add(read);
             }
-            Phase::Ramp if reads >= SKIPPED => self.enter(Phase::With),
+            Phase::Ramp if reads >= SKIPPED && long => self.enter(Phase::With),
             Phase::With => {
                 self.with.add(read);
-                if reads >= COUNTED {
+                if reads >= COUNTED && long {
                     self.compare();
                 }
             }
@@ -319,7 +329,7 @@ mod tests {
                 let elapsed_ns = if late { usual * self.tail } else { usual };
                 self.now_ns += elapsed_ns;
                 let sample = Sample { now_ns: self.now_ns, elapsed_ns, bytes: 65536 };
-                self.trial.count(&sample, !first);
+                self.trial.count(&sample, !first, MS / 2);
             }
             held
         }
