@@ -223,7 +223,7 @@ impl MountOptions {
             "compress" => store.compression = compression(value)?,
             "transport" => {
                 let named = value.and_then(Transport::parse);
-                self.transport = named.ok_or("needs auto, classic or uring")?;
+                self.transport = named.ok_or("needs auto, classic, uring or fastest")?;
             }
             "threads" => self.threads = number()?.clamp(1, 256) as usize,
             "ttl" => self.ttl = Duration::from_secs(u64::from(number()?)),

@@ -267,7 +267,8 @@ pub struct SsdAttach {
     /// What a flush costs that stands in for FUA: `modelled` (a FUA write of the device) or `flush`
     #[arg(long, value_name = "modelled|flush", default_value = "modelled")]
     pub fua: String,
-    /// The way to the daemon: classic (/dev/fuse), uring (FUSE over io_uring), or auto: uring where the kernel's switch is on
+    /// The way to the daemon: classic (/dev/fuse), uring (FUSE over io_uring), auto: uring where the kernel's
+    /// switch is on, or fastest: uring where it works
     #[arg(long, default_value = "auto")]
     pub transport: String,
     /// Record every write, discard and flush in this new file (docs/blockdev.md)

@@ -78,7 +78,7 @@ fn attach(home: &Utf8Path, arguments: &SsdAttach) -> anyhow::Result<()> {
 
 /// What `--transport` takes on this machine.
 fn transports(given: &str) -> String {
-    let mut text = format!("--transport {given}: choose auto, classic or uring; here:");
+    let mut text = format!("--transport {given}: choose auto, classic, uring or fastest; here:");
     for transport in blockdev::transport::available(&stack::Host::system()) {
         let what = transport.obstacle.as_deref().unwrap_or("available");
         text.push_str(&format!("\n  {}: {what}", transport.name));

@@ -29,12 +29,18 @@ pub enum Transport {
     Classic,
     /// FUSE over io_uring, switched on for the moment if need be.
     Uring,
+    /// As `Uring`, but through `/dev/fuse` where that fails.
+    Fastest,
 }
 
 impl Transport {
-    /// The transport of a name: `auto`, `classic` or `uring`.
+    /// All of them.
+    pub const ALL: [Transport; 4] =
+        [Transport::Auto, Transport::Classic, Transport::Uring, Transport::Fastest];
+
+    /// The transport of a name: `auto`, `classic`, `uring` or `fastest`.
     pub fn parse(name: &str) -> Option<Transport> {
-        [Transport::Auto, Transport::Classic, Transport::Uring].into_iter().find(|t| t.name() == name)
+        Transport::ALL.into_iter().find(|t| t.name() == name)
     }
 
     /// Its name.
@@ -43,6 +49,7 @@ impl Transport {
             Transport::Auto => "auto",
             Transport::Classic => "classic",
             Transport::Uring => "uring",
+            Transport::Fastest => "fastest",
         }
     }
 
@@ -51,6 +58,7 @@ impl Transport {
         match self {
             Transport::Classic => &[Way::Classic],
             Transport::Uring => &[Way::Rings],
+            Transport::Fastest => &[Way::Rings, Way::Classic],
             Transport::Auto if uring_is_on() => &[Way::Rings, Way::Classic],
             Transport::Auto => &[Way::Classic],
         }
@@ -100,7 +108,7 @@ mod tests {
 
     #[test]
     fn names_come_back() {
-        for transport in [Transport::Auto, Transport::Classic, Transport::Uring] {
+        for transport in Transport::ALL {
             assert_eq!(Transport::parse(transport.name()), Some(transport));
         }
         assert_eq!(Transport::parse("pigeon"), None);

@@ -49,7 +49,8 @@ pub fn is_generic_option(option: &str) -> bool {
     GENERIC.contains(&option)
 }
 
-/// The line by which `program` (loadline) mounts betrfs: its daemon stays in the background.
+/// The line by which `program` (loadline) mounts betrfs: its daemon stays in the background. Unless the options name a
+/// transport it is the fastest that works: what is measured is betrfs at its best.
 pub(crate) fn betrfs_command(
     program: &Utf8Path,
     options: &[String],
@@ -57,9 +58,11 @@ pub(crate) fn betrfs_command(
     target: &Utf8Path,
 ) -> CommandLine {
     let mut args: Vec<String> = ["mount", "betrfs", source, target.as_str()].map(str::to_string).into();
-    if !options.is_empty() {
-        args.extend(["-o".to_string(), options.join(",")]);
+    let mut options = options.to_vec();
+    if !options.iter().any(|option| option.starts_with("transport=")) {
+        options.push("transport=fastest".into());
     }
+    args.extend(["-o".to_string(), options.join(",")]);
     CommandLine::new(program.as_str(), args)
 }
 
