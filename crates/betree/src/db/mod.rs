@@ -22,6 +22,7 @@ mod open;
 mod options;
 mod repair;
 mod run;
+mod space;
 #[cfg(test)]
 pub(crate) mod tests;
 mod verify;

@@ -1,0 +1,353 @@
+//! The write-ahead log: a ring of frames with group commit.
+//!
+//! Records collect in memory. Whoever needs them on storage becomes the leader, writes all of them as one
+//! frame, and flushes; others that come meanwhile wait for the next frame, which again takes all at once. A
+//! frame holds the store's number, the life it was written in, and its place in the sequence, so frames of an
+//! earlier lap, life or store are never taken for its continuation.
+//!
+//! Positions count bytes since the store was made; position modulo ring length is the place on storage. A frame
+//! never wraps: if it does not fit before the end of the ring, it goes to the start of the next lap.
+
+mod replay;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use replay::{Replayed, Tail, records, replay, tail};
+
+use crate::error::{Doing, Error, Result};
+use crate::flight::Flight;
+use crate::storage::{BufPool, PooledBuf, Storage, round_up};
+use crate::wire::{put_u32, put_u64};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+const MAGIC: u32 = 0x474F_4C42; // "BLOG"
+const HEADER: usize = 52;
+/// Records collected beyond this are written without waiting for a sync.
+const BUFFER_BYTES: usize = 1 << 20;
+/// And beyond this many times as much by whoever adds more.
+const BEHIND_MAX: usize = 4;
+
+/// Which ring, and which frames in it count.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ring {
+    /// First byte on storage.
+    pub start: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// Number of the store.
+    pub uuid: u64,
+    /// Life that frames are written in.
+    pub life: u64,
+}
+
+struct Frame {
+    last_msn: u64,
+    pos: u64,
+    seq: u64,
+}
+
+struct State {
+    buf: Vec<u8>,
+    buf_first: u64,
+    /// Some record in `buf` refers to an extent that has not been flushed.
+    binds: bool,
+    /// Where the next frame goes, and its number.
+    head: u64,
+    seq: u64,
+    /// Frames that a recovery would still need, oldest first.
+    frames: VecDeque<Frame>,
+    appended: u64,
+    written: u64,
+    durable: u64,
+    writing: bool,
+    failed: Option<String>,
+    syncs: u64,
+    bytes: u64,
+}
+
+/// The log of an open store.
+pub(crate) struct Log {
+    storage: Arc<dyn Storage>,
+    ring: Ring,
+    /// Extents that records may refer to and that are still being written.
+    flight: Arc<Flight>,
+    /// Buffers of frames.
+    pool: BufPool,
+    /// Whoever writes ripe records waits for them here.
+    ripe: Condvar,
+    state: Mutex<State>,
+    turn: Condvar,
+}
+
+/// How much waits to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting {
+    /// Little, or somebody was told before.
+    Little,
+    /// As of now so much that it is worth a frame.
+    Enough,
+    /// So much that whoever adds more should write it.
+    TooMuch,
+}
+
+/// What became of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Appended {
+    /// It waits to be written.
+    Done(Waiting),
+    /// The ring has no room; nothing happened.
+    Full,
+}
+
+impl Log {
+    /// A log whose next frame goes to `pos` with number `seq`, after message `msn`.
+    pub fn new(storage: Arc<dyn Storage>, ring: Ring, pos: u64, seq: u64, msn: u64) -> Self {
+        let state = State {
+            buf: Vec::new(),
+            buf_first: msn + 1,
+            binds: false,
+            head: pos,
+            seq,
+            frames: VecDeque::new(),
+            appended: msn,
+            written: msn,
+            durable: msn,
+            writing: false,
+            failed: None,
+            syncs: 0,
+            bytes: 0,
+        };
+        Log {
+            storage,
+            ring,
+            flight: Arc::default(),
+            pool: BufPool::new(2 * BUFFER_BYTES),
+            ripe: Condvar::new(),
+            state: Mutex::new(state),
+            turn: Condvar::new(),
+        }
+    }
+
+    /// Names the extents that must be on storage before a record that refers to one.
+    pub fn behind(mut self, flight: &Arc<Flight>) -> Self {
+        self.flight = flight.clone();
+        self
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Largest record the ring can take.
+    pub fn record_bytes_max(&self) -> usize {
+        (self.ring.len / 8) as usize
+    }
+
+    /// Part of the ring in use, in thousandths.
+    pub fn fill(&self) -> u64 {
+        let s = self.lock();
+        self.used(&s) * 1000 / self.ring.len
+    }
+
+    fn used(&self, s: &State) -> u64 {
+        s.head - s.frames.front().map_or(s.head, |f| f.pos) + s.buf.len() as u64
+    }
+
+    /// Adds the record of message `msn`, given in pieces, unless the ring would get too full.
+    pub fn append(&self, msn: u64, record: &[&[u8]], binds: bool) -> Result<Appended> {
+        let len: usize = record.iter().map(|piece| piece.len()).sum();
+        let mut s = self.lock();
+        if let Some(why) = &s.failed {
+            return Err(Error::ReadOnly(why.clone()));
+        }
+        // Twice the pending bytes: the frame may have to skip the end of the ring. A tenth stays free.
+        let pending = round_up(s.buf.len() + len + HEADER + 4) as u64;
+        if self.used(&s) + 2 * pending > self.ring.len / 10 * 9 {
+            return Ok(Appended::Full);
+        }
+        if s.buf.is_empty() {
+            s.buf_first = msn;
+        }
+        let (before, ripe) = (s.buf.len(), BUFFER_BYTES.min(self.ring.len as usize / 16));
+        put_u32(&mut s.buf, len as u32);
+        record.iter().for_each(|piece| s.buf.extend_from_slice(piece));
+        s.binds |= binds;
+        s.bytes += len as u64;
+        s.appended = msn;
+        Ok(Appended::Done(match s.buf.len() {
+            n if n >= ripe * BEHIND_MAX => Waiting::TooMuch,
+            n if n >= ripe && before < ripe => Waiting::Enough,
+            _ => Waiting::Little,
+        }))
+    }
+
+    /// Wakes whoever is in [`Log::wait`].
+    pub fn wake(&self) {
+        drop(self.lock());
+        self.ripe.notify_all();
+    }
+
+    /// Waits until enough records wait to be written, somebody calls [`Log::wake`], or `time` is over. True in the
+    /// first case.
+    pub fn wait(&self, time: Duration) -> bool {
+        let ripe = BUFFER_BYTES.min(self.ring.len as usize / 16);
+        let s = self.lock();
+        if s.buf.len() >= ripe {
+            return true;
+        }
+        self.ripe.wait_timeout(s, time).unwrap_or_else(|e| e.into_inner()).0.buf.len() >= ripe
+    }
+
+    /// Number of the last message that is known to survive a power cut.
+    pub fn durable(&self) -> u64 {
+        self.lock().durable
+    }
+
+    /// Flushes made for syncs.
+    pub fn syncs(&self) -> u64 {
+        self.lock().syncs
+    }
+
+    /// Bytes of memory for records that have not been written, and for writing them.
+    pub fn memory(&self) -> usize {
+        self.lock().buf.capacity() + self.pool.bytes()
+    }
+
+    /// Bytes of records appended.
+    pub fn bytes(&self) -> u64 {
+        self.lock().bytes
+    }
+
+    /// Writes every record appended so far; with `sync`, returns only when they are durable.
+    pub fn commit(&self, sync: bool) -> Result<()> {
+        let mut s = self.lock();
+        let target = s.appended;
+        loop {
+            if let Some(why) = &s.failed {
+                return Err(Error::ReadOnly(why.clone()));
+            }
+            let reached = if sync { s.durable } else { s.written };
+            if reached >= target {
+                return Ok(());
+            }
+            if s.writing {
+                s = self.turn.wait(s).unwrap_or_else(|e| e.into_inner());
+                continue;
+            }
+            s.writing = true;
+            let job = self.take_frame(&mut s);
+            drop(s);
+            let writing = Writing(self);
+            let done = self.write(job.as_ref(), sync);
+            std::mem::forget(writing);
+            s = self.lock();
+            s.writing = false;
+            match done {
+                Ok(()) => {
+                    if let Some(job) = job {
+                        s.written = job.last_msn;
+                    }
+                    if sync {
+                        s.durable = s.durable.max(s.written);
+                        s.syncs += 1;
+                    }
+                }
+                Err(e) => s.failed = Some(e.to_string()),
+            }
+            self.turn.notify_all();
+        }
+    }
+
+    /// Makes a frame of the pending records and assigns its place.
+    fn take_frame(&self, s: &mut State) -> Option<Job> {
+        if s.buf.is_empty() {
+            return None;
+        }
+        let mut payload = std::mem::take(&mut s.buf);
+        let binds = std::mem::take(&mut s.binds);
+        let size = round_up(HEADER + payload.len()) as u64;
+        let room = self.ring.len - s.head % self.ring.len;
+        if size > room {
+            s.head += room;
+        }
+        let (pos, seq, last_msn) = (s.head, s.seq, s.appended);
+        let buf = self.frame(seq, s.buf_first, last_msn, &payload);
+        s.frames.push_back(Frame { last_msn, pos, seq });
+        s.head += size;
+        s.seq += 1;
+        if payload.capacity() <= 2 * BEHIND_MAX * BUFFER_BYTES {
+            payload.clear();
+            s.buf = payload;
+        }
+        Some(Job { pos, last_msn, binds, buf })
+    }
+
+    fn frame(&self, seq: u64, first: u64, last: u64, payload: &[u8]) -> PooledBuf {
+        let mut head = Vec::with_capacity(HEADER);
+        put_u32(&mut head, MAGIC);
+        put_u32(&mut head, 0);
+        for n in [self.ring.uuid, self.ring.life, seq, first, last] {
+            put_u64(&mut head, n);
+        }
+        put_u32(&mut head, payload.len() as u32);
+        let mut buf = self.pool.filled(&[&head, payload]);
+        let crc = crc32c::crc32c(&buf[8..HEADER + payload.len()]);
+        buf[4..8].copy_from_slice(&crc.to_le_bytes());
+        buf
+    }
+
+    fn write(&self, job: Option<&Job>, sync: bool) -> Result<()> {
+        if let Some(job) = job {
+            if job.binds {
+                self.flight.drain()?;
+                // A record may only become durable after the extent it binds.
+                self.storage.flush().doing("flushing extents before the log")?;
+            }
+            let at = self.ring.start + job.pos % self.ring.len;
+            self.storage.write_at(&job.buf, at).doing("writing the log")?;
+        }
+        if sync { self.storage.flush().doing("flushing the log") } else { Ok(()) }
+    }
+
+    /// After a recovery: messages up to `msn` have been applied and need no record of this life.
+    pub fn resume(&self, msn: u64) {
+        let mut s = self.lock();
+        (s.appended, s.written, s.durable, s.buf_first) = (msn, msn, msn, msn + 1);
+    }
+
+    /// Where a recovery must start that has everything up to message `msn`: position and number of a frame.
+    pub fn tail_after(&self, msn: u64) -> (u64, u64) {
+        let s = self.lock();
+        s.frames.iter().find(|f| f.last_msn > msn).map_or((s.head, s.seq), |f| (f.pos, f.seq))
+    }
+
+    /// A checkpoint with everything up to `msn` is durable: frames before may be overwritten.
+    pub fn release(&self, msn: u64) {
+        let mut s = self.lock();
+        while s.frames.front().is_some_and(|f| f.last_msn <= msn) {
+            s.frames.pop_front();
+        }
+        s.durable = s.durable.max(msn);
+    }
+}
+
+/// Held by the thread that writes: should it panic, those that wait for it hear of it.
+struct Writing<'a>(&'a Log);
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.failed = Some("a thread that wrote the log panicked".into());
+        state.writing = false;
+        self.0.turn.notify_all();
+    }
+}
+
+struct Job {
+    pos: u64,
+    last_msn: u64,
+    binds: bool,
+    buf: PooledBuf,
+}

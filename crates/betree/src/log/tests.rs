@@ -1,0 +1,137 @@
+//! Tests of the log.
+
+use super::*;
+use crate::storage::{SimStorage, UNIT};
+
+const RING: Ring = Ring { start: 2 * UNIT as u64, len: 16 * UNIT as u64, uuid: 7, life: 1 };
+
+fn taken(appended: Result<Appended>) -> bool {
+    matches!(appended.expect("append"), Appended::Done(_))
+}
+
+fn messages(storage: &SimStorage, ring: &Ring, pos: u64, seq: u64, msn: u64) -> Vec<(u64, Vec<u8>)> {
+    let mut out = Vec::new();
+    for frame in replay(storage, ring, pos, seq, msn).expect("replay") {
+        for (i, r) in records(&frame.payload).expect("records").into_iter().enumerate() {
+            out.push((frame.first_msn + i as u64, r.to_vec()));
+        }
+    }
+    out.retain(|(n, _)| *n > msn);
+    out
+}
+
+#[test]
+fn frames_are_read_back_over_many_laps() {
+    let storage = SimStorage::new(32 * UNIT as u64);
+    let log = Log::new(Arc::new(storage.clone()), RING, 0, 1, 0);
+    let (mut pos, mut seq, mut base) = (0, 1, 0);
+    for msn in 1..=200u64 {
+        let record = vec![msn as u8; (msn * 37 % 5000) as usize];
+        while log.append(msn, &[&record], false).expect("append") == Appended::Full {
+            // A "checkpoint" of everything written.
+            log.commit(true).expect("commit");
+            base = msn - 1;
+            (pos, seq) = log.tail_after(base);
+            log.release(base);
+        }
+        if msn % 3 == 0 {
+            log.commit(msn % 2 == 0).expect("commit");
+            let found = messages(&storage, &RING, pos, seq, base);
+            let expected: Vec<u64> = (base + 1..=msn).collect();
+            assert_eq!(found.iter().map(|f| f.0).collect::<Vec<_>>(), expected, "at message {msn}");
+            assert!(found.iter().all(|(n, r)| *r == vec![*n as u8; (n * 37 % 5000) as usize]));
+        }
+    }
+}
+
+#[test]
+fn a_torn_or_lost_frame_ends_the_replay_and_later_lives_are_not_confused() {
+    let storage = SimStorage::new(32 * UNIT as u64);
+    let log = Log::new(Arc::new(storage.clone()), RING, 0, 1, 0);
+    for msn in 1..=4u64 {
+        assert!(taken(log.append(msn, &[&[msn as u8; 5000]], false)));
+        log.commit(true).expect("commit");
+    }
+    assert_eq!(messages(&storage, &RING, 0, 1, 0).len(), 4);
+    // The second frame is damaged in its second unit.
+    storage.corrupt(RING.start + 3 * UNIT as u64 + 10, &[0xEE; 8]);
+    assert_eq!(messages(&storage, &RING, 0, 1, 0).len(), 1);
+    // The next life writes over it; the old third frame must not follow.
+    let life = Ring { life: 2, ..RING };
+    let log = Log::new(Arc::new(storage.clone()), life, 2 * UNIT as u64, 2, 1);
+    assert!(taken(log.append(2, &[&[9; 5000]], false)));
+    log.commit(true).expect("commit");
+    assert_eq!(messages(&storage, &life, 2 * UNIT as u64, 2, 1), vec![(2, vec![9; 5000])]);
+}
+
+#[test]
+fn a_failed_write_stops_the_log_for_good() {
+    let storage = SimStorage::new(32 * UNIT as u64);
+    let log = Log::new(Arc::new(storage.clone()), RING, 0, 1, 0);
+    storage.set_faults(crate::storage::FaultPlan { flush_error_at: Some(0), ..Default::default() });
+    assert!(taken(log.append(1, &[b"x"], false)));
+    assert!(matches!(log.commit(true), Err(Error::ReadOnly(_))));
+    assert!(log.append(2, &[b"x"], false).is_err(), "nothing may be promised after a failed flush");
+    assert_eq!(log.durable(), 0);
+}
+
+#[test]
+fn many_syncs_share_flushes() {
+    let storage = SimStorage::new(32 * UNIT as u64);
+    let log = Arc::new(Log::new(Arc::new(storage), RING, 0, 1, 0));
+    (1..=8).for_each(|msn| assert!(taken(log.append(msn, &[b"r"], false))));
+    std::thread::scope(|s| {
+        for _ in 0..8 {
+            s.spawn(|| log.commit(true).expect("commit"));
+        }
+    });
+    assert_eq!((log.durable(), log.syncs()), (8, 1), "one flush must serve all");
+}
+
+/// Panics at every flush, once both threads are there.
+struct Panics(std::sync::Barrier);
+
+impl Storage for Panics {
+    fn len(&self) -> std::io::Result<u64> {
+        Ok(32 * UNIT as u64)
+    }
+
+    fn read_at(&self, buf: &mut [u8], _off: u64) -> std::io::Result<()> {
+        buf.fill(0);
+        Ok(())
+    }
+
+    fn write_at(&self, _buf: &[u8], _off: u64) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn flush(&self) -> std::io::Result<()> {
+        self.0.wait();
+        panic!("on purpose");
+    }
+
+    fn discard(&self, _off: u64, _len: u64) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_panic_while_writing_is_heard_by_those_who_wait() {
+    let storage = Arc::new(Panics(std::sync::Barrier::new(2)));
+    let log = Arc::new(Log::new(storage.clone(), RING, 0, 1, 0));
+    assert!(taken(log.append(1, &[b"r"], false)));
+    let writes = {
+        let log = log.clone();
+        std::thread::spawn(move || log.commit(true))
+    };
+    let waits = {
+        let log = log.clone();
+        // its commit begins while the other one writes, or finds the log failed
+        std::thread::spawn(move || {
+            storage.0.wait();
+            log.commit(true)
+        })
+    };
+    assert!(writes.join().is_err());
+    assert!(matches!(waits.join().expect("no panic"), Err(Error::ReadOnly(_))));
+}

@@ -1,0 +1,188 @@
+//! Loading nodes and their parts, with few requests for parts that lie close together.
+
+use super::{Store, count, offset_of};
+use crate::block::{BlockId, BlockInfo, BlockRef};
+use crate::codec::{Body, decompress};
+use crate::error::{Doing, Error, Result};
+use crate::header;
+use crate::node::{Home, LeafPart, Node, NodeRef, Part};
+use crate::storage::{PooledBuf, UNIT};
+use crate::wire::{Decoded, Malformed};
+use std::sync::Arc;
+
+/// Bytes between two parts that are read along rather than skipped.
+const READ_GAP_MAX: u32 = 128 << 10;
+
+/// Bytes of parts read with one request.
+const READ_RUN_MAX: u32 = 4 << 20;
+
+/// Stretches of blocks in memory: block number, offset in it, length, and where they are in a buffer.
+pub(super) struct Runs(Vec<(BlockId, u32, usize, PooledBuf, usize)>);
+
+impl Runs {
+    /// The stored bytes of a part, if they are here.
+    pub fn get(&self, home: &Home) -> Option<&[u8]> {
+        let id = home.block.id();
+        self.0.iter().find_map(|(block, off, len, buf, skip)| {
+            let at = home.off.checked_sub(*off).filter(|_| *block == id)? as usize;
+            let end = at + home.stored as usize;
+            (end <= *len).then(|| &buf[skip + at..skip + end])
+        })
+    }
+}
+
+impl Store {
+    fn resolve(&self, id: BlockId) -> Decoded<BlockRef> {
+        self.table.reference(id).ok_or(Malformed("reference to a block that does not exist"))
+    }
+
+    /// Reads bytes `[off, off + len)` of a block; returns a buffer and where in it they start.
+    pub(crate) fn read_block(&self, info: &BlockInfo, off: usize, len: usize) -> Result<(PooledBuf, usize)> {
+        let start = off / UNIT * UNIT;
+        let mut buf = self.pool.take(off + len - start);
+        let mut at = 0;
+        for (from, n) in info.locate(start as u64, buf.len() as u64) {
+            self.storage.read_at(&mut buf[at..at + n as usize], from).doing("reading a block")?;
+            at += n as usize;
+        }
+        count(&self.counters.reads, 1);
+        count(&self.counters.bytes_read, at as u64);
+        if at < off + len - start {
+            return Err(Error::corrupt("block", offset_of(info), "shorter than what refers to it"));
+        }
+        Ok((buf, off - start))
+    }
+
+    /// The node, read if need be.
+    pub(crate) fn load(&self, slot: &NodeRef) -> Result<Arc<Node>> {
+        let mut state = slot.lock();
+        if let Some(node) = &state.node {
+            return Ok(node.clone());
+        }
+        let block =
+            slot.block().ok_or_else(|| Error::Invalid("node is neither in memory nor stored".into()))?;
+        let info = block.info();
+        let (buf, skip) = self.read_block(info, 0, info.head_len as usize)?;
+        let bytes = &buf[skip..skip + info.head_len as usize];
+        if info.sums.first() != Some(&crc32c::crc32c(bytes)) {
+            return Err(Error::corrupt("node header", offset_of(info), "checksum mismatch"));
+        }
+        let node = header::decode(bytes, block, &self.meter, &mut |id| self.resolve(id))
+            .map_err(|m| Error::corrupt("node header", offset_of(info), m.0))?;
+        let node = Arc::new(node);
+        state.node = Some(node.clone());
+        drop(state);
+        if matches!(*node, Node::Leaf(_)) {
+            self.cache.insert(slot, false);
+        }
+        Ok(node)
+    }
+
+    /// The content of a part, read if need be.
+    pub(crate) fn load_part<T: Body>(&self, part: &Arc<Part<T>>) -> Result<Arc<T>> {
+        if let Some(body) = part.peek() {
+            return Ok(body);
+        }
+        let body = {
+            let mut state = part.lock();
+            if let Some(body) = &state.body {
+                return Ok(body.clone());
+            }
+            let home = state
+                .home
+                .clone()
+                .ok_or_else(|| Error::Invalid("part is neither in memory nor stored".into()))?;
+            let (buf, skip) = self.read_block(home.block.info(), home.off as usize, home.stored as usize)?;
+            let stored = &buf[skip..skip + home.stored as usize];
+            self.check_part(&home, stored)?;
+            let body: Arc<T> = Arc::new(self.decode_part(&home, stored)?);
+            part.loaded(&mut state, body.clone());
+            body
+        };
+        self.cache.insert(part, T::KEEP);
+        self.cache.trim();
+        Ok(body)
+    }
+
+    pub(super) fn read_stored(&self, home: &Home) -> Result<Vec<u8>> {
+        let (buf, skip) = self.read_block(home.block.info(), home.off as usize, home.stored as usize)?;
+        let bytes = &buf[skip..skip + home.stored as usize];
+        self.check_part(home, bytes)?;
+        Ok(bytes.to_vec())
+    }
+
+    pub(super) fn check_part(&self, home: &Home, bytes: &[u8]) -> Result<()> {
+        if crc32c::crc32c(bytes) == home.crc {
+            return Ok(());
+        }
+        Err(Error::corrupt("node part", offset_of(home.block.info()) + home.off as u64, "checksum mismatch"))
+    }
+
+    fn decode_part<T: Body>(&self, home: &Home, stored: &[u8]) -> Result<T> {
+        decompress(home.codec, stored, home.raw as usize)
+            .and_then(|raw| T::decode(&raw, &mut |id| self.resolve(id)))
+            .map_err(|m| Error::corrupt("node part", offset_of(home.block.info()) + home.off as u64, m.0))
+    }
+
+    /// Reads the leaf parts of a scan that lie one after the other on storage with one request.
+    pub(crate) fn load_ahead(&self, parts: &[LeafPart]) -> Result<()> {
+        self.load_parts(&parts.iter().map(|p| &p.body).collect::<Vec<_>>()).map(|_| ())
+    }
+
+    /// The contents of all `parts`, read with one request where they lie close together on storage. Returned, because
+    /// the cache may drop them at once if it is over its budget.
+    pub(crate) fn load_parts<T: Body>(&self, parts: &[&Arc<Part<T>>]) -> Result<Vec<Arc<T>>> {
+        let mut missing = Vec::new();
+        for part in parts {
+            let state = part.lock();
+            if let (None, Some(home)) = (&state.body, &state.home) {
+                missing.push(home.clone());
+            }
+        }
+        let runs = self.read_runs(missing)?;
+        let mut out = Vec::with_capacity(parts.len());
+        for part in parts {
+            // The lock must not be held while the part is loaded.
+            let home = part.lock().home.clone();
+            let body = match home.as_ref().and_then(|home| Some((home, runs.get(home)?))) {
+                None => self.load_part(part)?,
+                Some((home, stored)) => {
+                    self.check_part(home, stored)?;
+                    let body: Arc<T> = Arc::new(self.decode_part(home, stored)?);
+                    let mut state = part.lock();
+                    if state.body.is_none() {
+                        part.loaded(&mut state, body.clone());
+                        drop(state);
+                        self.cache.insert(*part, T::KEEP);
+                    }
+                    body
+                }
+            };
+            out.push(body);
+        }
+        self.cache.trim();
+        Ok(out)
+    }
+
+    /// Reads parts as they are stored, with one request for those that lie close together.
+    pub(super) fn read_runs(&self, mut homes: Vec<Home>) -> Result<Runs> {
+        homes.sort_by_key(|home| (home.block.id(), home.off));
+        let mut runs = Vec::new();
+        let mut rest = &homes[..];
+        while let [first, ..] = rest {
+            let close = |pair: &[Home]| {
+                let (a, b) = (&pair[0], &pair[1]);
+                a.block.id() == b.block.id()
+                    && b.off <= a.off + a.stored + READ_GAP_MAX
+                    && b.off + b.stored <= first.off + READ_RUN_MAX
+            };
+            let n = 1 + rest.windows(2).take_while(|pair| close(pair)).count();
+            let end = rest[n - 1].off + rest[n - 1].stored;
+            let len = (end - first.off) as usize;
+            let (buf, skip) = self.read_block(first.block.info(), first.off as usize, len)?;
+            runs.push((first.block.id(), first.off, len, buf, skip));
+            rest = &rest[n..];
+        }
+        Ok(Runs(runs))
+    }
+}
