@@ -603,7 +603,7 @@ fn will_need(address: usize, len: usize) -> sys::Answer {
 fn measure(device: &prefetch::Device, start: usize, len: usize, fresh: &Fresh) -> bool {
     let base = start / GRANULE * GRANULE;
     let near = fresh.granule.iter().take(fresh.len).flat_map(|granule| {
-        [1isize, -1, 3, -3]
+        [16isize, -16, 40, -40]
             .map(|step| base.wrapping_add_signed((*granule as isize + step) * GRANULE as isize))
     });
     let inside = |address: &usize| *address >= start && *address < start + len;
