@@ -1,13 +1,13 @@
 //! Putting a device together: model and bytes, FUSE file, loop device, control socket.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 
 use camino::{Utf8Path, Utf8PathBuf};
-use fuser::{Config, Session, SessionACL};
-use rustix::mount::{MountFlags, mount};
+use fusewire::{Config, Session, Transport, UringSwitch, Way};
+use rustix::mount::MountFlags;
 use stack::{Host, Journal, Resource};
 
 use crate::driver::Driver;
@@ -16,9 +16,11 @@ use crate::error::SsdError;
 use crate::fuse::{self, DiskFs};
 use crate::image::{Image, Memory};
 use crate::options::{AttachOptions, Backing, Places};
-use crate::transport::{Transport, UringSwitch, uring_is_on};
 use crate::versions::Versions;
-use crate::{fusectl, loopdev, uring};
+use crate::{fusectl, loopdev};
+
+/// Requests in flight per CPU; more wait in the kernel.
+const RING_ENTRIES: u16 = 64;
 
 /// The model and its bytes.
 pub(crate) fn engine(options: &AttachOptions) -> Result<Engine<fuse::Reply>, SsdError> {
@@ -86,18 +88,18 @@ impl Assembly<'_> {
             .spawn(move || timer.run_timer())
             .map_err(SsdError::io("start the timer thread"))?;
         let mut note = None;
-        let (connection, transport) = match self.options.transport {
-            Transport::Classic => (self.serve(false)?, Transport::Classic),
-            Transport::Uring => (self.serve(true)?, Transport::Uring),
-            Transport::Auto if !uring_is_on(self.host) => (self.serve(false)?, Transport::Classic),
-            Transport::Auto => match self.serve(true) {
-                Ok(connection) => (connection, Transport::Uring),
-                Err(error) => {
-                    note = Some(format!("FUSE through /dev/fuse, since io_uring does not work: {error}"));
-                    (self.serve(false)?, Transport::Classic)
+        let mut served = Err(SsdError::BadOption { what: "no transport".into() });
+        for way in self.options.transport.ways() {
+            served = self.serve(*way).map(|connection| (connection, transport(*way)));
+            match &served {
+                Err(error) if *way == Way::Rings => {
+                    note =
+                        Some(format!("FUSE through /dev/fuse, since io_uring does not work: {error}"));
                 }
-            },
-        };
+                _ => break,
+            }
+        }
+        let (connection, transport) = served?;
         let device = loopdev::attach(self.host, self.journal, &self.places.mount().join(fuse::FILE))?;
         let socket = self.places.socket();
         let listener = UnixListener::bind(&socket).map_err(SsdError::io(format!("listen on {socket}")))?;
@@ -105,8 +107,8 @@ impl Assembly<'_> {
     }
 
     /// Mounts the FUSE file and serves it; the number of its connection.
-    fn serve(&self, rings: bool) -> Result<u32, SsdError> {
-        let switch = if rings {
+    fn serve(&self, way: Way) -> Result<u32, SsdError> {
+        let switch = if way == Way::Rings {
             Some(UringSwitch::on().map_err(SsdError::io("switch on FUSE over io_uring"))?)
         } else {
             None
@@ -117,7 +119,7 @@ impl Assembly<'_> {
             Resource::Mount { target: target.clone(), source: source.clone(), fs_type: "fuse".to_owned() };
         let mounted = self.journal.create(resource, || mount_fuse(&source, &target));
         let (id, fuse) = mounted.map_err(|(_, error)| error)?;
-        let served = self.shake_hands(fuse, rings);
+        let served = self.start(fuse, way);
         drop(switch);
         let connection = fusectl::connection(self.host, &target);
         match (served, connection) {
@@ -134,57 +136,34 @@ impl Assembly<'_> {
         }
     }
 
-    fn shake_hands(&self, fuse: OwnedFd, rings: bool) -> Result<(), SsdError> {
-        let (bytes, threads) = (self.options.bytes, self.options.threads);
-        let mut config = Config::default();
-        config.n_threads = Some(if rings { 1 } else { threads });
-        config.clone_fd = !rings;
-        config.acl = SessionACL::All;
-        let connection = fuse.try_clone().map_err(SsdError::io("duplicate the FUSE descriptor"))?;
-        let served = DiskFs::new(self.driver.clone(), bytes, rings);
-        let session = Session::from_fd(served, fuse, SessionACL::All, config);
-        let session = session.map_err(SsdError::io("FUSE handshake"))?;
-        session.spawn().map_err(SsdError::io("start the FUSE threads"))?;
-        if rings {
-            let cpus = possible_cpus(self.host)?;
-            uring::serve(&connection, self.driver, bytes, cpus)
-                .map_err(SsdError::io("FUSE over io_uring"))?;
-        }
-        Ok(())
+    fn start(&self, fuse: OwnedFd, way: Way) -> Result<(), SsdError> {
+        let threads = self.options.threads;
+        let config = Config {
+            wish: fuse::WISH,
+            way,
+            name: "fuse".into(),
+            threads,
+            awake: threads,
+            ring_threads: 1,
+            ring_entries: RING_ENTRIES,
+            pin: true,
+        };
+        let served = Arc::new(DiskFs::new(self.driver.clone(), self.options.bytes));
+        // The process ends with the device: nobody waits for these threads.
+        Session::start(fuse, served, &config).map(drop).map_err(SsdError::io("connect to FUSE"))
     }
 }
 
-/// CPUs for which the kernel has a ring: all that it could ever have, such as `0-3` or `0,2-3`.
-fn possible_cpus(host: &Host) -> Result<u16, SsdError> {
-    const PATH: &str = "/sys/devices/system/cpu/possible";
-    let text = host.read(PATH).map_err(SsdError::io(format!("read {PATH}")))?;
-    cpus_in(text.trim()).ok_or_else(|| SsdError::BadOption { what: format!("{PATH}: cannot read `{text}`") })
-}
-
-fn cpus_in(list: &str) -> Option<u16> {
-    list.split(',').try_fold(0u16, |sum, part| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
-        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
-    })
+fn transport(way: Way) -> Transport {
+    match way {
+        Way::Classic => Transport::Classic,
+        Way::Rings => Transport::Uring,
+    }
 }
 
 fn mount_fuse(source: &str, target: &Utf8Path) -> Result<OwnedFd, SsdError> {
-    let fuse = File::options().read(true).write(true).open("/dev/fuse");
-    let fuse = fuse.map_err(SsdError::io("open /dev/fuse (is FUSE in this kernel?)"))?;
-    let data = format!("fd={},rootmode=40000,user_id=0,group_id=0", fuse.as_raw_fd());
-    let data = std::ffi::CString::new(data).map_err(|e| SsdError::BadOption { what: e.to_string() })?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    mount(source, target.as_std_path(), "fuse", flags, data.as_c_str())
-        .map_err(|error| SsdError::io(format!("mount FUSE at {target}"))(error.into()))?;
-    Ok(fuse.into())
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn lists_of_cpus_are_counted() {
-        let counts = ["0", "0-1", "0,2-5", "3-2", "", "0-70000"].map(super::cpus_in);
-        assert_eq!(counts, [Some(1), Some(2), Some(5), None, None, None]);
-    }
+    let data = "rootmode=40000,user_id=0,group_id=0";
+    fusewire::mount(source.as_ref(), target.as_std_path(), "fuse", flags, data)
+        .map_err(SsdError::io(format!("mount FUSE at {target}")))
 }

@@ -1,57 +1,71 @@
 //! The FUSE file `disk`: every request of the loop device goes to the driver, none is cached.
 
-use std::ffi::OsStr;
-use std::io;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use fuser::{
-    Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
-    KernelConfig, LockOwner, OpenFlags, ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite,
-    Request, WriteFlags,
+use fusewire::wire::{
+    Attr, Entry, InitWish, Opened, Operation, ROOT, Request, StatFs, init_flag, open_flag,
 };
+use fusewire::{Answered, FileSystem, Later};
 
 use crate::driver::{Answer, Driver};
 use crate::engine::{Outcome, Request as Ask};
 use crate::image::BLOCK;
-use crate::uring::Waiting;
 
 /// Name of the file in the mount.
 pub(crate) const FILE: &str = "disk";
 /// Largest request in bytes: what FUSE carries in 256 pages.
 pub(crate) const REQUEST_BYTES_MAX: u32 = 1 << 20;
-const DISK: INodeNo = INodeNo(2);
+const DISK: u64 = 2;
+/// Attributes never change.
 const TTL: Duration = Duration::from_secs(3600);
-const PUNCH_HOLE_KEEP_SIZE: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+const PUNCH_HOLE_KEEP_SIZE: u32 = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as u32;
+
+/// What the kernel is asked for. Each flag may be missing in an older one: slower, but as right.
+pub(crate) const WISH: InitWish = InitWish {
+    flags: init_flag::ASYNC_READ | init_flag::ASYNC_DIO | init_flag::BIG_WRITES,
+    request_bytes_max: REQUEST_BYTES_MAX,
+    max_background: 1024,
+    congestion_threshold: 1024,
+};
+
+/// What an answer carries once the device is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Carries {
+    Nothing,
+    Data,
+    Written(u32),
+}
 
 /// Who waits.
 #[derive(Debug)]
-pub(crate) enum Reply {
-    Read(ReplyData),
-    Write(ReplyWrite, u32),
-    Other(ReplyEmpty),
-    Ring(Waiting),
+pub(crate) struct Reply {
+    later: Later,
+    carries: Carries,
 }
 
 impl Answer for Reply {
     fn answer(self, outcome: Outcome) {
-        match (self, outcome) {
-            (Reply::Ring(waiting), outcome) => waiting.answer(outcome),
-            (Reply::Read(reply), Outcome::Data(data)) => reply.data(&data),
-            (Reply::Write(reply, bytes), Outcome::Done) => reply.written(bytes),
-            (Reply::Other(reply), Outcome::Done) => reply.ok(),
-            (Reply::Read(reply), outcome) => reply.error(errno(&outcome)),
-            (Reply::Write(reply, _), outcome) => reply.error(errno(&outcome)),
-            (Reply::Other(reply), outcome) => reply.error(errno(&outcome)),
-        }
+        self.later.answer(match (outcome, self.carries) {
+            (Outcome::Failed(error), _) => Err(error),
+            (Outcome::Data(data), Carries::Data) => Ok(data),
+            // Padding follows the number.
+            (Outcome::Done, Carries::Written(bytes)) => Ok([bytes, 0].map(u32::to_ne_bytes).concat()),
+            (Outcome::Done, Carries::Nothing) => Ok(Vec::new()),
+            _ => Err(libc::EIO),
+        });
     }
 }
 
-fn errno(outcome: &Outcome) -> Errno {
-    match outcome {
-        Outcome::Failed(error) => Errno::from_i32(*error),
-        _ => Errno::EIO,
-    }
+/// What is to be done about a request.
+#[derive(Debug, PartialEq, Eq)]
+enum Todo<'a> {
+    /// Ask the device.
+    Ask(Ask<'a>, Carries),
+    /// There is nothing to read or to do.
+    Nothing,
+    /// Fail with this number of errno(3).
+    Fail(i32),
 }
 
 /// The file system of one file.
@@ -59,157 +73,133 @@ fn errno(outcome: &Outcome) -> Errno {
 pub(crate) struct DiskFs {
     driver: Arc<Driver<Reply>>,
     bytes: u64,
-    /// Whether to ask for rings.
-    rings: bool,
 }
 
-impl DiskFs {
-    pub(crate) fn new(driver: Arc<Driver<Reply>>, bytes: u64, rings: bool) -> DiskFs {
-        DiskFs { driver, bytes, rings }
-    }
-
-    fn attr(&self, ino: INodeNo) -> FileAttr {
-        let dir = ino == INodeNo::ROOT;
-        let then = SystemTime::UNIX_EPOCH;
-        FileAttr {
-            ino,
-            size: if dir { 0 } else { self.bytes },
-            blocks: if dir { 0 } else { self.bytes / 512 },
-            atime: then,
-            mtime: then,
-            ctime: then,
-            crtime: then,
-            kind: if dir { FileType::Directory } else { FileType::RegularFile },
-            perm: if dir { 0o700 } else { 0o600 },
-            nlink: 1,
-            uid: 0,
-            gid: 0,
-            rdev: 0,
-            blksize: BLOCK as u32,
-            flags: 0,
-        }
+fn attr(node: u64, bytes: u64) -> Attr {
+    let (mode, size) = if node == DISK { (libc::S_IFREG | 0o600, bytes) } else { (libc::S_IFDIR | 0o700, 0) };
+    Attr {
+        ino: node,
+        size,
+        blocks: size / 512,
+        mode,
+        nlink: 1,
+        block_bytes: BLOCK as u32,
+        ..Attr::default()
     }
 }
 
 /// First block and number of blocks; None unless both ends lie on blocks.
-pub(crate) fn blocks(offset: u64, bytes: u64) -> Option<(u64, u32)> {
+fn blocks(offset: u64, bytes: u64) -> Option<(u64, u32)> {
     let block = BLOCK as u64;
     let whole = offset.is_multiple_of(block) && bytes.is_multiple_of(block);
     if whole { Some((offset / block, u32::try_from(bytes / block).ok()?)) } else { None }
 }
 
-impl Filesystem for DiskFs {
-    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // each may be missing in an older kernel: slower, but as right
-        for wanted in [InitFlags::FUSE_ASYNC_DIO, InitFlags::FUSE_BIG_WRITES, InitFlags::FUSE_MAX_PAGES] {
-            let _ = config.add_capabilities(wanted);
-        }
-        if self.rings && config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_err() {
-            return Err(io::Error::other("the kernel offers no FUSE over io_uring"));
-        }
-        let _ = config.set_max_write(REQUEST_BYTES_MAX);
-        let _ = config.set_max_readahead(REQUEST_BYTES_MAX);
-        let _ = config.set_max_background(1024);
-        let _ = config.set_congestion_threshold(1024);
-        Ok(())
-    }
-
-    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        if parent == INodeNo::ROOT && name == FILE {
-            reply.entry(&TTL, &self.attr(DISK), Generation(0));
-        } else {
-            reply.error(Errno::ENOENT);
-        }
-    }
-
-    fn getattr(&self, _request: &Request, ino: INodeNo, _fh: Option<FileHandle>, reply: ReplyAttr) {
-        reply.attr(&TTL, &self.attr(ino));
-    }
-
-    fn open(&self, _request: &Request, ino: INodeNo, _flags: OpenFlags, reply: ReplyOpen) {
-        if ino != DISK {
-            return reply.error(Errno::EISDIR);
-        }
-        let flags = FopenFlags::FOPEN_DIRECT_IO
-            | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
-            | FopenFlags::FOPEN_NOFLUSH;
-        reply.opened(FileHandle(0), flags);
-    }
-
-    fn read(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        offset: u64,
-        size: u32,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyData,
-    ) {
-        if offset >= self.bytes {
-            return reply.data(&[]);
-        }
-        match blocks(offset, u64::from(size).min(self.bytes - offset)) {
-            Some((lba, blocks)) => self.driver.submit(Ask::Read { lba, blocks }, Reply::Read(reply)),
-            None => reply.error(Errno::EINVAL),
-        }
-    }
-
-    fn write(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        offset: u64,
-        data: &[u8],
-        _write_flags: WriteFlags,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        reply: ReplyWrite,
-    ) {
-        match blocks(offset, data.len() as u64) {
-            Some((lba, _)) => {
-                self.driver.submit(Ask::Write { lba, data }, Reply::Write(reply, data.len() as u32));
+/// What to do about an operation on a disk of `bytes`.
+fn todo<'a>(operation: &Operation<'a>, bytes: u64) -> Todo<'a> {
+    match *operation {
+        Operation::Read { offset, .. } if offset >= bytes => Todo::Nothing,
+        Operation::Read { offset, size, .. } => match blocks(offset, u64::from(size).min(bytes - offset)) {
+            Some((lba, blocks)) => Todo::Ask(Ask::Read { lba, blocks }, Carries::Data),
+            None => Todo::Fail(libc::EINVAL),
+        },
+        Operation::Write { offset, data, .. } => match blocks(offset, data.len() as u64) {
+            Some((lba, _)) => Todo::Ask(Ask::Write { lba, data }, Carries::Written(data.len() as u32)),
+            None => Todo::Fail(libc::EINVAL),
+        },
+        Operation::Fsync { .. } => Todo::Ask(Ask::Flush, Carries::Nothing),
+        Operation::Fallocate { offset, length, mode, .. } => match blocks(offset, length) {
+            None => Todo::Fail(libc::EINVAL),
+            Some((lba, blocks)) if mode == PUNCH_HOLE_KEEP_SIZE => {
+                Todo::Ask(Ask::Discard { lba, blocks }, Carries::Nothing)
             }
-            None => reply.error(Errno::EINVAL),
+            Some((lba, blocks)) if mode & libc::FALLOC_FL_ZERO_RANGE as u32 != 0 => {
+                Todo::Ask(Ask::WriteZeroes { lba, blocks }, Carries::Nothing)
+            }
+            Some(_) => Todo::Fail(libc::EOPNOTSUPP),
+        },
+        Operation::ReadDir { .. }
+        | Operation::Release { .. }
+        | Operation::ReleaseDir { .. }
+        | Operation::Flush { .. } => Todo::Nothing,
+        _ => Todo::Fail(libc::ENOSYS),
+    }
+}
+
+impl DiskFs {
+    pub(crate) fn new(driver: Arc<Driver<Reply>>, bytes: u64) -> DiskFs {
+        DiskFs { driver, bytes }
+    }
+}
+
+impl FileSystem for DiskFs {
+    fn serve(&self, request: &Request<'_>, reply: fusewire::Reply<'_>) -> Answered {
+        let node = request.header.node;
+        match request.operation {
+            Operation::Lookup { name } if node == ROOT && name == FILE.as_bytes() => {
+                reply.entry(&Entry { node: DISK, ttl: TTL, attr: attr(DISK, self.bytes) })
+            }
+            Operation::Lookup { .. } => reply.error(libc::ENOENT),
+            Operation::GetAttr => reply.attr(&attr(node, self.bytes), TTL),
+            Operation::Open { .. } if node != DISK => reply.error(libc::EISDIR),
+            Operation::Open { .. } => {
+                let flags = open_flag::DIRECT_IO | open_flag::NOFLUSH | open_flag::PARALLEL_DIRECT_WRITES;
+                reply.opened(Opened { handle: 0, flags })
+            }
+            Operation::OpenDir { .. } => reply.opened(Opened::default()),
+            Operation::StatFs => reply.stat_fs(&StatFs::default()),
+            operation => match todo(&operation, self.bytes) {
+                Todo::Nothing => reply.ok(),
+                Todo::Fail(error) => reply.error(error),
+                Todo::Ask(ask, carries) => {
+                    let wanted = reply.wanted();
+                    let (answered, later) = reply.later();
+                    let reply = Reply { later, carries };
+                    match wanted {
+                        Some(wanted) => self.driver.submit_until(ask, reply, true, wanted),
+                        None => self.driver.submit(ask, reply),
+                    }
+                    answered
+                }
+            },
         }
     }
 
-    fn fsync(&self, _request: &Request, _ino: INodeNo, _fh: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        self.driver.submit(Ask::Flush, Reply::Other(reply));
+    fn forget(&self, _node: u64, _lookups: u64) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: u64 = 1 << 20;
+
+    #[test]
+    fn requests_of_the_device_are_understood() {
+        let data = vec![7; 8192];
+        let write = |offset| Operation::Write { handle: 0, offset, data: &data, kill_priv: false };
+        let asked = Todo::Ask(Ask::Write { lba: 1, data: &data }, Carries::Written(8192));
+        assert_eq!(todo(&write(4096), BYTES), asked);
+        assert_eq!(todo(&write(512), BYTES), Todo::Fail(libc::EINVAL));
+        let read = |offset, size| todo(&Operation::Read { handle: 0, offset, size }, BYTES);
+        let last = Todo::Ask(Ask::Read { lba: 255, blocks: 1 }, Carries::Data);
+        assert_eq!(read(BYTES - 4096, 8192), last, "cut at the end");
+        assert_eq!(read(BYTES, 4096), Todo::Nothing);
+        assert_eq!(read(512, 4096), Todo::Fail(libc::EINVAL));
+        let sync = Operation::Fsync { handle: 0, data_only: true };
+        assert_eq!(todo(&sync, BYTES), Todo::Ask(Ask::Flush, Carries::Nothing));
+        let allocate =
+            |mode| todo(&Operation::Fallocate { handle: 0, offset: 8192, length: 4096, mode }, BYTES);
+        assert_eq!(allocate(3), Todo::Ask(Ask::Discard { lba: 2, blocks: 1 }, Carries::Nothing));
+        assert_eq!(allocate(0x11), Todo::Ask(Ask::WriteZeroes { lba: 2, blocks: 1 }, Carries::Nothing));
+        assert_eq!(allocate(0), Todo::Fail(libc::EOPNOTSUPP));
+        assert_eq!(todo(&Operation::Unknown, BYTES), Todo::Fail(libc::ENOSYS));
     }
 
-    fn fallocate(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        offset: u64,
-        length: u64,
-        mode: i32,
-        reply: ReplyEmpty,
-    ) {
-        let Some((lba, blocks)) = blocks(offset, length) else { return reply.error(Errno::EINVAL) };
-        if mode == PUNCH_HOLE_KEEP_SIZE {
-            self.driver.submit(Ask::Discard { lba, blocks }, Reply::Other(reply));
-        } else if mode & libc::FALLOC_FL_ZERO_RANGE != 0 {
-            self.driver.submit(Ask::WriteZeroes { lba, blocks }, Reply::Other(reply));
-        } else {
-            reply.error(Errno::EOPNOTSUPP);
-        }
-    }
-
-    fn release(
-        &self,
-        _request: &Request,
-        _ino: INodeNo,
-        _fh: FileHandle,
-        _flags: OpenFlags,
-        _lock_owner: Option<LockOwner>,
-        _flush: bool,
-        reply: ReplyEmpty,
-    ) {
-        reply.ok();
+    #[test]
+    fn the_file_and_its_directory_are_described() {
+        let (disk, root) = (attr(DISK, BYTES), attr(ROOT, BYTES));
+        assert_eq!((disk.size, disk.blocks, disk.mode & libc::S_IFMT), (BYTES, BYTES / 512, libc::S_IFREG));
+        assert_eq!((root.size, root.mode & libc::S_IFMT), (0, libc::S_IFDIR));
     }
 }

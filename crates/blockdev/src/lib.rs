@@ -11,7 +11,7 @@
 //! | `engine` | requests, model and bytes put together; no clock, no threads |
 //! | [`record`] | the requests of a device in a file: writer, reader, format |
 //! | `driver` | real time: the lock, the timer thread, the compensation of the transport |
-//! | `fuse`, `uring`, `wire` | the FUSE file, through /dev/fuse and through rings |
+//! | `fuse` | the FUSE file, on crate fusewire |
 //! | [`transport`] | which of the two, and what this machine has |
 //! | `wakeful` | CPUs that do not sleep while the device is in use |
 //! | `loopdev`, `fusectl`, `memory` | loop device, abort of a hung connection, locked memory, cgroup |
@@ -37,10 +37,8 @@ pub mod record;
 mod stacked;
 pub mod status;
 pub mod transport;
-mod uring;
 mod versions;
 mod wakeful;
-mod wire;
 
 pub use client::{Attached, Launcher, Listed, attach, detach, list, mark, power_cut, stats, sync_record};
 pub use control::SsdState;

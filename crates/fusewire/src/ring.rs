@@ -8,12 +8,14 @@
 //! An entry's memory belongs to the kernel until the entry completes, then to its thread until the answer is
 //! submitted; no other thread ever touches it. The handshake, forgets and notifications stay with `/dev/fuse`.
 
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 
 use io_uring::squeue::Entry128;
-use io_uring::{IoUring, SubmissionQueue, opcode, types};
+use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, opcode, types};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -44,13 +46,18 @@ const SIDE_BYTES: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     inside: Mutex<Inside>,
+    /// Something was posted since the thread looked.
+    posted: AtomicBool,
     /// Written to wake the thread.
     bell: OwnedFd,
 }
 
+/// An answer, and the entry whose request it is for.
+type Posted = (u16, Result<Vec<u8>, i32>);
+
 #[derive(Debug, Default)]
 struct Inside {
-    answers: Vec<(u16, Result<Vec<u8>, i32>)>,
+    answers: Vec<Posted>,
     /// The thread waits, or will without looking again.
     sleeps: bool,
 }
@@ -63,6 +70,7 @@ impl Mailbox {
     pub(crate) fn post(&self, entry: u16, result: Result<Vec<u8>, i32>) {
         let mut inside = self.inside();
         inside.answers.push((entry, result));
+        self.posted.store(true, Ordering::Release);
         if std::mem::take(&mut inside.sleeps) {
             drop(inside);
             let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
@@ -70,10 +78,20 @@ impl Mailbox {
     }
 
     /// What was posted. If nothing was, the thread may sleep.
-    fn take(&self) -> Vec<(u16, Result<Vec<u8>, i32>)> {
+    fn take(&self) -> Vec<Posted> {
         let mut inside = self.inside();
+        self.posted.store(false, Ordering::Relaxed);
         inside.sleeps = inside.answers.is_empty();
         std::mem::take(&mut inside.answers)
+    }
+
+    /// What was posted for other entries than `busy`.
+    fn take_but(&self, busy: u16) -> Vec<Posted> {
+        let mut inside = self.inside();
+        self.posted.store(false, Ordering::Relaxed);
+        let (kept, taken) = std::mem::take(&mut inside.answers).into_iter().partition(|one| one.0 == busy);
+        inside.answers = kept;
+        taken
     }
 }
 
@@ -129,19 +147,41 @@ pub(crate) struct Common<F> {
     pub(crate) request_bytes_max: usize,
 }
 
-/// One thread with its io_uring, for one CPU's queue.
+/// One thread, for one CPU's queue.
 struct Worker<F> {
     common: Arc<Common<F>>,
     queue: u16,
     memory: Memory,
     mailbox: Arc<Mailbox>,
     /// The request in each entry.
-    unique: Vec<u64>,
+    unique: Vec<Cell<u64>>,
     /// Entries whose answer another thread will post.
-    out: usize,
+    out: Cell<usize>,
     /// Entries that the kernel has not taken back.
-    live: usize,
-    side: Vec<u8>,
+    live: Cell<usize>,
+}
+
+/// The thread's io_uring.
+struct Io<'a> {
+    submitter: Submitter<'a>,
+    submission: SubmissionQueue<'a, Entry128>,
+    completion: CompletionQueue<'a>,
+}
+
+impl Io<'_> {
+    /// Submits what was pushed; waits until `least` completions are there.
+    fn enter(&mut self, least: usize) -> io::Result<()> {
+        self.submission.sync();
+        self.completion.sync();
+        let entered = self.submitter.submit_and_wait(least);
+        self.submission.sync();
+        self.completion.sync();
+        match entered {
+            Ok(_) => Ok(()),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 fn command(queue: u16, operation: u32, commit: u64, entry: usize) -> Entry128 {
@@ -184,16 +224,15 @@ impl<F: FileSystem> Worker<F> {
             memory: Memory::new(entries, common.request_bytes_max)?,
             common,
             queue,
-            mailbox: Arc::new(Mailbox { inside: Mutex::default(), bell }),
-            unique: vec![0; entries],
-            out: 0,
-            live: entries,
-            side: vec![0; SIDE_BYTES],
+            mailbox: Arc::new(Mailbox { inside: Mutex::default(), posted: AtomicBool::new(false), bell }),
+            unique: vec![Cell::new(0); entries],
+            out: Cell::new(0),
+            live: Cell::new(entries),
         })
     }
 
     /// Serves until the connection is gone. `ready` hears once whether the kernel took the entries.
-    fn run(mut self, ready: &mpsc::Sender<io::Result<()>>) -> io::Result<()> {
+    fn run(self, ready: &mpsc::Sender<io::Result<()>>) -> io::Result<()> {
         if self.common.pin {
             let mut beside = CpuSet::new();
             beside.set(self.queue.into());
@@ -203,6 +242,7 @@ impl<F: FileSystem> Worker<F> {
         let made = IoUring::<Entry128>::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
+            .setup_taskrun_flag()
             .build(u32::from(self.common.entries) + 1);
         let served = match made {
             Ok(mut io) => self.serve(&mut io, ready),
@@ -210,7 +250,7 @@ impl<F: FileSystem> Worker<F> {
         };
         if let Err(error) = &served {
             let _ = ready.send(Err(io::Error::new(error.kind(), error.to_string())));
-            if self.live > 0 {
+            if self.live.get() > 0 {
                 // The kernel may still write to it.
                 std::mem::forget(self.memory);
             }
@@ -218,35 +258,33 @@ impl<F: FileSystem> Worker<F> {
         served
     }
 
-    fn serve(&mut self, io: &mut IoUring<Entry128>, ready: &mpsc::Sender<io::Result<()>>) -> io::Result<()> {
+    fn serve(&self, io: &mut IoUring<Entry128>, ready: &mpsc::Sender<io::Result<()>>) -> io::Result<()> {
         io.submitter().register_files(&[self.common.device.as_fd().as_raw_fd()])?;
-        let (mut submitter, mut submission, mut completion) = io.split();
+        let (submitter, submission, completion) = io.split();
+        let mut io = Io { submitter, submission, completion };
         // Spares looking up the descriptor with every call; older kernels cannot.
-        let _ = submitter.register_ring_fd();
-        push(&mut submission, &hear(&self.mailbox.bell));
+        let _ = io.submitter.register_ring_fd();
+        push(&mut io.submission, &hear(&self.mailbox.bell));
         for (entry, vectors) in self.memory.vectors.iter().enumerate() {
-            push(&mut submission, &registration(self.queue, vectors, entry));
+            push(&mut io.submission, &registration(self.queue, vectors, entry));
         }
+        let io = RefCell::new(io);
+        let mut side = vec![0; SIDE_BYTES];
         let mut ready = Some(ready);
         let mut least = 0;
-        loop {
-            submission.sync();
-            match submitter.submit_and_wait(least) {
-                Ok(_) => {}
-                Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
-                Err(error) => return Err(error),
-            }
-            submission.sync();
-            completion.sync();
-            for done in &mut completion {
+        while self.live.get() > 0 {
+            io.borrow_mut().enter(least)?;
+            loop {
+                let done = io.borrow_mut().completion.next();
+                let Some(done) = done else { break };
                 if done.user_data() == BELL {
                     if !io_uring::cqueue::more(done.flags()) {
-                        push(&mut submission, &hear(&self.mailbox.bell));
+                        push(&mut io.borrow_mut().submission, &hear(&self.mailbox.bell));
                     }
                 } else if done.result() >= 0 {
-                    self.take(done.user_data() as usize, &mut submission);
+                    self.take(done.user_data() as usize, &io, &mut side);
                 } else {
-                    self.live -= 1;
+                    self.live.update(|live| live - 1);
                     if ready.is_some() {
                         return Err(io::Error::from_raw_os_error(-done.result()));
                     }
@@ -255,23 +293,43 @@ impl<F: FileSystem> Worker<F> {
             if let Some(ready) = ready.take() {
                 let _ = ready.send(Ok(()));
             }
-            if self.live == 0 {
-                return Ok(());
-            }
             least = 1;
-            if self.out > 0 {
-                for (entry, result) in self.mailbox.take() {
-                    self.out -= 1;
-                    let answer = result.map_or_else(Answer::Error, Answer::Owned);
-                    self.commit(entry.into(), &answer, &mut submission);
-                    least = 0;
-                }
+            if self.out.get() > 0 && self.give_back(self.mailbox.take(), &mut io.borrow_mut()) {
+                least = 0;
             }
         }
+        Ok(())
+    }
+
+    /// Commits what other threads have answered; whether that was anything.
+    fn give_back(&self, posted: Vec<Posted>, io: &mut Io<'_>) -> bool {
+        let any = !posted.is_empty();
+        for (entry, result) in posted {
+            self.out.update(|out| out - 1);
+            let answer = result.map_or_else(Answer::Error, Answer::Owned);
+            self.commit(entry.into(), &answer, &mut io.submission);
+        }
+        any
+    }
+
+    /// Whether a request waits for this thread, which is busy with that in `entry`. What has been answered meanwhile
+    /// goes out.
+    fn is_wanted(&self, entry: u16, io: &RefCell<Io<'_>>) -> bool {
+        // Called from within the answer to a request only, when nobody has it borrowed.
+        let Ok(mut io) = io.try_borrow_mut() else { return false };
+        if self.mailbox.posted.load(Ordering::Acquire) {
+            self.give_back(self.mailbox.take_but(entry), &mut io);
+        }
+        if !io.submission.is_empty() && io.enter(0).is_err() {
+            // It will fail again where somebody hears of it.
+            return true;
+        }
+        io.completion.sync();
+        io.submission.taskrun() || !io.completion.is_empty()
     }
 
     /// Serves the request in an entry.
-    fn take(&mut self, entry: usize, submission: &mut SubmissionQueue<'_, Entry128>) {
+    fn take(&self, entry: usize, io: &RefCell<Io<'_>>, side: &mut [u8]) {
         // SAFETY: the kernel has completed the entry, so that its memory is this thread's until the answer is
         // submitted, and no reference to it is left from the request before.
         let head = unsafe { *self.memory.header(entry) };
@@ -281,7 +339,7 @@ impl<F: FileSystem> Worker<F> {
         let payload = unsafe { std::slice::from_raw_parts_mut(payload, room) };
         let answer = match Header::parse(&head) {
             Some(header) => {
-                self.unique[entry] = header.unique;
+                self.unique[entry].set(header.unique);
                 let given = u32::from_ne_bytes([
                     head[PAYLOAD_BYTES],
                     head[PAYLOAD_BYTES + 1],
@@ -290,25 +348,26 @@ impl<F: FileSystem> Worker<F> {
                 ]);
                 let given = (given as usize).min(room);
                 let fixed = &head[ARGUMENTS..ENTRY];
-                let origin = Origin::Ring(&self.mailbox, entry as u16);
+                let wanted = || self.is_wanted(entry as u16, io);
+                let origin = Origin::Ring(&self.mailbox, entry as u16, &wanted);
                 if header.opcode == wire::opcode::WRITE || given > SIDE_BYTES {
                     let request = Request::of_parts(header, fixed, &payload[..given]);
-                    let answer = answer(&*self.common.fs, header.unique, request, &mut self.side, origin);
+                    let answer = answer(&*self.common.fs, header.unique, request, side, origin);
                     if let Answer::InPlace(bytes) = answer {
-                        payload[..bytes].copy_from_slice(&self.side[..bytes]);
+                        payload[..bytes].copy_from_slice(&side[..bytes]);
                     }
                     answer
                 } else {
-                    self.side[..given].copy_from_slice(&payload[..given]);
-                    let request = Request::of_parts(header, fixed, &self.side[..given]);
+                    side[..given].copy_from_slice(&payload[..given]);
+                    let request = Request::of_parts(header, fixed, &side[..given]);
                     answer(&*self.common.fs, header.unique, request, payload, origin)
                 }
             }
             None => Answer::Error(libc::EIO),
         };
         match answer {
-            Answer::Later => self.out += 1,
-            answer => self.commit(entry, &answer, submission),
+            Answer::Later => self.out.update(|out| out + 1),
+            answer => self.commit(entry, &answer, &mut io.borrow_mut().submission),
         }
     }
 
@@ -327,7 +386,7 @@ impl<F: FileSystem> Worker<F> {
             }
             Answer::Owned(_) | Answer::Later => (libc::EIO, 0),
         };
-        let unique = self.unique[entry];
+        let unique = self.unique[entry].get();
         let out = out_header(unique, errno, bytes);
         // SAFETY: as above, of the header, which is long enough for both.
         let head = unsafe { &mut *self.memory.header(entry) };

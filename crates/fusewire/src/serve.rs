@@ -46,7 +46,8 @@ pub(crate) enum Answer {
 /// Where a later answer goes.
 pub(crate) enum Origin<'a> {
     Device(&'a Arc<Device>),
-    Ring(&'a Arc<Mailbox>, u16),
+    /// The thread's mailbox, the entry, whether another request waits for the thread.
+    Ring(&'a Arc<Mailbox>, u16, &'a dyn Fn() -> bool),
 }
 
 /// A request's answer. The methods that take it give it; an answer longer than the kernel wants, or than
@@ -57,7 +58,7 @@ pub struct Reply<'a> {
     pub(crate) unique: u64,
 }
 
-impl Reply<'_> {
+impl<'a> Reply<'a> {
     /// Most bytes of an answer.
     pub fn room(&self) -> usize {
         self.memory.len()
@@ -146,11 +147,20 @@ impl Reply<'_> {
         }
     }
 
-    /// Another thread answers.
+    /// Tells, even when the reply has been given away, whether another request waits for this very thread; None if
+    /// other threads take it anyway.
+    pub fn wanted(&self) -> Option<&'a dyn Fn() -> bool> {
+        match self.origin {
+            Origin::Device(_) => None,
+            Origin::Ring(_, _, wanted) => Some(wanted),
+        }
+    }
+
+    /// Another thread answers, or this one before [`FileSystem::serve`] returns.
     pub fn later(self) -> (Answered, Later) {
         let to = match self.origin {
             Origin::Device(device) => To::Device(device.clone(), self.unique),
-            Origin::Ring(mailbox, entry) => To::Ring(mailbox.clone(), entry),
+            Origin::Ring(mailbox, entry, _) => To::Ring(mailbox.clone(), entry),
         };
         (Answered(Answer::Later), Later(Some(to)))
     }
