@@ -32,6 +32,9 @@ pub struct Access {
     pub missed: bool,
     /// It began where the thread's access before it ended.
     pub contiguous: bool,
+    /// How long before its end the kernel had begun to read the pages it waited for, ahead of the stream, ns; 0 when that
+    /// is not known.
+    pub asked_ns: u64,
 }
 
 /// The kinds of accesses.
@@ -60,6 +63,8 @@ struct Thread {
     around: bool,
     /// Where its latest access ended.
     end: Option<(Key, u64)>,
+    /// Where and when the kernel last began to read ahead for it, and the time before.
+    aheads: [Option<(Key, u64, u64)>; 2],
     touched: bool,
 }
 
@@ -104,6 +109,9 @@ impl Assembler {
                     thread.flush(at_ns, each);
                 }
                 let missed = matches!(moment.what, What::Missed { .. });
+                if !missed {
+                    thread.aheads = [Some((key, index, at_ns)), thread.aheads[0]];
+                }
                 thread.begun.get_or_insert((key, at_ns, missed));
             }
             What::Blocked => {
@@ -160,7 +168,7 @@ impl Thread {
         let contiguous = self.end == Some((key, first));
         self.end = Some((key, last.saturating_add(1)));
         let (tid, at_ns) = (moment.tid, moment.at_ns);
-        Access { key, tid, first, last, waited_ns: 0, at_ns, kind, missed: false, contiguous }
+        Access { key, tid, first, last, waited_ns: 0, at_ns, kind, missed: false, contiguous, asked_ns: 0 }
     }
 
     /// The pending access is complete.
@@ -183,6 +191,7 @@ impl Thread {
         let blocked = self.blocked_ns.take();
         let since = blocked.map(|blocked| begun.map_or(blocked, |(_, begun, _)| begun.min(blocked)));
         let waited_ns = since.map_or(0, |since| at_ns.saturating_sub(since));
+        let asked_ns = if waited_ns > 0 { self.asked_ns(key, (first, last), at_ns) } else { 0 };
         if let Some(pending) = self.pending.as_mut()
             && (pending.key, pending.last) == (key, last)
             && first > pending.first
@@ -190,12 +199,23 @@ impl Thread {
             pending.waited_ns += waited_ns;
             pending.at_ns = at_ns;
             pending.missed |= missed;
+            pending.asked_ns = pending.asked_ns.max(asked_ns);
             return;
         }
         self.flush(at_ns, each);
         let first = self.beginning(key, (first, last), waited_ns > 0);
         let access = self.access(moment, key, (first, last), AccessKind::Read);
-        self.pending = Some(Access { waited_ns, missed, ..access });
+        self.pending = Some(Access { waited_ns, missed, asked_ns, ..access });
+    }
+
+    /// How long ago the kernel had begun to read these pages ahead. It marks the first page of what it reads ahead, and
+    /// when that is reached it begins with the next of the same length: the pages behind the latest mark were begun at the
+    /// mark before.
+    fn asked_ns(&self, key: Key, (first, last): (u64, u64), at_ns: u64) -> u64 {
+        let [Some((of, mark, _)), Some((of_before, before, began_ns))] = self.aheads else { return 0 };
+        let length = mark.saturating_sub(before);
+        let within = last >= mark && first < mark.saturating_add(length);
+        if (of, of_before) == (key, key) && within { at_ns.saturating_sub(began_ns) } else { 0 }
     }
 
     /// Where a read began. When some of its pages are ready and the next is still on its way, the kernel tells only
@@ -323,6 +343,28 @@ mod tests {
         assert!(all.is_empty());
         assembler.on(&Moment { at_ns: 50, tid: 9, what: What::Ended }, &mut |access| all.push(access));
         assert_eq!(all[0].waited_ns, 49);
+    }
+
+    #[test]
+    fn a_wait_for_what_was_read_ahead_tells_when_that_was_begun() {
+        let ahead = |index| What::Ahead { key: KEY, index };
+        let all = run(&[
+            (10, 9, ahead(32)),
+            (11, 9, read(32, 47)),
+            (20, 9, read(48, 63)),
+            (30, 9, ahead(64)),
+            (31, 9, What::Blocked),
+            (1010, 9, read(64, 79)),
+            (1020, 9, What::Blocked),
+            (1110, 9, read(80, 95)),
+            (1120, 9, ahead(96)),
+            (1121, 9, read(96, 111)),
+            (1130, 9, What::Blocked),
+            (1300, 9, read(500, 515)),
+        ]);
+        let asked: Vec<_> = all.iter().map(|a| (a.first, a.asked_ns)).collect();
+        // what lies from 64 on was begun at the mark of 32; nothing is known of a place elsewhere
+        assert_eq!(asked, [(32, 0), (48, 0), (64, 1000), (80, 1100), (96, 0), (500, 0)]);
     }
 
     #[test]

@@ -10,6 +10,8 @@ use crate::touch::{Pages, Touches};
 
 /// Files followed at a time; the least recently used makes room.
 pub const FILES_MAX: usize = 32;
+/// Accesses after which a file is let go that was only read forward and never prefetched: the kernel reads ahead.
+const FORWARD_MAX: u32 = 512;
 /// Accesses after which it is weighed whether following a file is worth what its events cost.
 const WINDOW: u32 = 2048;
 /// A file that waited less than this part of such a window's time, and read less than this part of its bytes out of
@@ -52,6 +54,9 @@ struct Window {
     bytes: u64,
     barren: u32,
     quiet: bool,
+    /// Accesses that went on where the thread's one before ended.
+    contiguous: u32,
+    issued: u64,
 }
 
 /// A followed file, valid until it is let go.
@@ -215,6 +220,11 @@ impl<H> Table<H> {
         let elapsed_ns = file.is_telling(access, (from, to), device).then_some(access.waited_ns);
         let read = Read { offset, len, elapsed_ns, now_ns: access.at_ns };
         file.notice_alone(access, &read, device);
+        file.window.contiguous += u32::from(access.contiguous);
+        if access.asked_ns > 0 && device.streams() == 0 {
+            // The only thing that tells the latency to one who comes to a stream that the kernel follows already.
+            device.learn_miss(access.asked_ns, device.readahead_bytes());
+        }
         let size = file.state.size;
         let effect = file.state.on_read(&read, device, budget, &tuning);
         // The core takes whole pages for bytes: the size is known better.
@@ -289,17 +299,26 @@ impl<H> Followed<H> {
     /// prefetched; or it waits, and nothing has helped for a long time.
     fn weigh(&mut self, now_ns: u64) -> bool {
         self.window.accesses += 1;
-        if self.window.accesses < WINDOW {
+        let (before, c) = (self.window, &self.state.counters);
+        if before.accesses == FORWARD_MAX {
+            // Whether prefetching gains is tried within a few MiB; what was not prefetched by now is the kernel's.
+            let forward = before.contiguous >= FORWARD_MAX - FORWARD_MAX / 8;
+            self.window.quiet = forward && c.issued == before.issued;
+            return self.window.quiet;
+        }
+        if before.accesses < WINDOW {
             return false;
         }
-        let (before, c) = (self.window, &self.state.counters);
         let gain = (c.useful - before.useful).saturating_mul(GAIN_PART) >= c.bytes - before.bytes;
         let waited = (c.blocked_ns - before.blocked_ns).saturating_mul(GAIN_PART);
         let barren = if gain { 0 } else { before.barren + 1 };
         let waits = waited >= now_ns.saturating_sub(before.since_ns);
         let quiet = !gain && (!waits || barren >= BARREN_MAX);
         let (blocked_ns, useful, bytes) = (c.blocked_ns, c.useful, c.bytes);
-        self.window = Window { accesses: 0, since_ns: now_ns, blocked_ns, useful, bytes, barren, quiet };
+        let issued = c.issued;
+        let (accesses, contiguous, since_ns) = (0, 0, now_ns);
+        self.window =
+            Window { accesses, contiguous, since_ns, blocked_ns, useful, bytes, issued, barren, quiet };
         quiet
     }
 
@@ -376,6 +395,7 @@ mod tests {
                     kind,
                     missed: !hit,
                     contiguous: false,
+                    asked_ns: 0,
                 };
                 if let Some(ticket) = table.access(&access) {
                     while let Some(request) = table.claim(ticket) {
@@ -434,6 +454,7 @@ mod tests {
                 kind,
                 missed: false,
                 contiguous: false,
+                asked_ns: 0,
             };
             assert_eq!(table.access(&access), None);
         }
@@ -464,6 +485,7 @@ mod tests {
                 kind,
                 missed: false,
                 contiguous: false,
+                asked_ns: 0,
             });
         }
         let state = &table.get(ticket).unwrap().0.state;
@@ -486,9 +508,52 @@ mod tests {
                 kind,
                 missed: true,
                 contiguous: page > 0,
+                asked_ns: 0,
             });
         }
         assert!(table.get(ticket).unwrap().0.state.random_hint);
+    }
+
+    /// Forward reads of one thread; the first wait is for what the kernel had asked for 3 ms before.
+    fn forward(table: &mut Table<()>, accesses: u64, asked_ns: u64) -> Option<u64> {
+        (0..accesses).find(|at| {
+            let waited_ns = if at % 2 == 0 { MS } else { 0 };
+            let asked_ns = if at % 2 == 0 { asked_ns } else { 0 };
+            let (first, last, at_ns) = (at * 16, at * 16 + 15, (at + 1) * MS);
+            let (kind, missed, contiguous) = (AccessKind::Read, false, *at > 0);
+            let access = Access {
+                key: key(1),
+                tid: 1,
+                first,
+                last,
+                waited_ns,
+                at_ns,
+                kind,
+                missed,
+                contiguous,
+                asked_ns,
+            };
+            table.access(&access);
+            table.has_quiet()
+        })
+    }
+
+    #[test]
+    fn a_forward_stream_that_is_left_to_the_kernel_is_let_go_early() {
+        let mut table = table();
+        table.follow(key(1), 1 << 40, 0, 0, ());
+        // Without a latency nothing can be prefetched.
+        assert_eq!(forward(&mut table, 4096, 0), Some(u64::from(FORWARD_MAX)));
+        assert_eq!(table.devices[0].latency_ns(), 0);
+    }
+
+    #[test]
+    fn a_wait_for_the_kernels_reading_ahead_teaches_the_latency() {
+        let mut table = table();
+        table.follow(key(1), 1 << 40, 0, 0, ());
+        forward(&mut table, 8, 3 * MS);
+        let latency = table.devices[0].latency_ns();
+        assert!(latency > 2 * MS && latency <= 3 * MS, "{latency}");
     }
 
     #[test]
@@ -512,6 +577,7 @@ mod tests {
                 kind,
                 missed,
                 contiguous: false,
+                asked_ns: 0,
             });
             table.has_quiet()
         });
