@@ -142,7 +142,9 @@ impl Inner {
         let max = self.log.record_bytes_max();
         let head = batch.head();
         let len = head.len() + batch.body().len();
-        let packs = batch.packable_bytes() >= self.options.extent_bytes.max(1);
+        // What the log cannot take goes to extents, however little it is: a small log refuses nothing that fits without it.
+        let least = if len > max { 1 } else { self.options.extent_bytes.max(1) };
+        let packs = batch.packable_bytes() >= least;
         let plain = |batch| Staged { batch, changes: None, head, record: None, binds: Vec::new() };
         if !packs || !steps.page_sharing && len <= max {
             if len > max {

@@ -186,6 +186,24 @@ fn a_refused_batch_leaves_no_trace() {
 }
 
 #[test]
+fn values_that_a_small_log_cannot_take_go_to_extents() {
+    let options = Options { log_bytes: 16 * UNIT as u64, ..Options::tiny() };
+    let room = options.log_bytes as usize / 8;
+    let storage = sim(4096);
+    let db = Db::create(storage.clone(), options.clone()).expect("create");
+    let mut batch = WriteBatch::new();
+    (0..4u32).for_each(|i| _ = batch.put(&i.to_be_bytes(), &vec![i as u8 + 1; room / 2]));
+    db.write(batch).expect("write");
+    db.sync().expect("sync");
+    drop(db);
+    let db = Db::open(storage, options).expect("open");
+    for i in 0..4u32 {
+        assert!(db.get(&i.to_be_bytes()).expect("get").is_some_and(|v| v[..] == vec![i as u8 + 1; room / 2]));
+    }
+    assert_sound(&db);
+}
+
+#[test]
 fn small_patches_of_values_in_extents_read_nothing() {
     let storage = sim(4096);
     let db = Db::create(storage.clone(), Options::tiny()).expect("create");
