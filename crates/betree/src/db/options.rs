@@ -29,7 +29,8 @@ pub struct Options {
     /// Compression of nodes. Default none. Extents are never compressed.
     pub compression: Compression,
     /// Values of at least this many bytes, and batches whose values of 2 KiB and more add up to it, go to extents
-    /// outside the tree and are not written to the log. Default 64 KiB.
+    /// outside the tree and are not written to the log. So do values of 2 KiB and more of a batch that is
+    /// larger than an eighth of the log. Default 64 KiB.
     pub extent_bytes: usize,
     /// Longest time between checkpoints. Default 60 s. Half a log also starts one.
     pub checkpoint_interval: Duration,
