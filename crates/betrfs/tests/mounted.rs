@@ -198,7 +198,11 @@ type Test = (&'static str, &'static str, fn(&Bench));
 
 const TESTS: [Test; 4] = [
     ("everything_is_there_after_a_remount", "", everything_is_there_after_a_remount),
-    ("many_small_files_by_several_threads", "inodes=1000,idle_inodes=50", many_small_files_by_several_threads),
+    (
+        "many_small_files_by_several_threads",
+        "inodes=1000,idle_inodes=50",
+        many_small_files_by_several_threads,
+    ),
     ("a_write_takes_set_user_id_away", "", a_write_takes_set_user_id_away),
     ("an_unmount_under_load_does_not_hang", "", an_unmount_under_load_does_not_hang),
 ];

@@ -67,6 +67,11 @@ impl Filler {
         }
     }
 
+    /// Where a file is: there was space to move it, perhaps, and none to move it back.
+    fn now_at(&self, path: &Path) -> PathBuf {
+        if path.exists() { path.to_owned() } else { self.dir.join("moved") }
+    }
+
     /// What else one may try on a full device: success or ENOSPC.
     fn try_others(&mut self) -> Result<(), String> {
         let some: Vec<u64> = self.files.keys().copied().take(20).collect();
@@ -80,7 +85,7 @@ impl Filler {
                 ("overwrite", File::options().write(true).open(&path).and_then(|mut f| f.write_all(&data))),
                 ("rename", fs::rename(&path, self.dir.join("moved"))),
                 ("back", fs::rename(self.dir.join("moved"), &path).or_else(not_there)),
-                ("link", fs::hard_link(&path, self.dir.join("link"))),
+                ("link", fs::hard_link(self.now_at(&path), self.dir.join("link"))),
                 ("unlink", fs::remove_file(self.dir.join("link")).or_else(not_there)),
             ];
             for (what, done) in tried {
