@@ -93,8 +93,7 @@ impl Assembly<'_> {
             served = self.serve(*way).map(|connection| (connection, transport(*way)));
             match &served {
                 Err(error) if *way == Way::Rings => {
-                    note =
-                        Some(format!("FUSE through /dev/fuse, since io_uring does not work: {error}"));
+                    note = Some(format!("FUSE through /dev/fuse, since io_uring does not work: {error}"));
                 }
                 _ => break,
             }

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fusewire::wire::{
-    Attr, Entry, InitWish, Opened, Operation, ROOT, Request, StatFs, init_flag, open_flag,
-};
+use fusewire::wire::{Attr, Entry, InitWish, Opened, Operation, ROOT, Request, StatFs, init_flag, open_flag};
 use fusewire::{Answered, FileSystem, Later};
 
 use crate::driver::{Answer, Driver};
@@ -77,15 +75,7 @@ pub(crate) struct DiskFs {
 
 fn attr(node: u64, bytes: u64) -> Attr {
     let (mode, size) = if node == DISK { (libc::S_IFREG | 0o600, bytes) } else { (libc::S_IFDIR | 0o700, 0) };
-    Attr {
-        ino: node,
-        size,
-        blocks: size / 512,
-        mode,
-        nlink: 1,
-        block_bytes: BLOCK as u32,
-        ..Attr::default()
-    }
+    Attr { ino: node, size, blocks: size / 512, mode, nlink: 1, block_bytes: BLOCK as u32, ..Attr::default() }
 }
 
 /// First block and number of blocks; None unless both ends lie on blocks.

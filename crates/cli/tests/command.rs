@@ -318,7 +318,10 @@ fn a_recording_can_be_read_while_its_device_is_attached() {
     let (_, err) = bench.expect(2, &[&attach[..], &["--fua", "maybe"]].concat());
     assert!(err.contains("choose modelled or flush"), "{err}");
     let (_, err) = bench.expect(2, &[&attach[..], &["--transport", "ublk"]].concat());
-    assert!(err.contains("choose auto, classic, uring or fastest") && err.contains("ublk: unavailable"), "{err}");
+    assert!(
+        err.contains("choose auto, classic, uring or fastest") && err.contains("ublk: unavailable"),
+        "{err}"
+    );
     let (device, _) = bench.expect(0, &[&attach[..], &["--transport", "classic"]].concat());
     let made = Command::new("mkfs.ext4").args(["-q", device.trim()]).status().expect("mkfs.ext4");
     assert!(made.success());
