@@ -51,8 +51,9 @@ impl Device {
                 Ok(bytes) => return Ok(Some(&buffer[..bytes])),
                 // The request was taken back before it could be read.
                 Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => {}
-                // Unmounted.
-                Err(Errno::NODEV) => return Ok(None),
+                // Unmounted; and aborted, which a thread learns that reads again before the mount is gone. Over
+                // io_uring both end the same way.
+                Err(Errno::NODEV | Errno::CONNABORTED) => return Ok(None),
                 Err(error) => return Err(error.into()),
             }
         }
