@@ -1,12 +1,19 @@
 //! Reads a file in a pattern and says how long it took: the program that measurements of prefetching run.
 //!
-//! `reader FILE PATTERN [--threads N] [--block KIB] [--shared] [--passes N] [--raw] [--slow US]`; PATTERN is one of
-//! those that `offsets` knows. Prints one line: pattern, wall seconds, MB/s, p50, p99; with `--raw` wall, p50, p99,
-//! longest in ns; with `--slow` before that each longer read: thread, number, when it began and how long it took, us.
+//! `reader FILE PATTERN [--threads N] [--block KIB] [--shared] [--passes N] [--raw] [--histogram] [--slow US]`;
+//! PATTERN is one of those that `reads` and `held_out` know. Prints one line: pattern, wall seconds, MB/s, p50, p99;
+//! with `--raw` wall, p50, p99, longest in ns; with `--histogram` after that the times of all reads (ns) as an
+//! HdrHistogram (V2, base64; buckets of 1.6 %); with `--slow` before that each longer read: thread, number, when it
+//! began and how long it took, us.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use stats::Histogram;
+
+const USAGE: &str = "usage: reader FILE PATTERN [--threads N] [--block KIB] [--shared] [--passes N] [--raw] \
+    [--histogram] [--slow US]";
 
 struct Options {
     path: String,
@@ -16,6 +23,7 @@ struct Options {
     shared: bool,
     passes: u64,
     raw: bool,
+    histogram: bool,
     slow_us: Option<u64>,
 }
 
@@ -30,6 +38,7 @@ fn options() -> Option<Options> {
         shared: false,
         passes: 1,
         raw: false,
+        histogram: false,
         slow_us: None,
     };
     while let Some(word) = words.next() {
@@ -39,6 +48,7 @@ fn options() -> Option<Options> {
             "--shared" => options.shared = true,
             "--passes" => options.passes = words.next()?.parse().ok()?,
             "--raw" => options.raw = true,
+            "--histogram" => options.histogram = true,
             "--slow" => options.slow_us = Some(words.next()?.parse().ok()?),
             _ => return None,
         }
@@ -46,67 +56,178 @@ fn options() -> Option<Options> {
     Some(options)
 }
 
-/// The reads of one thread: offset and length.
-fn offsets(options: &Options, size: u64, thread: u64) -> Option<Vec<(u64, u64)>> {
+/// One read, and what the program computes before it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Read {
+    offset: u64,
+    len: u64,
+    work: Duration,
+}
+
+/// A linear congruential generator (Knuth's MMIX): the same reads in every run.
+struct Random(u64);
+
+impl Random {
+    /// Below `limit`, which is under 2^31.
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit.max(1)
+    }
+
+    /// Fisher-Yates within each part of `window`.
+    fn shuffle(&mut self, mut all: Vec<u64>, window: usize) -> Vec<u64> {
+        for part in all.chunks_mut(window) {
+            (1..part.len()).rev().for_each(|at| part.swap(at, self.below(at as u64 + 1) as usize));
+        }
+        all
+    }
+}
+
+/// The reads of one thread. A thread has a part of the file to itself, except in `interleaved`, `hot`, `zipf` and `btree`.
+fn reads(options: &Options, size: u64, thread: u64) -> Option<Vec<Read>> {
     let block = options.block;
     let part = size / options.threads / block * block;
     let base = part * thread;
     let every = |step: u64| (0..part / step).map(|i| base + i * step).collect::<Vec<_>>();
-    let mut seed = 0x9e37_79b9_7f4a_7c15u64 ^ thread;
-    let mut random = move |limit: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % limit.max(1)
-    };
-    let mut shuffled = |mut all: Vec<u64>, window: usize| {
-        for part in all.chunks_mut(window) {
-            (1..part.len()).rev().for_each(|at| part.swap(at, random(at as u64 + 1) as usize));
-        }
-        all
-    };
+    let mut random = Random(0x9e37_79b9_7f4a_7c15u64 ^ thread);
     let starts = match options.pattern.as_str() {
         "seq" => every(block),
         "stride" => every(5 * block),
         "small-stride" => every(4 * block),
         "reverse" => every(block).into_iter().rev().collect(),
         "interleaved" => (0..part / block).map(|i| (i * options.threads + thread) * block).collect(),
-        "permutation" => shuffled(every(block), usize::MAX),
-        "windows" => shuffled(every(block), 64),
+        "permutation" => random.shuffle(every(block), usize::MAX),
+        "windows" => random.shuffle(every(block), 64),
         "runs" => (0..part / block / 16)
             .flat_map(|_| {
-                let start = base + random(part / block - 16) * block;
+                let start = base + random.below(part / block - 16) * block;
                 (0..16).map(move |i| start + i * block)
             })
             .collect(),
-        "random" => (0..2000).map(|_| base + random(part / block) * block).collect(),
-        "hot" => (0..200_000).map(|_| random((16 << 20) / block) * block).collect(),
+        "random" => (0..2000).map(|_| base + random.below(part / block) * block).collect(),
+        "hot" => (0..200_000).map(|_| random.below((16 << 20) / block) * block).collect(),
         "variable" => {
             let mut reads = Vec::new();
             let mut at = base;
             while at < base + part {
-                let len = (4096 * (1 + random(block / 2048))).min(base + part - at);
-                reads.push((at, len));
+                let len = (4096 * (1 + random.below(block / 2048))).min(base + part - at);
+                reads.push(Read { offset: at, len, work: Duration::ZERO });
                 at += len;
             }
             return Some(reads);
         }
-        _ => return None,
+        "burst" => return Some(bursts(base, part, block, &mut random)),
+        pattern => held_out(pattern, size, (base, part), block, &mut random)?,
     };
-    Some(starts.into_iter().map(|start| (start, block)).collect())
+    Some(starts.into_iter().map(|offset| Read { offset, len: block, work: Duration::ZERO }).collect())
+}
+
+/// Patterns kept out of sight of those who choose the policy's constants; nobody should tune on them.
+fn held_out(
+    pattern: &str,
+    size: u64,
+    (base, part): (u64, u64),
+    block: u64,
+    random: &mut Random,
+) -> Option<Vec<u64>> {
+    let blocks = part / block;
+    Some(match pattern {
+        // 4,000 blocks of the whole file by Zipf's law, theta 0.99 (that of YCSB), the popular ones scattered.
+        "zipf" => {
+            let mut sum = 0.0;
+            let weight = |rank: u64| {
+                sum += (rank as f64).powf(-0.99);
+                sum
+            };
+            let cumulated: Vec<f64> = (1..=size / block).map(weight).collect();
+            let pick = |_| {
+                let at = random.below(1 << 30) as f64 / f64::from(1 << 30) * sum;
+                let rank = cumulated.partition_point(|below| *below <= at) as u64;
+                // A prime: every rank has a block of its own.
+                rank * 2_654_435_761 % (size / block) * block
+            };
+            (0..4000).map(pick).collect()
+        }
+        // A third forward, a third in random order, a third backward.
+        "phases" => {
+            let third = |which: u64| (0..blocks / 3).map(move |i| base + (which * (blocks / 3) + i) * block);
+            let middle = random.shuffle(third(1).collect(), usize::MAX);
+            third(0).chain(middle).chain(third(2).rev()).collect()
+        }
+        // Forward; after each block 0 to 3 are left out.
+        "gaps" => {
+            let mut at = 0;
+            let next = || {
+                let here = at;
+                at += 1 + random.below(4);
+                (here < blocks).then_some(base + here * block)
+            };
+            std::iter::from_fn(next).collect()
+        }
+        // In turns with stride 3 in the first half and with stride 5 in the second.
+        "two-strides" => {
+            let half = blocks / 2;
+            (0..half / 5).flat_map(|i| [i * 3, half + i * 5]).map(|at| base + at * block).collect()
+        }
+        "backward-stride" => (0..blocks / 3).rev().map(|i| base + i * 3 * block).collect(),
+        // 8 MiB forward, the same backward, the next 8 MiB.
+        "pingpong" => {
+            let run = ((8 << 20) / block).max(1);
+            let both = |first: u64| (first..first + run).chain((first..first + run).rev());
+            (0..blocks / run).flat_map(|i| both(i * run)).map(|at| base + at * block).collect()
+        }
+        // 1,500 look-ups: root, one of the upper pages (256 leaves each), a leaf; every other leaf in order.
+        "btree" => {
+            let uppers = (size / block).div_ceil(257);
+            let leaves = size / block - uppers - 1;
+            let mut wanted: Vec<u64> = (0..1500).map(|_| random.below(leaves)).collect();
+            let mut sorted: Vec<u64> = wanted.iter().copied().step_by(2).collect();
+            sorted.sort_unstable();
+            wanted.iter_mut().step_by(2).zip(sorted).for_each(|(leaf, next)| *leaf = next);
+            let path = |leaf: u64| [0, 1 + leaf / 256, 1 + uppers + leaf];
+            wanted.into_iter().flat_map(path).map(|page| page * block).collect()
+        }
+        _ => return None,
+    })
+}
+
+/// Forward runs of 4 to 32 blocks at random places, 5 ms of computing before each. Held out as well.
+fn bursts(base: u64, part: u64, block: u64, random: &mut Random) -> Vec<Read> {
+    let mut all = Vec::new();
+    for _ in 0..part / block / 16 {
+        let len = 4 + random.below(29);
+        let start = base + random.below((part / block).saturating_sub(len)) * block;
+        let work = |i: u64| if i == 0 { Duration::from_millis(5) } else { Duration::ZERO };
+        all.extend((0..len).map(|i| Read { offset: start + i * block, len: block, work: work(i) }));
+    }
+    all
+}
+
+fn compute(time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time {
+        std::hint::spin_loop();
+    }
 }
 
 fn main() -> std::io::Result<()> {
     let Some(options) = options() else {
-        eprintln!(
-            "usage: reader FILE PATTERN [--threads N] [--block KIB] [--shared] [--passes N] [--raw] [--slow US]"
-        );
+        eprintln!("{USAGE}");
+        std::process::exit(2);
+    };
+    let size = std::fs::metadata(&options.path)?.len();
+    let orders: Option<Vec<Vec<Read>>> = (0..options.threads).map(|i| reads(&options, size, i)).collect();
+    let Some(orders) = orders else {
+        eprintln!("{}: no such pattern\n{USAGE}", options.pattern);
         std::process::exit(2);
     };
     let begin = Instant::now();
     let shared = File::open(&options.path)?;
-    let size = shared.metadata()?.len();
     let results: Vec<(u64, Vec<u64>)> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..options.threads)
-            .map(|thread| {
+        let workers: Vec<_> = orders
+            .iter()
+            .enumerate()
+            .map(|(thread, order)| {
                 let (options, shared) = (&options, &shared);
                 scope.spawn(move || {
                     let own = File::open(&options.path).expect("the file");
@@ -115,10 +236,13 @@ fn main() -> std::io::Result<()> {
                     let mut times = Vec::new();
                     let mut bytes = 0;
                     for _ in 0..options.passes {
-                        for (offset, len) in offsets(options, size, thread).expect("a known pattern") {
+                        for read in order {
+                            if !read.work.is_zero() {
+                                compute(read.work);
+                            }
                             let start = Instant::now();
-                            let room = &mut buffer[..len as usize];
-                            bytes += file.read_at(room, offset).expect("a read") as u64;
+                            let room = &mut buffer[..read.len as usize];
+                            bytes += file.read_at(room, read.offset).expect("a read") as u64;
                             let elapsed = start.elapsed();
                             if options.slow_us.is_some_and(|least| elapsed.as_micros() >= u128::from(least)) {
                                 let begun = (start - begin).as_micros();
@@ -141,14 +265,101 @@ fn main() -> std::io::Result<()> {
     if options.raw {
         let longest = times.last().copied().unwrap_or(0);
         println!("{:.0} {} {} {longest}", wall * 1e9, percentile(50), percentile(99));
-        return Ok(());
+    } else {
+        println!(
+            "{:12} {wall:8.3} s {:8.1} MB/s  p50 {:9.1} us  p99 {:9.1} us",
+            options.pattern,
+            bytes as f64 / wall / 1e6,
+            percentile(50) as f64 / 1000.0,
+            percentile(99) as f64 / 1000.0
+        );
     }
-    println!(
-        "{:12} {wall:8.3} s {:8.1} MB/s  p50 {:9.1} us  p99 {:9.1} us",
-        options.pattern,
-        bytes as f64 / wall / 1e6,
-        percentile(50) as f64 / 1000.0,
-        percentile(99) as f64 / 1000.0
-    );
+    if options.histogram {
+        let histogram: Histogram = times.iter().copied().collect();
+        println!("{}", histogram.to_hdr_v2_base64().map_err(std::io::Error::other)?);
+    }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATTERNS: [&str; 19] = [
+        "seq",
+        "stride",
+        "small-stride",
+        "reverse",
+        "interleaved",
+        "permutation",
+        "windows",
+        "runs",
+        "random",
+        "hot",
+        "variable",
+        "zipf",
+        "phases",
+        "gaps",
+        "two-strides",
+        "backward-stride",
+        "pingpong",
+        "btree",
+        "burst",
+    ];
+
+    fn of(pattern: &str, threads: u64, block: u64, thread: u64) -> Vec<Read> {
+        let pattern = pattern.to_owned();
+        let options = Options {
+            path: String::new(),
+            pattern,
+            threads,
+            block,
+            shared: false,
+            passes: 1,
+            raw: true,
+            histogram: false,
+            slow_us: None,
+        };
+        reads(&options, 64 << 20, thread).expect("a known pattern")
+    }
+
+    #[test]
+    fn every_read_is_in_the_file_and_every_run_makes_the_same_reads() {
+        for pattern in PATTERNS {
+            for (threads, block) in [(1, 64 << 10), (4, 4 << 10), (4, 64 << 10)] {
+                for thread in 0..threads {
+                    let reads = of(pattern, threads, block, thread);
+                    assert!(reads.len() > 20, "{pattern}: {} reads", reads.len());
+                    let inside = |read: &&Read| {
+                        read.offset.is_multiple_of(4096)
+                            && read.len <= 2 * block
+                            && read.offset + read.len <= 64 << 20
+                    };
+                    assert_eq!(reads.iter().find(|read| !inside(read)), None, "{pattern} x{threads}");
+                    assert_eq!(reads, of(pattern, threads, block, thread));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn zipf_prefers_one_block() {
+        let reads = of("zipf", 1, 4 << 10, 0);
+        // 16,384 blocks: the first one's share is 1 / sum(1 / k^0.99), which is a tenth.
+        let first = reads.iter().filter(|read| read.offset == 0).count();
+        assert!((300..500).contains(&first), "{first}");
+        let mut blocks: Vec<u64> = reads.iter().map(|read| read.offset).collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        assert!(blocks.len() > 1000, "{}", blocks.len());
+    }
+
+    #[test]
+    fn every_other_leaf_of_the_tree_is_in_order() {
+        let leaves: Vec<u64> =
+            of("btree", 1, 4 << 10, 0).iter().skip(2).step_by(3).map(|r| r.offset).collect();
+        let even: Vec<u64> = leaves.iter().copied().step_by(2).collect();
+        let odd: Vec<u64> = leaves.iter().copied().skip(1).step_by(2).collect();
+        assert!(even.is_sorted() && !odd.is_sorted());
+    }
 }
