@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -10,8 +11,8 @@ use crate::options::Options;
 
 /// A file on a device.
 pub struct Device {
-    name: String,
     file: PathBuf,
+    bytes: u64,
     emulated: Option<Emulated>,
 }
 
@@ -24,10 +25,9 @@ struct Emulated {
 impl Device {
     /// `raw`, or a profile of the emulated SSD under ext4. The file is written and dropped from the cache.
     pub fn prepare(name: &str, options: &Options) -> Anyhow<Device> {
-        let far = name.contains("0ms");
-        let mib = if far { options.mib / 4 } else { options.mib };
+        let mib = options.mib_of(name);
         let mut device =
-            Device { name: name.to_owned(), file: options.scratch.path().join("data"), emulated: None };
+            Device { file: options.scratch.path().join("data"), bytes: mib << 20, emulated: None };
         if name != "raw" {
             let emulated = attach(name, mib, options)?;
             device.file = emulated.mount.join("data");
@@ -42,9 +42,9 @@ impl Device {
         Ok(device)
     }
 
-    /// As it was asked for.
-    pub fn name(&self) -> &str {
-        &self.name
+    /// Length of the file.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// The file.
@@ -53,8 +53,9 @@ impl Device {
     }
 }
 
+/// Out of reach of the terminal's Ctrl-C, so that nothing is left half attached.
 fn output(command: &mut Command) -> Anyhow<String> {
-    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
+    let output = command.process_group(0).output().map_err(|error| format!("{command:?}: {error}"))?;
     if !output.status.success() {
         return Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)).into());
     }

@@ -1,8 +1,10 @@
 //! The words of the command line.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::Anyhow;
+use crate::table::Key;
 
 /// One pattern of the reader: name, threads, block.
 #[derive(Debug, Clone)]
@@ -27,16 +29,57 @@ impl Pattern {
         Ok(Pattern { name, threads, block_kib, shared: words.next() == Some("shared") })
     }
 
-    /// How tables call it.
-    pub fn label(&self) -> String {
-        let shared = if self.shared { " shared" } else { "" };
-        format!("{} {}x{}K{shared}", self.name, self.threads, self.block_kib)
+    /// How tables call it: what is not said is 4 threads, 64 KiB, a descriptor a thread.
+    fn title(&self) -> String {
+        let threads = match self.threads {
+            1 => ", 1 thread".into(),
+            4 => String::new(),
+            n => format!(", {n} threads"),
+        };
+        let block = if self.block_kib == 64 { String::new() } else { format!(", {} KiB", self.block_kib) };
+        let shared = if self.shared { ", one descriptor" } else { "" };
+        format!("{}{threads}{block}{shared}", self.name)
     }
 }
 
 const PATTERNS: &str = "seq:1,seq,seq:4:4,reverse,stride,small-stride:4:16,interleaved,interleaved:4:64:shared,\
     permutation,windows,runs,random:4:4,random:1:64,variable,hot:2:4";
 const DEVICES: &str = "raw,slow(100us,3GB/s),slow(1ms,1GB/s),slow(20ms,400MB/s),slow(1ms,250MB/s)";
+const HELD_OUT_PATTERNS: &str = "zipf:4:4,phases,gaps,two-strides,backward-stride,pingpong,btree:4:4,burst:2";
+const HELD_OUT_DEVICES: &str = "slow(300us,600MB/s),slow(5ms,200MB/s)";
+
+/// What `--help` prints.
+pub const HELP: &str = "\
+harm: the same program without and with the prefetching library, on every device, in every pattern
+
+  cargo run --release -p loadline-prefetch-os --example harm -- [OPTIONS]      (as root)
+
+  --devices LIST      `raw`, profiles such as slow(1ms,1GB/s), `matrix` or `held-out` [matrix]
+  --patterns LIST     NAME[:THREADS[:BLOCK_KIB[:shared]]] of the example reader, `matrix` or `held-out` [matrix]
+  --memory LIST       percent of the file in a memory cgroup, or `none` [none,75,50,25]
+  --mib N             size of the file; a quarter of it on devices of 10 ms and more [256]
+  --rounds N          pairs of runs of each cell [5]
+  --rounds-max N      for cells that are still untold, three more at a time [15]
+  --cell-seconds N    no more rounds of a cell that would take longer [60]
+  --seconds N         begin no cell after so long
+  --csv FILE          add a line for each cell
+  --resume            leave out the cells that FILE has, and show them in the tables
+  --control           the library is loaded but off: every FAILS is a false alarm (--mode off)
+  --mode MODE         of the library [auto]
+  --readahead KIB     of emulated devices [128]
+  --library FILE      the library    --loadline FILE  the program that attaches devices [beside the examples]
+
+A cell is `ok` when the 90 % intervals of gain (ratio of median wall times, at least 0.97) and of p99 (all reads of
+all rounds; at most 1.1 times or 0.1 ms more) are within these limits as a whole, FAILS (bold) when one is outside as a
+whole, and untold (?) else. Ctrl-C ends it, detaches the device, and shows what there is.
+
+Examples:
+  harm --devices 'slow(1ms,1GB/s)' --patterns stride,small-stride:4:16 --memory none,25
+  harm --csv cells.csv --seconds 600        # ten minutes of the whole matrix; then again and again:
+  harm --csv cells.csv --seconds 600 --resume
+  harm --devices held-out --patterns held-out --memory none
+  harm --control --devices raw --memory none --csv control.csv
+";
 
 /// What is measured, and with what.
 pub struct Options {
@@ -46,10 +89,16 @@ pub struct Options {
     pub patterns: Vec<Pattern>,
     /// Percent of the file that fit into memory.
     pub memory: Vec<Option<u64>>,
-    /// Runs of each cell, without and with.
+    /// Pairs of runs of each cell at first.
     pub rounds: usize,
-    /// Size of the file, MiB; an eighth of it on devices of 10 ms and more.
-    pub mib: u64,
+    /// And at most.
+    pub rounds_max: usize,
+    /// How long a cell may take to be told.
+    pub cell_time: Duration,
+    /// No cell begins after so long.
+    pub time: Duration,
+    /// Size of the file, MiB; see `mib_of`.
+    mib: u64,
     /// The kernel's read-ahead window of emulated devices, KiB.
     pub readahead_kib: u64,
     /// The library.
@@ -62,6 +111,8 @@ pub struct Options {
     pub mode: String,
     /// Where lines go too.
     pub csv: Option<PathBuf>,
+    /// Whether it may have lines already.
+    pub resume: bool,
     /// Where files lie.
     pub scratch: tempfile::TempDir,
 }
@@ -77,9 +128,13 @@ fn list(text: &str) -> Vec<String> {
     .collect()
 }
 
+fn seconds(word: &str) -> Anyhow<Duration> {
+    Ok(Duration::try_from_secs_f64(word.parse()?)?)
+}
+
 impl Options {
-    /// Reads the command line.
-    pub fn parse() -> Anyhow<Options> {
+    /// Reads the command line; none: `--help`.
+    pub fn parse() -> Anyhow<Option<Options>> {
         let own = std::env::current_exe()?;
         let examples = own.parent().ok_or("no directory")?;
         let release = examples.parent().ok_or("no directory")?;
@@ -88,7 +143,10 @@ impl Options {
             devices: list(DEVICES),
             patterns: Vec::new(),
             memory: vec![None, Some(75), Some(50), Some(25)],
-            rounds: 3,
+            rounds: 5,
+            rounds_max: 15,
+            cell_time: Duration::from_secs(60),
+            time: Duration::MAX,
             mib: 256,
             readahead_kib: 128,
             library,
@@ -96,37 +154,74 @@ impl Options {
             reader: examples.join("reader"),
             mode: "auto".into(),
             csv: None,
+            resume: false,
             scratch: tempfile::tempdir_in(release)?,
         };
         let mut patterns = PATTERNS.to_owned();
         let mut words = std::env::args().skip(1);
         while let Some(word) = words.next() {
-            let value = words.next().ok_or_else(|| format!("{word} needs a value"))?;
+            let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
             match word.as_str() {
-                "--devices" => options.devices = list(&value),
-                "--patterns" => patterns = value,
+                "--help" | "-h" => return Ok(None),
+                "--devices" => {
+                    options.devices = match value()?.as_str() {
+                        "matrix" => list(DEVICES),
+                        "held-out" => list(HELD_OUT_DEVICES),
+                        names => list(names),
+                    }
+                }
+                "--patterns" => {
+                    patterns = match value()?.as_str() {
+                        "matrix" => PATTERNS.to_owned(),
+                        "held-out" => HELD_OUT_PATTERNS.to_owned(),
+                        names => names.to_owned(),
+                    }
+                }
                 "--memory" => {
                     let percent = |word: &str| if word == "none" { Ok(None) } else { word.parse().map(Some) };
-                    options.memory = value.split(',').map(percent).collect::<Result<_, _>>()?;
+                    options.memory = value()?.split(',').map(percent).collect::<Result<_, _>>()?;
                 }
-                "--rounds" => options.rounds = value.parse()?,
-                "--mib" => options.mib = value.parse()?,
-                "--readahead" => options.readahead_kib = value.parse()?,
-                "--library" => options.library = value.into(),
-                "--loadline" => options.loadline = value.into(),
-                "--mode" => options.mode = value,
-                "--csv" => options.csv = Some(value.into()),
-                _ => {
-                    return Err(
-                        format!("unknown option {word}; see the head of examples/harm/main.rs").into()
-                    );
-                }
+                "--rounds" => options.rounds = value()?.parse::<usize>()?.max(1),
+                "--rounds-max" => options.rounds_max = value()?.parse()?,
+                "--cell-seconds" => options.cell_time = seconds(&value()?)?,
+                "--seconds" => options.time = seconds(&value()?)?,
+                "--mib" => options.mib = value()?.parse()?,
+                "--readahead" => options.readahead_kib = value()?.parse()?,
+                "--library" => options.library = value()?.into(),
+                "--loadline" => options.loadline = value()?.into(),
+                "--mode" => options.mode = value()?,
+                "--control" => options.mode = "off".into(),
+                "--csv" => options.csv = Some(value()?.into()),
+                "--resume" => options.resume = true,
+                _ => return Err(format!("unknown option {word}; see --help").into()),
             }
         }
         options.patterns = patterns.split(',').map(Pattern::parse).collect::<Anyhow<_>>()?;
         if !options.library.exists() {
             return Err("no library: build loadline-prefetch-preload, or say --library FILE".into());
         }
-        Ok(options)
+        Ok(Some(options))
+    }
+
+    /// Size of the file on a device, MiB: far ones, of tens of milliseconds, get a quarter.
+    pub fn mib_of(&self, device: &str) -> u64 {
+        if device.contains("0ms") { self.mib / 4 } else { self.mib }
+    }
+
+    /// The cells of the matrix, in order.
+    pub fn keys(&self) -> Vec<(Key, &Pattern)> {
+        let mut keys = Vec::new();
+        for device in &self.devices {
+            for pattern in &self.patterns {
+                keys.extend(self.memory.iter().map(|&memory| {
+                    let (device, mode) = (device.clone(), self.mode.clone());
+                    (
+                        Key { mib: self.mib_of(&device), device, pattern: pattern.title(), memory, mode },
+                        pattern,
+                    )
+                }));
+            }
+        }
+        keys
     }
 }

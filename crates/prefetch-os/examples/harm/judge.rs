@@ -1,0 +1,172 @@
+//! How a cell is judged.
+//!
+//! Gain: median wall time without the library over that with it. p99: of all reads of all rounds of an arm together.
+//! Both get a BCa bootstrap interval of 90 % over rounds (a round, both its runs, is drawn as a whole), so that each
+//! limit is tested at 5 %. The limits: gain 0.97; p99 at most 1.1 times, or 0.1 ms above, that without.
+//!
+//! - `ok`: both intervals are within the limits as a whole.
+//! - `FAILS`: one interval is outside of its limit as a whole.
+//! - `untold`: anything else. Rounds are added as long as that is so, which the interval does not know of: the
+//!   rate of false alarms is measured (`--control`), not computed.
+
+use stats::bootstrap::{Resampling, one_sample};
+use stats::{Estimate, Histogram, Sample};
+
+use crate::Anyhow;
+use crate::run::{Round, Run};
+
+/// Confidence of the intervals.
+pub const LEVEL: f64 = 0.9;
+/// How they are drawn.
+pub const RESAMPLING: Resampling = Resampling { resamples: 1000, seed: 0x10ad_11fe };
+/// The least gain.
+const GAIN: f64 = 0.97;
+/// The most that p99 may grow: this factor or this time, whichever is more.
+const P99_FACTOR: f64 = 1.1;
+const P99_NS: f64 = 100_000.0;
+
+/// What is said of a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Within the limits.
+    Ok,
+    /// Outside.
+    Fails,
+    /// More rounds are needed.
+    Untold,
+}
+
+/// The figures of a cell.
+#[derive(Debug, Clone, Copy)]
+pub struct Judged {
+    /// Median wall time alone over that with the library.
+    pub gain: Estimate,
+    /// p99 with the library over that alone.
+    pub p99: Estimate,
+    /// p99 with the library over the most that is allowed.
+    over: Estimate,
+}
+
+fn median(rounds: &[Round], picked: &[f64], run: fn(&Round) -> &Run) -> f64 {
+    let mut walls: Vec<f64> = picked.iter().map(|&i| run(&rounds[i as usize]).wall_ns).collect();
+    walls.sort_unstable_by(f64::total_cmp);
+    let middle = walls.len() / 2;
+    if walls.len() % 2 == 1 { walls[middle] } else { (walls[middle - 1] + walls[middle]) / 2.0 }
+}
+
+fn pooled_p99(rounds: &[Round], picked: &[f64], run: fn(&Round) -> &Run) -> f64 {
+    let mut all = Histogram::new();
+    for &i in picked {
+        all.merge(&run(&rounds[i as usize]).reads);
+    }
+    all.quantile(0.99).unwrap_or(0).max(1) as f64
+}
+
+/// Medians of both arms, ns.
+pub fn walls(rounds: &[Round]) -> (f64, f64) {
+    let all: Vec<f64> = (0..rounds.len()).map(|i| i as f64).collect();
+    (median(rounds, &all, |r| &r.alone), median(rounds, &all, |r| &r.helped))
+}
+
+/// p99 of both arms, ns.
+pub fn p99s(rounds: &[Round]) -> (f64, f64) {
+    let all: Vec<f64> = (0..rounds.len()).map(|i| i as f64).collect();
+    (pooled_p99(rounds, &all, |r| &r.alone), pooled_p99(rounds, &all, |r| &r.helped))
+}
+
+impl Judged {
+    /// Of at least one round.
+    pub fn of(rounds: &[Round]) -> Anyhow<Judged> {
+        // What is drawn are the numbers of rounds.
+        let numbers: Vec<f64> = (0..rounds.len()).map(|i| i as f64).collect();
+        let numbers = Sample::new(&numbers)?;
+        let p99 = |picked: &[f64]| {
+            (pooled_p99(rounds, picked, |r| &r.alone), pooled_p99(rounds, picked, |r| &r.helped))
+        };
+        let gain =
+            |picked: &mut [f64]| median(rounds, picked, |r| &r.alone) / median(rounds, picked, |r| &r.helped);
+        let ratio = |picked: &mut [f64]| {
+            let (alone, helped) = p99(picked);
+            helped / alone
+        };
+        let over = |picked: &mut [f64]| {
+            let (alone, helped) = p99(picked);
+            helped / (alone * P99_FACTOR).max(alone + P99_NS)
+        };
+        Ok(Judged {
+            gain: one_sample(&numbers, gain, LEVEL, RESAMPLING)?,
+            p99: one_sample(&numbers, ratio, LEVEL, RESAMPLING)?,
+            over: one_sample(&numbers, over, LEVEL, RESAMPLING)?,
+        })
+    }
+
+    /// Of both limits.
+    pub fn verdict(&self) -> Verdict {
+        let (gain, over) = (self.gain.interval, self.over.interval);
+        if gain.high < GAIN || over.low > 1.0 {
+            Verdict::Fails
+        } else if gain.low >= GAIN && over.high <= 1.0 {
+            Verdict::Ok
+        } else {
+            Verdict::Untold
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(wall_ns: f64, p99_us: u64) -> Run {
+        let mut reads = Histogram::new();
+        reads.record_n(10_000, 95);
+        reads.record_n(p99_us * 1000, 5);
+        Run { wall_ns, reads, peak_bytes: 0 }
+    }
+
+    /// Rounds in which the first arm takes 100 and the second `wall`, both plus what a round adds.
+    fn rounds(wall: f64, p99_us: [u64; 2], noise: f64) -> Vec<Round> {
+        let off = [0.0, 0.5, -0.7, 1.0, -1.0, 0.2, -0.3];
+        let shifted = off.iter().zip(off.iter().rev());
+        shifted
+            .map(|(a, b)| Round {
+                alone: run(100.0 + a * noise, p99_us[0]),
+                helped: run(wall + b * noise, p99_us[1]),
+            })
+            .collect()
+    }
+
+    fn verdict(wall: f64, p99_us: [u64; 2], noise: f64) -> Verdict {
+        Judged::of(&rounds(wall, p99_us, noise)).unwrap().verdict()
+    }
+
+    #[test]
+    fn quiet_cells_are_told_and_noisy_ones_not() {
+        assert_eq!(verdict(100.0, [1000, 1000], 0.5), Verdict::Ok);
+        assert_eq!(verdict(50.0, [1000, 500], 5.0), Verdict::Ok);
+        assert_eq!(verdict(110.0, [1000, 1000], 1.0), Verdict::Fails);
+        assert_eq!(verdict(100.0, [1000, 1000], 20.0), Verdict::Untold);
+        assert_eq!(verdict(103.0, [1000, 1000], 2.0), Verdict::Untold);
+    }
+
+    #[test]
+    fn p99_fails_beyond_both_the_factor_and_the_time() {
+        assert_eq!(verdict(100.0, [1000, 1150], 0.5), Verdict::Fails);
+        assert_eq!(verdict(100.0, [100, 190], 0.5), Verdict::Ok);
+        assert_eq!(verdict(100.0, [100, 220], 0.5), Verdict::Fails);
+        assert_eq!(verdict(100.0, [20_000, 21_500], 0.5), Verdict::Ok);
+        // A gain in wall time does not pay for it.
+        assert_eq!(verdict(50.0, [1000, 1200], 0.5), Verdict::Fails);
+    }
+
+    #[test]
+    fn p99_is_that_of_all_reads_together() {
+        let mut rounds = rounds(100.0, [1000, 1000], 0.5);
+        // A slow round of 7 has 5 of 700 reads.
+        rounds[3].helped = run(100.0, 9000);
+        let judged = Judged::of(&rounds).unwrap();
+        assert!((judged.p99.value - 1.0).abs() < 0.02, "{judged:?}");
+        assert!(judged.p99.interval.high > 5.0, "{judged:?}");
+        assert_eq!(judged.verdict(), Verdict::Untold);
+    }
+}
