@@ -1,6 +1,6 @@
 //! What was measured of a device: latency, bandwidth, caps.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::trial::Trial;
 use crate::window::Window;
@@ -14,6 +14,8 @@ const CHUNK_MIN: u64 = 64 << 10;
 pub const FETCH_WIDTH_MAX: usize = 16;
 /// The shortest turn of a stream, ns.
 const TURN_NS_MIN: u64 = 50_000;
+/// Waits that may be shorter than a latency, of which one value is taken.
+const PARTIAL: usize = 8;
 /// Streams without gain that decide for a device.
 const BARREN_VOTES: u64 = 3;
 /// Reads until forward streams are tried again.
@@ -40,6 +42,11 @@ pub struct Device {
     traffic_bytes: AtomicU64,
     traffic_start_ns: AtomicU64,
     traffic_rate: AtomicU64,
+    /// Waits that may be shorter than a latency, less their transfer, ns, and how many were noted.
+    partial: [AtomicU64; PARTIAL],
+    partial_count: AtomicU64,
+    /// Whether a miss was seen that surely waited for its own request.
+    sure: AtomicBool,
     /// Whether prefetching streams pays.
     pub trial: Trial,
 }
@@ -65,6 +72,9 @@ impl Device {
             traffic_bytes: AtomicU64::new(0),
             traffic_start_ns: AtomicU64::new(0),
             traffic_rate: AtomicU64::new(0),
+            partial: [const { AtomicU64::new(0) }; PARTIAL],
+            partial_count: AtomicU64::new(0),
+            sure: AtomicBool::new(false),
             trial: Trial::new(),
         }
     }
@@ -106,7 +116,11 @@ impl Device {
     /// Learns from a miss that no prefetch had covered. Follows the fast ones: queueing only adds to a latency.
     pub fn learn_miss(&self, elapsed_ns: u64, bytes: u64) {
         let transfer = bytes.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
-        let sample = elapsed_ns.saturating_sub(transfer).max(1_000);
+        self.sure.store(true, Relaxed);
+        self.follow(elapsed_ns.saturating_sub(transfer).max(1_000), elapsed_ns);
+    }
+
+    fn follow(&self, sample: u64, elapsed_ns: u64) {
         if self.streams() == 0 && self.fetches.load(Relaxed) == 0 {
             let typical = self.typical_ns.load(Relaxed);
             let next = if typical == 0 { elapsed_ns } else { typical - typical / 8 + elapsed_ns / 8 };
@@ -122,6 +136,42 @@ impl Device {
             _ => known + (sample.min(known.saturating_mul(2)) - known) / 16,
         };
         self.latency_ns.store(next, Relaxed);
+    }
+
+    /// Learns from a read that may have waited for the rest only of what the kernel had read ahead. Of eight such waits
+    /// the longest, a hiccup perhaps, is left out, and what half of the others' time was spent in is taken for a miss:
+    /// few of them may have waited from the beginning, but those took the time.
+    pub fn learn_partial_miss(&self, elapsed_ns: u64, bytes: u64) {
+        if self.streams() > 0 || self.is_fetching() {
+            return;
+        }
+        let transfer = bytes.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
+        let count = self.partial_count.fetch_add(1, Relaxed) as usize;
+        if let Some(slot) = self.partial.get(count % PARTIAL) {
+            slot.store(elapsed_ns.saturating_sub(transfer), Relaxed);
+        }
+        if count % PARTIAL < PARTIAL - 1 {
+            return;
+        }
+        let mut waits = [0u64; PARTIAL];
+        waits.iter_mut().zip(&self.partial).for_each(|(wait, noted)| *wait = noted.load(Relaxed));
+        waits.sort_unstable();
+        let [waits @ .., _] = waits;
+        let mut left = waits.iter().fold(0u64, |sum, wait| sum.saturating_add(*wait)) / 2;
+        let mut sample = 0;
+        for wait in waits.iter().rev() {
+            sample = *wait;
+            match left.checked_sub(sample) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+        }
+        if !self.sure.load(Relaxed) && sample > self.latency_ns() {
+            self.latency_ns.store(sample, Relaxed);
+            self.typical_ns.store(sample, Relaxed);
+        } else {
+            self.follow(sample, sample);
+        }
     }
 
     /// Learns from bytes that came from the device: the fastest window of 20 ms counts, slowly forgotten.
@@ -389,6 +439,24 @@ mod tests {
         (0..100).for_each(|_| device.learn_miss(50_000_000, 4096));
         (0..30).for_each(|_| device.learn_miss(1_000_000, 4096));
         assert!((900_000..1_100_000).contains(&device.latency_ns()), "{}", device.latency_ns());
+    }
+
+    #[test]
+    fn partial_waits_are_no_latency_but_whole_ones_among_them() {
+        let device = Device::new();
+        let wait = |us: u64| device.learn_partial_miss(us * 1_000, 0);
+        (0..8).for_each(|_| wait(200));
+        assert_eq!(device.latency_ns(), 200_000);
+        (0..8).for_each(|at| wait(if at % 4 == 0 { 20_000 } else { 200 }));
+        assert_eq!(device.latency_ns(), 20_000_000);
+        // One hiccup of eight is none.
+        let disk = Device::new();
+        (0..80u64).for_each(|at| disk.learn_partial_miss(if at % 8 == 3 { 5_000_000 } else { 50_000 }, 0));
+        assert_eq!(disk.latency_ns(), 50_000);
+        // What is surely a miss is believed.
+        disk.learn_miss(50_000, 0);
+        (0..8).for_each(|_| disk.learn_partial_miss(20_000_000, 0));
+        assert!(disk.latency_ns() < 60_000, "{}", disk.latency_ns());
     }
 
     #[test]

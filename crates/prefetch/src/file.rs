@@ -11,6 +11,8 @@ use crate::{Budget, Device, Mode, PAGE};
 pub const STREAMS: usize = 16;
 /// Ended runs whose lengths are remembered.
 const RUNS: usize = 8;
+/// A stream that begins in the first reads of a file that were seen may have begun before.
+const READS_NEW: u64 = 16;
 /// A stream has ended when it was idle for this many reads of its file, and for four reads of each live stream.
 const IDLE_READS: u32 = 8;
 
@@ -280,14 +282,19 @@ impl FileState {
             if slow {
                 self.counters.slow += 1;
                 self.counters.blocked_ns += elapsed;
-                // Forward reads wait for the rest of the kernel's own read-ahead: that is no latency.
-                let alone = match stream.shape {
-                    Shape::Forward => false,
-                    Shape::Unknown => stream.run_reads <= 1 || !stream.is_contiguous(),
-                    Shape::Backward | Shape::Stride(_) => true,
+                // Forward reads may wait for the rest of the kernel's own read-ahead only. The first ones of a file may
+                // go on where unseen ones were.
+                let partial = match stream.shape {
+                    Shape::Forward => true,
+                    Shape::Unknown if stream.run_reads <= 1 => self.counters.reads <= READS_NEW,
+                    Shape::Unknown => stream.is_upwards(),
+                    Shape::Backward | Shape::Stride(_) => false,
                 };
-                if !covered && !fetched && alone && !self.coarse {
-                    device.learn_miss(elapsed, read.len);
+                if !covered && !fetched && !self.coarse {
+                    match partial {
+                        true => device.learn_partial_miss(elapsed, read.len),
+                        false => device.learn_miss(elapsed, read.len),
+                    }
                 }
             }
             if slow || covered {

@@ -115,9 +115,9 @@ impl Stream {
         self.shape != Shape::Unknown
     }
 
-    /// Whether the latest read adjoined the one before.
-    pub fn is_contiguous(&self) -> bool {
-        self.contiguous != 0
+    /// Whether the latest read began where the one before ended.
+    pub fn is_upwards(&self) -> bool {
+        self.contiguous > 0
     }
 
     fn slack(&self, len: u64) -> u64 {

@@ -15,7 +15,8 @@ const SIZE: u64 = 256 << 20;
 
 fn options(device: usize, memory_percent: u64) -> MachineOptions {
     let (_, latency_ns, bandwidth, readahead_bytes) = DEVICES[device];
-    MachineOptions { latency_ns, bandwidth, readahead_bytes, memory_bytes: SIZE / 100 * memory_percent }
+    let memory_bytes = SIZE / 100 * memory_percent;
+    MachineOptions { latency_ns, bandwidth, readahead_bytes, memory_bytes, request_bytes: 1 << 20 }
 }
 
 fn gain(pattern: Pattern, device: usize, threads: usize, shared: bool, memory: u64, mode: Mode) -> f64 {
@@ -118,6 +119,7 @@ fn a_device_that_the_program_keeps_busy_is_left_to_it() {
         bandwidth: 100_000_000,
         readahead_bytes: 128 << 10,
         memory_bytes: 10 * SIZE,
+        request_bytes: 1 << 20,
     };
     for pattern in [Pattern::Reverse, Pattern::Stride, Pattern::Interleaved] {
         let trace = pattern.trace(SIZE, 4, false, 7);
@@ -174,6 +176,17 @@ fn twenty_milliseconds_gain_more() {
     assert!(four >= 5.0, "four threads: {four:.2}");
     let stride = gain(Pattern::Stride, 4, 4, false, 1000, Mode::Auto);
     assert!(stride >= 10.0, "{stride:.2}");
+}
+
+#[test]
+fn the_rest_of_a_read_ahead_is_no_latency() {
+    // The first read that is seen waits for the second half of what the kernel read ahead in the one before.
+    let trace = sim::Trace { unseen: 2, ..Pattern::Sequential.trace(SIZE, 4, false, 7) };
+    let options = MachineOptions { request_bytes: 64 << 10, ..options(4, 1000) };
+    let alone = replay(&trace, &options, Mode::AppOnly);
+    let helped = replay(&trace, &options, Mode::Auto);
+    let gain = alone.elapsed_ns as f64 / helped.elapsed_ns as f64;
+    assert!(gain >= 4.0, "{gain:.2}");
 }
 
 #[test]

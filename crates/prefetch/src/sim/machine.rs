@@ -15,6 +15,8 @@ pub struct MachineOptions {
     pub readahead_bytes: u64,
     /// The page cache, bytes.
     pub memory_bytes: u64,
+    /// The longest request, bytes: its pages arrive together.
+    pub request_bytes: u64,
 }
 
 /// The kernel's read-ahead of one open file.
@@ -72,13 +74,14 @@ impl Machine {
         let end = ((offset + len).div_ceil(PAGE) as usize).min(self.ready.len());
         let mut page = (offset / PAGE) as usize;
         let mut last = now_ns;
+        let longest = (self.options.request_bytes / PAGE).max(1) as usize;
         while page < end {
             if self.ready[page] != ABSENT {
                 last = last.max(self.ready[page]);
                 page += 1;
                 continue;
             }
-            let run = (page..end).take_while(|page| self.ready[*page] == ABSENT).count().min(256);
+            let run = (page..end).take_while(|page| self.ready[*page] == ABSENT).count().min(longest);
             let bytes = run as u64 * PAGE;
             self.bus_free_ns = self.bus_free_ns.max(now_ns)
                 + (u128::from(bytes) * 1_000_000_000 / u128::from(self.options.bandwidth)) as u64;
@@ -145,6 +148,7 @@ mod tests {
         bandwidth: 1_000_000_000,
         readahead_bytes: 128 << 10,
         memory_bytes: 64 << 20,
+        request_bytes: 1 << 20,
     };
 
     fn rate(readahead_bytes: u64, offsets: impl Iterator<Item = u64>) -> f64 {

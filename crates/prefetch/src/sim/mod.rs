@@ -77,7 +77,7 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
         if trace.jitter_ns > 0 && random.below(16) == 0 {
             clocks[thread] += random.below(trace.jitter_ns);
         }
-        if mode.watches() {
+        if mode.watches() && next[thread] > trace.unseen {
             let shell = &mut shells[if trace.shared { 0 } else { thread }];
             let read = Read { offset, len, elapsed_ns: Some(now - begin), now_ns: now };
             let effect = shell.file.on_read(&read, &device, &budget, &tuning);

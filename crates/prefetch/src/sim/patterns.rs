@@ -11,6 +11,8 @@ pub struct Trace {
     pub think_ns: u64,
     /// One read in sixteen is followed by up to this much more, at random, ns: a busy CPU.
     pub jitter_ns: u64,
+    /// The first reads of each thread, which the policy is not told of: a descriptor is looked at from the second on.
+    pub unseen: usize,
     /// The reads of each thread: offset and length.
     pub threads: Vec<Vec<(u64, u64)>>,
 }
@@ -61,7 +63,7 @@ impl Pattern {
         let mut random = Random(seed);
         let all =
             (0..threads as u64).map(|thread| self.reads(size, part, thread, threads as u64, &mut random));
-        Trace { size, shared, think_ns: 0, jitter_ns: 0, threads: all.collect() }
+        Trace { size, shared, think_ns: 0, jitter_ns: 0, unseen: 0, threads: all.collect() }
     }
 
     fn reads(self, size: u64, part: u64, thread: u64, threads: u64, random: &mut Random) -> Vec<(u64, u64)> {
