@@ -71,7 +71,7 @@ harm: the same program without and with the prefetching library, on every device
 
 A cell is `ok` when the 90 % intervals of gain (ratio of median wall times, at least 0.97) and of p99 (all reads of
 all rounds; at most 1.1 times or 0.1 ms more) are within these limits as a whole, FAILS (bold) when one is outside as a
-whole, and untold (?) else. Ctrl-C ends it, detaches the device, and shows what there is.
+whole and most single rounds are, too (sign test, 5 %), and untold (?) else. Ctrl-C ends it, detaches the device, and shows what there is.
 
 Examples:
   harm --devices 'slow(1ms,1GB/s)' --patterns stride,small-stride:4:16 --memory none,25
