@@ -26,6 +26,8 @@ use crate::worker::Workers;
 const TICK_NS: u64 = 100_000_000;
 /// The same while nothing is; and how often processes that came into a cgroup are looked for.
 const IDLE_TICK_NS: u64 = 500_000_000;
+/// How late the loop may wake.
+const TIMER_SLACK_NS: u64 = 1_000;
 
 /// What the daemon is to do.
 #[derive(Debug, Clone)]
@@ -148,6 +150,8 @@ fn follow(
     bell: &impl AsFd,
     signals: &Signals,
 ) -> Result<Option<ExitStatus>, DaemonError> {
+    // Turns are as short as the usual slack of timers. Only now: the program would have inherited it.
+    let _ = rustix::thread::set_current_timer_slack(core::num::NonZeroU64::new(TIMER_SLACK_NS));
     let mut ticked_ns = 0;
     loop {
         let busy = service.turn()?;
@@ -170,9 +174,9 @@ fn follow(
             return Ok(None);
         }
         if busy {
-            sys::sleep_ns(service.pause_ns());
+            sys::sleep_ns(service.until_turn_ns(service.pause_ns()));
         } else {
-            service.wait(bell.as_fd(), Duration::from_nanos(period))?;
+            service.wait(bell.as_fd(), Duration::from_nanos(service.until_turn_ns(period)))?;
         }
     }
 }

@@ -47,6 +47,8 @@ pub struct Service {
     page: StatisticsPage,
     kernel: Kernel,
     ready: Vec<Ticket>,
+    /// Files with streams that wait for their turn, and when the first of them has it, ns.
+    turns: Vec<(Ticket, u64)>,
     events: u64,
     reported_events: u64,
     refilter: bool,
@@ -70,6 +72,7 @@ impl Service {
             page,
             kernel: Kernel::new(),
             ready: Vec::new(),
+            turns: Vec::new(),
             events: 0,
             reported_events: 0,
             refilter: false,
@@ -187,26 +190,37 @@ impl Service {
         }
     }
 
-    /// Asks for what lies ahead of the files that were read.
+    /// Asks for what lies ahead of the files that were read, or have a stream whose turn it is.
     fn serve(&mut self) {
+        let now_ns = sys::now_ns();
         let mut ready = std::mem::take(&mut self.ready);
+        ready.extend(self.turns.iter().filter(|(_, turn_ns)| *turn_ns <= now_ns).map(|(ticket, _)| *ticket));
         ready.sort_unstable();
         ready.dedup();
-        ready.retain(|ticket| !self.serve_one(*ticket));
+        self.turns.retain(|(ticket, _)| ready.binary_search(ticket).is_err());
+        ready.retain(|ticket| !self.serve_one(*ticket, now_ns));
         // What did not fit the queue comes next time.
         self.ready.append(&mut ready);
     }
 
-    /// Whether everything was asked for.
-    fn serve_one(&mut self, ticket: Ticket) -> bool {
+    /// How long until a stream has its turn, at most `most_ns`, ns.
+    pub fn until_turn_ns(&self, most_ns: u64) -> u64 {
+        let Some(first) = self.turns.iter().map(|(_, turn_ns)| *turn_ns).min() else { return most_ns };
+        first.saturating_sub(sys::now_ns()).min(most_ns)
+    }
+
+    /// Whether everything was asked for that need not wait for its turn.
+    fn serve_one(&mut self, ticket: Ticket, now_ns: u64) -> bool {
         while self.workers.has_room() {
-            let Some(request) = self.table.claim(ticket) else { break };
+            let Some(request) = self.table.claim(ticket, now_ns) else { break };
             let Some((file, device, _)) = self.table.get(ticket) else { return true };
             let handle = &mut file.handle;
             handle.jobs = handle.jobs.wrapping_add(1);
             let ask = handle.jobs.is_multiple_of(ASK_EVERY);
             self.workers.ahead(ticket, Arc::clone(&handle.file), request, device.call_bytes(), ask);
         }
+        let turn = self.table.next_claim_ns(ticket).filter(|turn_ns| *turn_ns > now_ns);
+        self.turns.extend(turn.map(|turn_ns| (ticket, turn_ns)));
         let step = self.table.claim_fetch(ticket);
         let Some((file, device, _)) = self.table.get(ticket) else { return true };
         if let Some(step) = step {

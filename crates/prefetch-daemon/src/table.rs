@@ -6,7 +6,7 @@ use prefetch::{Budget, Device, FileState, PAGE, Read, Request, Tuning};
 
 use crate::assemble::{Access, AccessKind};
 use crate::moment::Key;
-use crate::touch::{Pages, Touches};
+use crate::touch::Touches;
 
 /// Files followed at a time; the least recently used makes room.
 pub const FILES_MAX: usize = 32;
@@ -217,8 +217,9 @@ impl<H> Table<H> {
         // A read may ask for more than there is.
         let end = to.saturating_mul(PAGE).min(file.state.size.next_multiple_of(PAGE));
         let len = end.checked_sub(offset).filter(|len| *len > 0)?;
-        let elapsed_ns = file.is_telling(access, (from, to), device).then_some(access.waited_ns);
-        let read = Read { offset, len, elapsed_ns, now_ns: access.at_ns };
+        let read = Read { offset, len, elapsed_ns: Some(access.waited_ns), now_ns: access.at_ns };
+        // Else it waited for the rest of what was asked for before: that is no latency.
+        file.state.joined = access.kind == AccessKind::Read && !access.missed && !access.contiguous;
         file.notice_alone(access, &read, device);
         file.window.contiguous += u32::from(access.contiguous);
         if access.asked_ns > 0 && device.streams() == 0 {
@@ -234,12 +235,18 @@ impl<H> Table<H> {
         effect.wake.then_some(ticket)
     }
 
-    /// The next range to prefetch.
-    pub fn claim(&mut self, ticket: Ticket) -> Option<Request> {
+    /// The next range to prefetch, asked for at `now_ns`; `None` also while all streams must wait for their turn.
+    pub fn claim(&mut self, ticket: Ticket, now_ns: u64) -> Option<Request> {
         let (file, device, budget) = self.get(ticket)?;
-        let request = file.state.claim(device, budget)?;
+        let request = file.state.claim_at(now_ns, device, budget)?;
         file.touches.issued(request);
         Some(request)
+    }
+
+    /// When the first stream of a file that wants something has its turn, ns; `None` without one.
+    pub fn next_claim_ns(&mut self, ticket: Ticket) -> Option<u64> {
+        let (file, device, _) = self.get(ticket)?;
+        file.state.next_claim_ns(device)
     }
 
     /// The next step of fetching the whole file; none while one is under way.
@@ -322,15 +329,6 @@ impl<H> Followed<H> {
         quiet
     }
 
-    /// Whether the time an access waited says something about the device, or about what was prefetched. A read that
-    /// neither began reading itself, nor goes on where the kernel reads ahead, waited for the rest of what had been
-    /// asked for before: that is no latency. It came too early only if it waited as long as if nothing had been.
-    fn is_telling(&self, access: &Access, pages: Pages, device: &Device) -> bool {
-        let own = access.missed || access.contiguous || access.kind != AccessKind::Read;
-        let early = access.waited_ns >= device.latency_ns() && self.touches.is_issued(pages);
-        access.waited_ns == 0 || own || early
-    }
-
     /// Contiguous accesses that each had to begin reading: the program has turned the kernel's read-ahead off, which
     /// nothing else would tell. What they wait is the device's latency.
     fn notice_alone(&mut self, access: &Access, read: &Read, device: &Device) {
@@ -398,7 +396,7 @@ mod tests {
                     asked_ns: 0,
                 };
                 if let Some(ticket) = table.access(&access) {
-                    while let Some(request) = table.claim(ticket) {
+                    while let Some(request) = table.claim(ticket, now_ns) {
                         prefetched.extend(request.offset / PAGE..(request.offset + request.len) / PAGE);
                     }
                 }
@@ -411,6 +409,54 @@ mod tests {
     fn a_stride_of_reads_is_prefetched() {
         let (misses, accesses) = stride(&mut table(), AccessKind::Read);
         assert!(misses < 30 && accesses > 800, "{misses} of {accesses}");
+    }
+
+    fn read(first: u64, at_ns: u64, waited_ns: u64, missed: bool) -> Access {
+        let (last, kind) = (first + 15, AccessKind::Read);
+        let (key, tid, contiguous, asked_ns) = (key(1), 5, false, 0);
+        Access { key, tid, first, last, waited_ns, at_ns, kind, missed, contiguous, asked_ns }
+    }
+
+    /// Strides of `streams` readers with 64 KiB of every 320; what was prefetched keeps each read waiting a fifth of a
+    /// miss. The claims that were refused though something was wanted.
+    fn late_strides(table: &mut Table<()>, streams: u64) -> u32 {
+        let device = table.device_index(77);
+        let ticket = table.follow(key(1), 1 << 30, device, 0, ()).0;
+        let mut prefetched = std::collections::HashSet::new();
+        let (mut now_ns, mut held) = (0, 0);
+        for at in 0..200 {
+            for stream in 0..streams {
+                let first = (stream << 16) + at * 80;
+                let hit = prefetched.contains(&first);
+                now_ns += if hit { MS / 5 } else { MS };
+                if table.access(&read(first, now_ns, if hit { MS / 5 } else { MS }, !hit)).is_none() {
+                    continue;
+                }
+                while let Some(request) = table.claim(ticket, now_ns) {
+                    prefetched.extend(request.offset / PAGE..(request.offset + request.len) / PAGE);
+                }
+                held += u32::from(table.next_claim_ns(ticket).is_some_and(|turn_ns| turn_ns > now_ns));
+            }
+        }
+        held
+    }
+
+    #[test]
+    fn reads_that_wait_for_what_was_asked_for_count_but_tell_no_latency() {
+        let mut table = table();
+        late_strides(&mut table, 1);
+        let ticket = table.find(key(1)).unwrap();
+        let (file, device, _) = table.get(ticket).unwrap();
+        let counters = file.state.counters;
+        assert_eq!((counters.timed, counters.reads), (200, 200));
+        assert!(counters.late > 150, "{counters:?}");
+        assert!(device.latency_ns() > MS / 5 * 4, "{}", device.latency_ns());
+    }
+
+    #[test]
+    fn streams_take_turns() {
+        assert!(late_strides(&mut table(), 4) > 20);
+        assert_eq!(late_strides(&mut table(), 1), 0);
     }
 
     #[test]

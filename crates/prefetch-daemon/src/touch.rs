@@ -41,11 +41,6 @@ impl Touches {
         self.next = (self.next + 1) % ISSUED;
     }
 
-    /// Whether any of these pages was asked for lately.
-    pub fn is_issued(&self, pages: Pages) -> bool {
-        self.prefetched(pages).is_some()
-    }
-
     /// Notes a page whose touch was seen exactly.
     pub fn exact(&mut self, tid: i32, pages: Pages) {
         let known = self.latest.iter().position(|(thread, _)| *thread == tid);

@@ -117,6 +117,9 @@ pub struct FileState {
     pub random_hint: bool,
     /// When reads arrived is known roughly only: the shell times its prefetches itself.
     pub coarse: bool,
+    /// Set by the shell before it tells of a read: somebody else had asked for the pages, so that what the read
+    /// waited is no latency, as far as it waited.
+    pub joined: bool,
     /// Fetching all.
     pub fetch: FetchState,
     /// Bytes fetched and counted against the budget until the file is closed.
@@ -290,7 +293,7 @@ impl FileState {
                     Shape::Unknown => stream.is_upwards(),
                     Shape::Backward | Shape::Stride(_) => false,
                 };
-                if !covered && !fetched && !self.coarse {
+                if !covered && !fetched && !self.coarse && !self.joined {
                     match partial {
                         true => device.learn_partial_miss(elapsed, read.len),
                         false => device.learn_miss(elapsed, read.len),
