@@ -137,8 +137,16 @@ impl Reads {
 
     /// Bytes/s.
     fn rate(&self) -> u64 {
-        let rate =
-            u128::from(self.bytes.load(Relaxed)) * 1_000_000_000 / u128::from(self.elapsed_ns().max(1));
+        self.per_second(self.bytes.load(Relaxed))
+    }
+
+    /// Reads in 1,000 s.
+    fn frequency(&self) -> u64 {
+        self.per_second(u64::from(self.count.load(Relaxed)) * 1000)
+    }
+
+    fn per_second(&self, amount: u64) -> u64 {
+        let rate = u128::from(amount) * 1_000_000_000 / u128::from(self.elapsed_ns().max(1));
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
@@ -168,6 +176,8 @@ pub struct Trial {
     round: AtomicU32,
     /// Reads of the next rest.
     rest: AtomicU32,
+    /// The rate with prefetching before anything was held back, bytes/s.
+    first: AtomicU64,
     alone: Reads,
     with: Reads,
 }
@@ -188,6 +198,7 @@ impl Trial {
             begun_ns: AtomicU64::new(0),
             round: AtomicU32::new(0),
             rest: AtomicU32::new(REST_READS),
+            first: AtomicU64::new(0),
             alone: Reads::new(),
             with: Reads::new(),
         }
@@ -238,7 +249,8 @@ impl Trial {
             Phase::Drain if reads >= SKIPPED => self.enter(Phase::Alone),
             Phase::Alone => {
                 self.alone.add(read);
-                if reads >= COUNTED_ALONE {
+                let plain = self.alone.rate().saturating_mul(GAIN_PLAIN.pow(3)) < self.first.load(Relaxed);
+                if reads >= COUNTED_ALONE || (plain && reads >= COUNTED_ALONE / 6) {
                     self.alone.pause();
                     self.enter(Phase::Ramp);
                 }
@@ -270,17 +282,23 @@ impl Trial {
         self.with.pause();
         let round = self.round.load(Relaxed);
         let (with, alone) = (self.with.rate(), self.alone.rate());
+        // A program that begins with long reads and goes on with short ones gains in reads and loses in bytes: that
+        // says nothing.
+        let (with_reads, alone_reads) = (self.with.frequency(), self.alone.frequency());
         let known = self.alone.count.load(Relaxed) >= ALONE_MIN;
-        if known && with >= alone.saturating_mul(GAIN_PLAIN) {
+        let gains = |with: u64, alone: u64| with >= alone.saturating_mul(GAIN_PLAIN);
+        if known && gains(with, alone) && gains(with_reads, alone_reads) {
             return self.enter(Phase::Good);
         }
         // Two buckets are a fifth on average; what a busy CPU adds is less than 50 us.
         let (late, usual) = (self.with.tail(), self.alone.tail());
         let later = late >= usual + 2 && nanoseconds(late) > nanoseconds(usual) + 50_000;
         // What hardly gains and is late from the beginning needs no trial.
-        let plainly_bad = known && later && with < alone + alone / 5;
+        let hardly = |with: u64, alone: u64| with < alone + alone / 5;
+        let plainly_bad = known && later && hardly(with, alone) && hardly(with_reads, alone_reads);
         if round < ROUNDS && !plainly_bad {
             if round == 0 {
+                self.first.store(with, Relaxed);
                 self.alone.clear();
                 self.with.clear();
             }
@@ -310,11 +328,13 @@ mod tests {
         alone_ns: u64,
         with_ns: u64,
         tail: u64,
+        /// Bytes of its first reads.
+        first_bytes: u64,
     }
 
     impl Program {
         fn new(alone_ns: u64, with_ns: u64, tail: u64) -> Program {
-            Program { trial: Trial::new(), now_ns: MS, alone_ns, with_ns, tail }
+            Program { trial: Trial::new(), now_ns: MS, alone_ns, with_ns, tail, first_bytes: 65536 }
         }
 
         /// How many of the reads were held back.
@@ -328,7 +348,8 @@ mod tests {
                 let late = !holds && !first && read % 12 == 0;
                 let elapsed_ns = if late { usual * self.tail } else { usual };
                 self.now_ns += elapsed_ns;
-                let sample = Sample { now_ns: self.now_ns, elapsed_ns, bytes: 65536 };
+                let bytes = if first { self.first_bytes } else { 65536 };
+                let sample = Sample { now_ns: self.now_ns, elapsed_ns, bytes };
                 self.trial.count(&sample, !first, MS / 2);
             }
             held
@@ -338,6 +359,15 @@ mod tests {
     #[test]
     fn a_plain_gain_is_never_held_back() {
         assert_eq!(Program::new(MS, MS / 4, 1).run(100_000), 0);
+    }
+
+    #[test]
+    fn long_reads_at_first_decide_nothing() {
+        let mut program = Program::new(MS, MS / 20, 8);
+        program.first_bytes = 100 * 65536;
+        let held = program.run(100_000);
+        assert!((1..=96).contains(&held), "{held}");
+        assert!(!program.trial.is_bad());
     }
 
     #[test]
