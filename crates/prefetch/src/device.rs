@@ -12,6 +12,8 @@ const CHUNK_MIN: u64 = 64 << 10;
 
 /// The most steps of fetching that are under way at a time.
 pub const FETCH_WIDTH_MAX: usize = 16;
+/// Streams count as live while they are read at least once in so long, ns: four latencies where those are longer.
+const EPOCH_NS_MIN: u64 = 20_000_000;
 /// The shortest turn of a stream, ns.
 const TURN_NS_MIN: u64 = 50_000;
 /// Waits that may be shorter than a latency, of which one value is taken.
@@ -35,7 +37,13 @@ pub struct Device {
     call: AtomicU64,
     window_bytes: AtomicU64,
     window_start_ns: AtomicU64,
+    /// Streams that prefetch, whether they are read or not.
     streams: AtomicU64,
+    epoch: AtomicU64,
+    epoch_start_ns: AtomicU64,
+    /// Streams read in this epoch, and in the one before.
+    live: AtomicU64,
+    live_before: AtomicU64,
     barren: AtomicU64,
     fetches: AtomicU64,
     window: Window,
@@ -66,6 +74,10 @@ impl Device {
             window_bytes: AtomicU64::new(0),
             window_start_ns: AtomicU64::new(0),
             streams: AtomicU64::new(0),
+            epoch: AtomicU64::new(1),
+            epoch_start_ns: AtomicU64::new(0),
+            live: AtomicU64::new(0),
+            live_before: AtomicU64::new(0),
             barren: AtomicU64::new(0),
             fetches: AtomicU64::new(0),
             window: Window::new(),
@@ -104,7 +116,7 @@ impl Device {
     /// One request of a stream, bytes: pages of a request arrive together, so that a long one makes the reads of all
     /// streams wait in turn. All streams' requests together take a quarter of a latency.
     pub fn chunk_bytes(&self) -> u64 {
-        let share = self.bdp() / 4 / self.streams.load(Relaxed).max(1);
+        let share = self.bdp() / 4 / self.streams().max(1);
         share.clamp(CHUNK_MIN, self.call_bytes().max(CHUNK_MIN)).next_multiple_of(crate::PAGE)
     }
 
@@ -235,9 +247,13 @@ impl Device {
         self.window_start_ns.store(now_ns, Relaxed);
     }
 
-    /// Latency of a small read on an idle device, ns; 0 when unknown.
+    /// Latency of a small read on an idle device, ns; 0 when unknown. Hits beside a busy CPU pass for fast misses; what
+    /// was asked for never arrives sooner.
     pub fn latency_ns(&self) -> u64 {
-        self.latency_ns.load(Relaxed)
+        match self.latency_ns.load(Relaxed) {
+            0 => 0,
+            known => known.max(self.window.least_ns()),
+        }
     }
 
     /// The highest rate seen, bytes/s; 0 when unknown. A lower bound.
@@ -337,12 +353,29 @@ impl Device {
     /// The share of one stream in [`Device::ahead_bytes_max`], and at least `least`, bytes: what is in flight for it
     /// without prefetching.
     pub fn ahead_bytes_share(&self, least: u64) -> u64 {
-        (self.ahead_bytes_max() / self.streams.load(Relaxed).max(1)).max(least)
+        (self.ahead_bytes_max() / self.streams().max(1)).max(least)
     }
 
     /// A stream begins to prefetch.
     pub fn stream_begins(&self) {
         self.streams.fetch_add(1, Relaxed);
+    }
+
+    /// A stream that prefetches was read. `epoch` is kept with the stream, 0 before its first read here.
+    pub fn stream_reads(&self, epoch: &mut u64, now_ns: u64) {
+        let elapsed = now_ns.saturating_sub(self.epoch_start_ns.load(Relaxed));
+        let length = EPOCH_NS_MIN.max(self.latency_ns().saturating_mul(4)).min(10 * EPOCH_NS_MIN);
+        if elapsed >= length {
+            let live = self.live.swap(0, Relaxed);
+            self.live_before.store(if elapsed < 2 * length { live } else { 0 }, Relaxed);
+            self.epoch.fetch_add(1, Relaxed);
+            self.epoch_start_ns.store(now_ns, Relaxed);
+        }
+        let current = self.epoch.load(Relaxed);
+        if *epoch != current {
+            *epoch = current;
+            self.live.fetch_add(1, Relaxed);
+        }
     }
 
     /// A stream no longer prefetches.
@@ -393,9 +426,11 @@ impl Device {
         true
     }
 
-    /// Streams that prefetch.
+    /// Streams that prefetch and were read lately. One whose file is read no more (a database reads the end of each file
+    /// when it opens it) takes nothing of the device, and nobody tells that it is over.
     pub fn streams(&self) -> u64 {
-        self.streams.load(Relaxed)
+        let live = self.live.load(Relaxed).max(self.live_before.load(Relaxed));
+        live.min(self.streams.load(Relaxed))
     }
 
     /// One step of fetching a file, bytes: a read that comes after it waits an eighth of a latency.
@@ -482,8 +517,10 @@ mod tests {
         let first = far.ahead_bytes_max();
         (0..8).for_each(|_| far.learn_wait(20_500_000, far.ahead_bytes_max()));
         assert!(far.ahead_bytes_max() >= 8 * first && far.saturated() == 0, "{}", far.ahead_bytes_max());
-        far.stream_begins();
-        far.stream_begins();
+        for _ in 0..2 {
+            far.stream_begins();
+            far.stream_reads(&mut 0, 1);
+        }
         assert_eq!(far.ahead_bytes_share(0), far.ahead_bytes_max() / 2);
     }
 
@@ -511,6 +548,25 @@ mod tests {
         let reads = (0..10_000).take_while(|_| device.forward_is_barren()).count();
         assert_eq!(reads as u64, BARREN_READS + 1);
         assert!(!device.has_barren_forward());
+    }
+
+    #[test]
+    fn streams_that_are_read_no_more_do_not_count() {
+        let device = Device::new();
+        let mut epochs = [0; 20];
+        for epoch in &mut epochs {
+            device.stream_begins();
+            device.stream_reads(epoch, 1);
+        }
+        assert_eq!(device.streams(), 20);
+        // one goes on
+        (1..60).for_each(|ms| device.stream_reads(&mut epochs[0], ms * 1_000_000));
+        assert_eq!(device.streams(), 1);
+        // after a pause the others are back
+        epochs.iter_mut().for_each(|epoch| device.stream_reads(epoch, 900_000_000));
+        assert_eq!(device.streams(), 20);
+        (0..20).for_each(|_| device.stream_ends());
+        assert_eq!(device.streams(), 0);
     }
 
     #[test]

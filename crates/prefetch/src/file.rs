@@ -168,6 +168,9 @@ impl FileState {
         if tuning.mode == Mode::Observe && stream.active {
             while stream.claim(stream.depth, 1 << 20, self.size).is_some() {}
         }
+        if stream.active {
+            device.stream_reads(&mut stream.epoch, read.now_ns);
+        }
         let headroom = stream.active && self.wants_more(&stream, device);
         let time_next = stream.active || stream.timed < 16 || stream.slow != 0;
         if let Some(slot) = self.streams.get_mut(at) {

@@ -75,6 +75,8 @@ pub struct Stream {
     pub paced_ns: u64,
     /// Bytes asked for in this turn.
     pub turn_bytes: u64,
+    /// When it was last read: see [`Device::stream_reads`](crate::Device::stream_reads).
+    pub epoch: u64,
     /// Start and end of a request that is being timed.
     probe: (u64, u64),
     /// When it was made, ns; 0 when none is timed.
