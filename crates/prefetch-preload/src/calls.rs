@@ -8,127 +8,24 @@ use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use libc::{iovec, off_t, size_t, ssize_t};
 use prefetch_os::sys;
 
-use crate::original::Original;
+use crate::original::{Original, bare};
+use crate::pass::passes;
 use crate::watch::{self, HINTS, STATE};
 use crate::{mappings, start, walker, worker};
-
-/// Declares the originals and the function that resolves them.
-macro_rules! originals {
-    ($($name:ident = $symbol:literal,)*) => {
-        $(static $name: Original = Original::new($symbol);)*
-        /// Resolves all originals.
-        pub fn resolve() {
-            $($name.resolve();)*
-        }
-    };
-}
 
 originals! {
     READ = c"read", READ_CHK = c"__read_chk", READV = c"readv",
     PREAD = c"pread64", PREAD_CHK = c"__pread64_chk", PREADV = c"preadv64", PREADV2 = c"preadv64v2",
     LSEEK = c"lseek64", CLOSE = c"close", CLOSE_RANGE = c"close_range", CLOSEFROM = c"closefrom",
-    DUP2 = c"dup2", DUP3 = c"dup3", FCLOSE = c"fclose",
+    DUP2 = c"dup2", DUP3 = c"dup3",
     FADVISE = c"posix_fadvise64", READAHEAD = c"readahead", MADVISE = c"madvise",
     MMAP = c"mmap64", MUNMAP = c"munmap", MREMAP = c"mremap",
     OPEN = c"open64", OPEN_2 = c"__open64_2", OPENAT = c"openat64", OPENAT_2 = c"__openat64_2",
-    FOPEN = c"fopen64", FREAD = c"fread", FREAD_UNLOCKED = c"fread_unlocked", FREAD_CHK = c"__fread_chk",
-    FGETS = c"fgets", GETDELIM = c"getdelim", GETLINE = c"getline",
+    SENDFILE = c"sendfile64", COPY_FILE_RANGE = c"copy_file_range", SPLICE = c"splice",
     UNSHARE = c"unshare", SETNS = c"setns", PRCTL = c"prctl", SYSCALL = c"syscall",
     SETUID = c"setuid", SETGID = c"setgid", SETREUID = c"setreuid", SETREGID = c"setregid",
     SETRESUID = c"setresuid", SETRESGID = c"setresgid", SETGROUPS = c"setgroups", SETEUID = c"seteuid",
     SETEGID = c"setegid",
-}
-
-/// Calls an original, or, without one, the system call, setting errno as libc does.
-macro_rules! through {
-    ($original:ident as fn($($type:ty),*) -> $answer:ty, ($($value:expr),*), $number:expr) => {{
-        let found = $original.get();
-        if found.is_null() {
-            bare($number, &[$($value as usize),*]) as $answer
-        } else {
-            // SAFETY: dlsym found the function of this name, which has this type; the caller of the hook vouches
-            // for the arguments, as it would to the original.
-            unsafe {
-                let function: unsafe extern "C-unwind" fn($($type),*) -> $answer = core::mem::transmute(found);
-                function($($value),*)
-            }
-        }
-    }};
-}
-
-fn bare(number: c_long, arguments: &[usize]) -> isize {
-    let mut all = [0; 6];
-    for (value, to) in arguments.iter().zip(&mut all) {
-        *to = *value;
-    }
-    // SAFETY: the caller of the hook vouches for the arguments.
-    match unsafe { sys::call(number, all) } {
-        Ok(value) => value as isize,
-        Err(errno) => {
-            // SAFETY: the address of this thread's errno.
-            unsafe { *libc::__errno_location() = errno };
-            -1
-        }
-    }
-}
-
-/// A stream of stdio around a call: its buffer is refilled inside libc, where no hook of read(2) sees it.
-struct Stdio {
-    end: usize,
-    before: watch::Before,
-}
-
-impl Stdio {
-    /// The fields `_IO_read_ptr` and `_IO_read_end`: the second and third word of a stream since glibc 2.1.
-    fn window(file: *mut libc::FILE) -> (usize, usize) {
-        // SAFETY: an open stream, as the caller of the hook vouches. Without its lock the words may be stale, which
-        // costs a look at the position at most.
-        unsafe { (file.cast::<usize>().add(1).read_volatile(), file.cast::<usize>().add(2).read_volatile()) }
-    }
-
-    #[inline]
-    fn before(file: *mut libc::FILE) -> Stdio {
-        if file.is_null() || STATE.load(core::sync::atomic::Ordering::Relaxed) != watch::ON {
-            return Stdio { end: usize::MAX, before: watch::Before::NOTHING };
-        }
-        let (at, end) = Stdio::window(file);
-        // Much is buffered: this call will hardly reach the kernel, and if it does, it goes untimed.
-        let before = if end.wrapping_sub(at) > 256 && end >= at {
-            watch::Before::UNTIMED
-        } else {
-            // SAFETY: an open stream; fileno takes no lock.
-            watch::before(unsafe { libc::fileno(file) })
-        };
-        Stdio { end, before }
-    }
-
-    #[inline]
-    fn after(self, file: *mut libc::FILE) {
-        if self.end == usize::MAX {
-            return;
-        }
-        let (at, end) = Stdio::window(file);
-        // Whatever was read past the buffer leaves it empty or with another end; a full buffer read to the same end
-        // as before goes unnoticed once, the position tells next time.
-        if end != self.end || at == end {
-            // SAFETY: an open stream; fileno takes no lock.
-            watch::after_stdio(self.before, unsafe { libc::fileno(file) });
-        }
-    }
-}
-
-/// Calls an original at once where a read is let pass: the whole cost of a program whose reads hit the page cache.
-macro_rules! pass {
-    ($original:ident as fn($($type:ty),*), ($fd:expr $(, $value:expr)*)) => {{
-        let found = $original.get();
-        if !found.is_null() && crate::table::passes($fd) {
-            // SAFETY: as in `through`.
-            return unsafe {
-                let function: unsafe extern "C-unwind" fn($($type),*) -> ssize_t = core::mem::transmute(found);
-                function($fd $(, $value)*)
-            };
-        }
-    }};
 }
 
 /// The parts of the hooks of read and pread that look at a read: apart, since they need registers and a stack.
@@ -162,30 +59,55 @@ mod looked {
     }
 }
 
-/// Declares a hook: its body is safe to call only as the original is.
-macro_rules! hooks {
-    ($($(#[doc = $doc:literal])* fn $name:ident($($argument:ident: $type:ty),*) -> $answer:ty $body:block)*) => {
-        $(
-            $(#[doc = $doc])*
-            ///
-            /// # Safety
-            /// As the function of libc that it stands before.
-            #[unsafe(no_mangle)]
-            pub unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $answer $body
-        )*
-    };
+/// What is done once for each pass of read and pread.
+mod passed {
+    use super::*;
+
+    #[inline(never)]
+    pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
+        if watch::sleeps(fd) {
+            jump!(READ as fn(c_int, *mut c_void, size_t) -> ssize_t, (fd, buffer, count));
+        }
+        // SAFETY: the same arguments.
+        unsafe { looked::read(fd, buffer, count) }
+    }
+
+    #[inline(never)]
+    pub unsafe extern "C-unwind" fn pread(
+        fd: c_int,
+        buffer: *mut c_void,
+        count: size_t,
+        offset: off_t,
+    ) -> ssize_t {
+        if watch::sleeps(fd) {
+            jump!(PREAD as fn(c_int, *mut c_void, size_t, off_t) -> ssize_t, (fd, buffer, count, offset));
+        }
+        // SAFETY: the same arguments.
+        unsafe { looked::pread(fd, buffer, count, offset) }
+    }
+}
+
+/// Where a call began that moved an offset by what it read; `None` when that was the descriptor's position.
+fn moved(offset: *const off_t, got: ssize_t) -> Option<off_t> {
+    // SAFETY: the call succeeded, so it has written there itself.
+    (got > 0 && !offset.is_null()).then(|| unsafe { offset.read() } - got as off_t)
 }
 
 hooks! {
     /// read(2).
     fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
-        pass!(READ as fn(c_int, *mut c_void, size_t), (fd, buffer, count));
+        if passes(fd) {
+            jump!(READ as fn(c_int, *mut c_void, size_t) -> ssize_t, (fd, buffer, count));
+        }
         // SAFETY: the same arguments.
-        unsafe { looked::read(fd, buffer, count) }
+        unsafe { passed::read(fd, buffer, count) }
     }
 
     /// read(2), fortified.
     fn __read_chk(fd: c_int, buffer: *mut c_void, count: size_t, size: size_t) -> ssize_t {
+        if passes(fd) {
+            jump!(READ_CHK as fn(c_int, *mut c_void, size_t, size_t) -> ssize_t, (fd, buffer, count, size));
+        }
         let before = watch::before(fd);
         let got = through!(
             READ_CHK as fn(c_int, *mut c_void, size_t, size_t) -> ssize_t, (fd, buffer, count, size), libc::SYS_read
@@ -204,16 +126,17 @@ hooks! {
 
     /// pread(2).
     fn pread(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t) -> ssize_t {
-        pass!(PREAD as fn(c_int, *mut c_void, size_t, off_t), (fd, buffer, count, offset));
         // SAFETY: the same function on 64-bit systems.
-        unsafe { looked::pread(fd, buffer, count, offset) }
+        unsafe { pread64(fd, buffer, count, offset) }
     }
 
     /// pread(2).
     fn pread64(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t) -> ssize_t {
-        pass!(PREAD as fn(c_int, *mut c_void, size_t, off_t), (fd, buffer, count, offset));
+        if passes(fd) {
+            jump!(PREAD as fn(c_int, *mut c_void, size_t, off_t) -> ssize_t, (fd, buffer, count, offset));
+        }
         // SAFETY: the same arguments.
-        unsafe { looked::pread(fd, buffer, count, offset) }
+        unsafe { passed::pread(fd, buffer, count, offset) }
     }
 
     /// pread(2), fortified.
@@ -224,6 +147,12 @@ hooks! {
 
     /// pread(2), fortified.
     fn __pread64_chk(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t, size: size_t) -> ssize_t {
+        if passes(fd) {
+            jump!(
+                PREAD_CHK as fn(c_int, *mut c_void, size_t, off_t, size_t) -> ssize_t,
+                (fd, buffer, count, offset, size)
+            );
+        }
         let before = watch::before(fd);
         let got = through!(
             PREAD_CHK as fn(c_int, *mut c_void, size_t, off_t, size_t) -> ssize_t,
@@ -268,6 +197,58 @@ hooks! {
             )
         };
         watch::after(before, fd, (offset >= 0).then_some(offset), got);
+        got
+    }
+
+    /// sendfile(2).
+    fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
+        // SAFETY: the same function on 64-bit systems.
+        unsafe { sendfile64(to, from, offset, count) }
+    }
+
+    /// sendfile(2).
+    fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
+        let before = watch::before(from);
+        let got = through!(
+            SENDFILE as fn(c_int, c_int, *mut off_t, size_t) -> ssize_t, (to, from, offset, count), libc::SYS_sendfile
+        );
+        watch::after(before, from, moved(offset, got), got);
+        got
+    }
+
+    /// copy_file_range(2).
+    fn copy_file_range(
+        from: c_int,
+        offset: *mut off_t,
+        to: c_int,
+        to_offset: *mut off_t,
+        count: size_t,
+        flags: c_uint
+    ) -> ssize_t {
+        let before = watch::before(from);
+        let got = through!(
+            COPY_FILE_RANGE as fn(c_int, *mut off_t, c_int, *mut off_t, size_t, c_uint) -> ssize_t,
+            (from, offset, to, to_offset, count, flags), libc::SYS_copy_file_range
+        );
+        watch::after(before, from, moved(offset, got), got);
+        got
+    }
+
+    /// splice(2).
+    fn splice(
+        from: c_int,
+        offset: *mut off_t,
+        to: c_int,
+        to_offset: *mut off_t,
+        count: size_t,
+        flags: c_uint
+    ) -> ssize_t {
+        let before = watch::before(from);
+        let got = through!(
+            SPLICE as fn(c_int, *mut off_t, c_int, *mut off_t, size_t, c_uint) -> ssize_t,
+            (from, offset, to, to_offset, count, flags), libc::SYS_splice
+        );
+        watch::after(before, from, moved(offset, got), got);
         got
     }
 
@@ -328,16 +309,6 @@ hooks! {
     fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
         watch::on_close(new);
         through!(DUP3 as fn(c_int, c_int, c_int) -> c_int, (old, new, flags), libc::SYS_dup3)
-    }
-
-    /// fclose(3).
-    fn fclose(file: *mut libc::FILE) -> c_int {
-        FCLOSE.resolve_early();
-        if !file.is_null() && STATE.load(core::sync::atomic::Ordering::Relaxed) == watch::ON {
-            // SAFETY: an open stream, as the caller vouches; fileno allocates nothing and takes no lock.
-            watch::on_close(unsafe { libc::fileno(file) });
-        }
-        through!(FCLOSE as fn(*mut libc::FILE) -> c_int, (file), libc::SYS_close)
     }
 
     /// posix_fadvise(2). Hints are dropped in the mode `os-only`, and passed on in every other.
@@ -497,113 +468,6 @@ hooks! {
         );
         walker::on_open(directory, path, flags, fd);
         fd
-    }
-
-    /// fopen(3).
-    fn fopen(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
-        // SAFETY: the same function on 64-bit systems.
-        unsafe { fopen64(path, mode) }
-    }
-
-    /// fopen(3).
-    fn fopen64(path: *const c_char, mode: *const c_char) -> *mut libc::FILE {
-        FOPEN.resolve_early();
-        let found = FOPEN.get();
-        if found.is_null() {
-            return core::ptr::null_mut();
-        }
-        // SAFETY: dlsym found the function of this name, which has this type.
-        let file = unsafe {
-            core::mem::transmute::<
-                *mut c_void,
-                unsafe extern "C-unwind" fn(*const c_char, *const c_char) -> *mut libc::FILE,
-            >(found)(path, mode)
-        };
-        if !file.is_null() {
-            // SAFETY: an open stream.
-            let fd = unsafe { libc::fileno(file) };
-            // SAFETY: the caller vouches for the mode, a C string.
-            let reads = unsafe { *mode } == b'r' as c_char;
-            walker::on_open(libc::AT_FDCWD, path, if reads { libc::O_RDONLY } else { libc::O_WRONLY }, fd);
-        }
-        file
-    }
-
-    /// fread(3).
-    fn fread(buffer: *mut c_void, size: size_t, count: size_t, file: *mut libc::FILE) -> size_t {
-        FREAD.resolve_early();
-        let stdio = Stdio::before(file);
-        let got = through!(
-            FREAD as fn(*mut c_void, size_t, size_t, *mut libc::FILE) -> size_t, (buffer, size, count, file),
-            libc::SYS_read
-        );
-        stdio.after(file);
-        got
-    }
-
-    /// fread(3), without its lock.
-    fn fread_unlocked(buffer: *mut c_void, size: size_t, count: size_t, file: *mut libc::FILE) -> size_t {
-        FREAD_UNLOCKED.resolve_early();
-        let stdio = Stdio::before(file);
-        let got = through!(
-            FREAD_UNLOCKED as fn(*mut c_void, size_t, size_t, *mut libc::FILE) -> size_t,
-            (buffer, size, count, file), libc::SYS_read
-        );
-        stdio.after(file);
-        got
-    }
-
-    /// fread(3), fortified.
-    fn __fread_chk(
-        buffer: *mut c_void,
-        room: size_t,
-        size: size_t,
-        count: size_t,
-        file: *mut libc::FILE
-    ) -> size_t {
-        FREAD_CHK.resolve_early();
-        let stdio = Stdio::before(file);
-        let got = through!(
-            FREAD_CHK as fn(*mut c_void, size_t, size_t, size_t, *mut libc::FILE) -> size_t,
-            (buffer, room, size, count, file), libc::SYS_read
-        );
-        stdio.after(file);
-        got
-    }
-
-    /// fgets(3).
-    fn fgets(buffer: *mut c_char, size: c_int, file: *mut libc::FILE) -> *mut c_char {
-        FGETS.resolve_early();
-        let stdio = Stdio::before(file);
-        let got = through!(
-            FGETS as fn(*mut c_char, c_int, *mut libc::FILE) -> *mut c_char, (buffer, size, file), libc::SYS_read
-        );
-        stdio.after(file);
-        got
-    }
-
-    /// getdelim(3).
-    fn getdelim(line: *mut *mut c_char, size: *mut size_t, delimiter: c_int, file: *mut libc::FILE) -> ssize_t {
-        GETDELIM.resolve_early();
-        let stdio = Stdio::before(file);
-        let got = through!(
-            GETDELIM as fn(*mut *mut c_char, *mut size_t, c_int, *mut libc::FILE) -> ssize_t,
-            (line, size, delimiter, file), libc::SYS_read
-        );
-        stdio.after(file);
-        got
-    }
-
-    /// getline(3).
-    fn getline(line: *mut *mut c_char, size: *mut size_t, file: *mut libc::FILE) -> ssize_t {
-        GETLINE.resolve_early();
-        let stdio = Stdio::before(file);
-        let got = through!(
-            GETLINE as fn(*mut *mut c_char, *mut size_t, *mut libc::FILE) -> ssize_t, (line, size, file),
-            libc::SYS_read
-        );
-        stdio.after(file);
-        got
     }
 
     /// unshare(2): some of it is allowed only to a process of one thread.

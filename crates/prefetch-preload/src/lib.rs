@@ -7,8 +7,10 @@
 //! | module | holds |
 //! |---|---|
 //! | `calls` | the hooked functions of libc |
+//! | `stdio` | those of its streams |
 //! | `original` | the functions behind them, resolved once |
 //! | `watch` | what happens around a read: registration, timing, the core |
+//! | `pass` | reads that are let pass without a look: counters of each thread |
 //! | `table` | descriptors and files that are watched: static memory, try-locks |
 //! | `worker` | threads without libc: for streams, for fetching files, for what needs files opened, for mappings |
 //! | `mappings` | follows what a program touches of files it has mapped |
@@ -18,13 +20,17 @@
 //! | `start` | the constructor: environment, deny list, kill switch, fork |
 //! | `report` | the statistics page |
 
+#[macro_use]
+mod original;
+
 mod calls;
 mod cost;
 mod mappings;
-mod original;
+mod pass;
 mod report;
 mod series;
 mod start;
+mod stdio;
 mod table;
 mod walker;
 mod watch;

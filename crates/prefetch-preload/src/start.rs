@@ -10,7 +10,7 @@ use prefetch_os::memory::number;
 use prefetch_os::sys;
 
 use crate::table::{self, BUDGET, EPOCH};
-use crate::{calls, report, watch, worker};
+use crate::{calls, report, stdio, watch, worker};
 
 /// Panics at this read: for the tests.
 #[cfg(debug_assertions)]
@@ -64,6 +64,7 @@ fn variable(name: &CStr) -> Option<&'static [u8]> {
 
 extern "C" fn construct() {
     calls::resolve();
+    stdio::resolve();
     let word = variable(c"LOADLINE_PREFETCH").unwrap_or(b"auto");
     // The kill switch, and any word that is not known, leave the program alone.
     let Some(mode) = Mode::parse(word) else { return };

@@ -6,6 +6,8 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use prefetch::area::DEVICES;
 use prefetch::{Budget, Device, FileState, Tuning};
 
+use crate::pass;
+
 /// Descriptors that are looked at; higher ones are left alone.
 pub const DESCRIPTORS: usize = 16_384;
 /// Files that are watched at a time; the least recently used makes room.
@@ -41,31 +43,6 @@ pub fn meta(fd: i32) -> Option<Meta> {
     })
 }
 
-/// Reads of a descriptor that pass before it is looked at again, at most [`PASS_MAX`].
-static PASS: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIPTORS];
-/// The most reads that pass at a time.
-pub const PASS_MAX: u32 = 15;
-
-/// Whether a read is let pass without a look: one load, one store, nothing else. Threads that race let a few more
-/// or fewer pass.
-#[inline(always)]
-pub fn passes(fd: i32) -> bool {
-    let Some(pass) = PASS.get(fd as usize) else { return false };
-    let left = pass.load(Ordering::Relaxed);
-    if left == 0 {
-        return false;
-    }
-    pass.store(left - 1, Ordering::Relaxed);
-    true
-}
-
-/// Lets the next [`PASS_MAX`] reads of a descriptor pass.
-pub fn let_pass(fd: i32) {
-    if let Some(pass) = PASS.get(fd as usize) {
-        pass.store(PASS_MAX, Ordering::Relaxed);
-    }
-}
-
 /// Notes what is known of a descriptor.
 #[inline]
 pub fn set_meta(fd: i32, meta: Meta) {
@@ -74,8 +51,8 @@ pub fn set_meta(fd: i32, meta: Meta) {
         Meta::Ignored(reads) => IGNORED | reads & VALUE,
         Meta::Tracked(slot) => TRACKED | slot as u32 & VALUE,
     };
-    if let (Some(at), Some(pass)) = (META.get(fd as usize), PASS.get(fd as usize)) {
-        pass.store(0, Ordering::Relaxed);
+    if let Some(at) = META.get(fd as usize) {
+        pass::end(fd);
         at.store(word, Ordering::Relaxed);
     }
 }
@@ -101,8 +78,8 @@ pub struct Slot {
     pub used: AtomicU64,
     /// Reads to let pass without looking.
     pub sleep: AtomicU32,
-    /// When it was last looked at during a sleep, ns.
-    pub checked_ns: AtomicU64,
+    /// The quickest pass of its sleeps, ticks.
+    pub quickest: AtomicU32,
     /// How many the next sleep lasts.
     pub sleep_length: AtomicU32,
     /// Reads looked at since the last sleep.
@@ -156,7 +133,7 @@ impl Slot {
             record: AtomicU32::new(0),
             used: AtomicU64::new(0),
             sleep: AtomicU32::new(0),
-            checked_ns: AtomicU64::new(0),
+            quickest: AtomicU32::new(u32::MAX),
             sleep_length: AtomicU32::new(0),
             awake: AtomicU32::new(0),
             timed: AtomicBool::new(false),
@@ -267,6 +244,7 @@ pub fn allot(fd: i32) -> Option<(usize, &'static Slot, Guard<'static>)> {
     slot.wake.store(false, Ordering::Relaxed);
     slot.sleep.store(0, Ordering::Relaxed);
     slot.sleep_length.store(0, Ordering::Relaxed);
+    slot.quickest.store(u32::MAX, Ordering::Relaxed);
     slot.awake.store(0, Ordering::Relaxed);
     Some((at, slot, guard))
 }

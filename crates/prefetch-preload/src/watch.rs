@@ -6,7 +6,8 @@ use prefetch::area::Head;
 use prefetch::{FileState, PAGE, Read};
 use prefetch_os::sys;
 
-use crate::table::{self, BUDGET, CLOCK, Meta, PASS_MAX, Slot};
+use crate::pass::{self, PASS_MAX};
+use crate::table::{self, BUDGET, CLOCK, Meta, Slot};
 use crate::{cost, report, series, worker};
 
 /// Nothing is watched: before the constructor, after a panic, in denied programs.
@@ -44,54 +45,71 @@ pub struct Before {
 impl Before {
     /// Nothing is to be done after the read.
     pub const NOTHING: Before = Before { start_ns: 0, meta: None };
-    /// The read is looked at, but was not timed.
-    pub const UNTIMED: Before = Before { start_ns: 0, meta: Some(Meta::Unknown(0)) };
+
+    /// Whether nothing is to be done.
+    pub fn is_nothing(&self) -> bool {
+        self.meta.is_none()
+    }
+}
+
+/// Whether a descriptor is let alone now; its next reads then pass.
+pub fn sleeps(fd: i32) -> bool {
+    let state = STATE.load(Relaxed);
+    if state != ON {
+        if state == RESTING {
+            cost::while_resting();
+            pass::begin(fd);
+        }
+        return true;
+    }
+    match table::meta(fd) {
+        Some(Meta::Tracked(at)) => table::slot(at).is_none_or(|slot| stays_asleep(slot, fd)),
+        Some(Meta::Ignored(left)) if left > 0 => {
+            table::set_meta(fd, Meta::Ignored(left.saturating_sub(PASS_MAX + 1)));
+            pass::begin(fd);
+            true
+        }
+        Some(_) => false,
+        None => true,
+    }
+}
+
+/// Counts down a file's sleep. How long the reads took that passed says whether they still hit: if not, watching goes
+/// on at once.
+fn stays_asleep(slot: &Slot, fd: i32) -> bool {
+    let sleep = slot.sleep.load(Relaxed);
+    if sleep == 0 {
+        return false;
+    }
+    if let Some(taken) = pass::taken(fd) {
+        let quickest = slot.quickest.load(Relaxed);
+        let quick = pass::is_quick(taken, quickest);
+        // A slow one is the measure until there is a quicker one: big reads that hit are slow too.
+        if taken < quickest || !quick {
+            slot.quickest.store(taken, Relaxed);
+        }
+        if !quick {
+            slot.sleep.store(0, Relaxed);
+            return false;
+        }
+    }
+    slot.sleep.store(sleep.saturating_sub(PASS_MAX + 1), Relaxed);
+    pass::begin(fd);
+    true
 }
 
 /// Before a read of a descriptor. Touches a few words, nothing else; cannot panic.
 #[inline]
 pub fn before(fd: i32) -> Before {
-    let state = STATE.load(Relaxed);
-    if state != ON {
-        if state == RESTING {
-            cost::while_resting();
-        }
+    if pass::passes(fd) || sleeps(fd) {
         return Before::NOTHING;
     }
     let Some(meta) = table::meta(fd) else { return Before::NOTHING };
-    match meta {
-        Meta::Tracked(at) => {
-            let Some(slot) = table::slot(at) else { return Before::NOTHING };
-            let sleep = slot.sleep.load(Relaxed);
-            if sleep > 0 && stays_asleep(slot, fd, sleep) {
-                return Before::NOTHING;
-            }
-            let start_ns = if slot.timed.load(Relaxed) { sys::now_ns() } else { 0 };
-            Before { start_ns, meta: Some(meta) }
-        }
-        Meta::Ignored(left) if left > 0 => {
-            table::set_meta(fd, Meta::Ignored(left.saturating_sub(PASS_MAX + 1)));
-            table::let_pass(fd);
-            Before::NOTHING
-        }
-        Meta::Ignored(_) | Meta::Unknown(_) => Before { start_ns: 0, meta: Some(meta) },
-    }
-}
-
-/// Counts down a file's sleep. Every sixteen reads the clock says whether they still hit: if it has gone on by more
-/// than a millisecond, watching goes on at once. The coarse clock does (that at each of its ticks, a hundred to a
-/// thousand times a second, a file is looked at in vain costs less than a fine one).
-#[cold]
-fn stays_asleep(slot: &Slot, fd: i32, sleep: u32) -> bool {
-    slot.sleep.store(sleep.saturating_sub(PASS_MAX + 1), Relaxed);
-    let now_ns = sys::coarse_ns();
-    let quick = now_ns.saturating_sub(slot.checked_ns.swap(now_ns, Relaxed)) < 1_000_000;
-    if quick {
-        table::let_pass(fd);
-    } else {
-        slot.sleep.store(0, Relaxed);
-    }
-    quick
+    let timed = match meta {
+        Meta::Tracked(at) => table::slot(at).is_some_and(|slot| slot.timed.load(Relaxed)),
+        Meta::Ignored(_) | Meta::Unknown(_) => false,
+    };
+    Before { start_ns: if timed { sys::now_ns() } else { 0 }, meta: Some(meta) }
 }
 
 /// After a read that returned `got`, at `offset` or, without one, at the descriptor's position.
@@ -104,26 +122,24 @@ pub fn after(before: Before, fd: i32, offset: Option<i64>, got: isize) {
     guarded(|| cost::sampled(|| look(before.start_ns, meta, fd, offset, got as u64)));
 }
 
-/// After a call of stdio that may have read: how much, the descriptor's position says.
+/// After a call of stdio that may have read. `which` says what, given the descriptor's position, and the one before, as far as
+/// it is known.
 #[inline]
-pub fn after_stdio(before: Before, fd: i32) {
-    if before.meta.is_none() {
-        return;
-    }
-    let Some(meta) = table::meta(fd) else { return };
-    let Meta::Tracked(at) = meta else {
-        if !matches!(meta, Meta::Ignored(left) if left > 0) {
-            guarded(|| look(0, meta, fd, None, 1));
-        }
-        return;
-    };
-    let Some(slot) = table::slot(at).filter(|slot| slot.sleep.load(Relaxed) == 0) else { return };
-    let Ok(position) = sys::position(fd) else { return };
-    let known = slot.position.swap(position, Relaxed);
-    // Beyond 64 MiB, or backwards, the program has moved in between.
-    if known != POSITION_UNKNOWN && position > known && position - known <= 64 << 20 {
-        guarded(|| tracked(slot, before.start_ns, fd, Some(known as i64), position - known));
-    }
+pub fn after_stdio(before: Before, fd: i32, which: impl Fn(u64, u64) -> Option<(u64, u64)>) {
+    let Some(meta) = before.meta else { return };
+    guarded(|| {
+        cost::sampled(|| {
+            let Meta::Tracked(at) = meta else { return look(0, meta, fd, None, 1) };
+            let Some(slot) = table::slot(at) else { return };
+            let Ok(position) = sys::position(fd) else { return };
+            let known = slot.position.swap(position, Relaxed);
+            if let Some((offset, len)) =
+                which(position, known).filter(|(_, len)| (1..=64 << 20).contains(len))
+            {
+                tracked(slot, before.start_ns, fd, Some(offset as i64), len);
+            }
+        });
+    });
 }
 
 /// Runs the core. A panic ends prefetching in this process and nothing else.
@@ -266,7 +282,6 @@ fn rest(slot: &Slot, busy: bool, file: &FileState) {
     if awake >= AWAKE_MAX {
         let length = (slot.sleep_length.load(Relaxed) * 2).clamp(64, SLEEP_MAX);
         slot.sleep_length.store(length, Relaxed);
-        slot.checked_ns.store(sys::coarse_ns(), Relaxed);
         slot.sleep.store(length, Relaxed);
         slot.position.store(POSITION_UNKNOWN, Relaxed);
         slot.awake.store(0, Relaxed);
