@@ -5,16 +5,22 @@
 //! (PAGEMAP_SCAN, Linux 6.7): new ones were touched since, in windows of 16 pages, which is what one fault maps. The
 //! core sees them as reads. What it asks for is prefetched by madvise(2) on the mapping: no file is opened.
 
+mod kernel;
+mod look;
+mod touched;
+
 use core::cell::UnsafeCell;
 use core::ffi::c_int;
 use core::sync::atomic::{
     AtomicBool, AtomicU32, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 
-use prefetch::stream::Shape;
-use prefetch::{FileState, Mode, PAGE, Read, Request};
+use prefetch::{FileState, Mode, PAGE};
 use prefetch_os::sys;
 
+use self::kernel::is_cached;
+use self::look::{Found, Known, Waited};
+use self::touched::{GRANULE, GRANULES, Place};
 use crate::cost::{self, Meter};
 use crate::table::{self, BUDGET, EPOCH};
 use crate::watch::{self, ON, RESTING, STATE};
@@ -24,17 +30,13 @@ use crate::{report, worker};
 const MAPPINGS: usize = 16;
 /// Shorter mappings are left to the kernel, bytes.
 const BYTES_MIN: usize = 1 << 20;
-/// What one fault maps at most, bytes.
-const GRANULE: usize = 64 << 10;
-/// Granules of a mapping: 4 GiB. What lies behind is left alone.
-const GRANULES: usize = 1 << 16;
-/// New granules that are taken at one look.
-const FRESH_MAX: usize = 256;
 /// Pages of a new mapping that are looked at in the program's call.
 const PROBES: usize = 8;
 /// The longest pause between two looks at the fault counter, ns.
 const PAUSE_NS_MAX: u64 = 250_000_000;
 const PAUSE_NS_MIN: u64 = 1_000_000;
+/// The pause while a stream is prefetched, ns.
+const PAUSE_NS_STREAM: u64 = 100_000;
 
 /// A mapping, with what is known of it.
 struct Mapping {
@@ -51,24 +53,6 @@ struct Mapping {
 
 // SAFETY: `known` is only reached by whoever holds the lock.
 unsafe impl Sync for Mapping {}
-
-struct Known {
-    file: FileState,
-    /// Where in the file the mapping begins, bytes.
-    offset: u64,
-    device: u32,
-    record: u32,
-    touched: [u64; GRANULES / 64],
-    /// What was asked for.
-    asked: [u64; GRANULES / 64],
-    /// The last page of a request that is being timed, when it was made, and how much was ahead then.
-    probe: Option<(usize, u64, u64)>,
-    /// Granules touched last, to tell in which order new ones were.
-    heads: [u32; 8],
-    heads_len: usize,
-    looks: u32,
-    fruitless: u32,
-}
 
 static MAPPING: [Mapping; MAPPINGS] = [const {
     Mapping {
@@ -115,15 +99,11 @@ impl Mapping {
     fn bury_locked(&self, known: &mut Known) {
         if self.gone.swap(false, Relaxed) && self.start.swap(0, Relaxed) != 0 {
             let latest = known.file.latest();
-            known.file.close(device(known), &BUDGET);
+            known.file.close(known.device(), &BUDGET);
             report::record(known.record, &known.file, latest);
             COUNT.fetch_sub(1, Relaxed);
         }
     }
-}
-
-fn device(known: &Known) -> &'static prefetch::Device {
-    table::DEVICE.get(known.device as usize).unwrap_or(&table::DEVICE[0])
 }
 
 /// The program mapped a file.
@@ -171,15 +151,6 @@ pub fn on_advice(address: usize, len: usize, advice: c_int) {
     }
 }
 
-/// Whether a page is in the page cache, or cannot be asked for.
-fn is_cached(address: usize) -> bool {
-    let mut byte = 0u8;
-    // SAFETY: one page is asked for, one byte is written.
-    let asked =
-        unsafe { sys::call(libc::SYS_mincore, [address, PAGE as usize, (&raw mut byte) as usize, 0, 0, 0]) };
-    asked.is_err() || byte & 1 != 0
-}
-
 /// Takes a place for a new mapping, unless what is looked at of it is cached.
 fn begin(address: usize, len: usize, fd: c_int, offset: u64) {
     let pages = len / PAGE as usize;
@@ -192,17 +163,9 @@ fn begin(address: usize, len: usize, fd: c_int, offset: u64) {
         if mapping.start.load(Relaxed) != 0 {
             return false;
         }
-        known.file = FileState::new(stat.st_size as u64);
-        known.offset = offset;
-        known.device = table::device_index(stat.st_dev);
-        known.file.coarse = true;
-        known.touched = [0; GRANULES / 64];
-        known.asked = [0; GRANULES / 64];
-        known.probe = None;
-        known.heads_len = 0;
-        known.looks = 0;
-        known.fruitless = 0;
-        table::learn_limits(device(known), stat.st_dev);
+        let file = FileState::new(stat.st_size as u64);
+        known.begin(file, offset, table::device_index(stat.st_dev));
+        table::learn_limits(known.device(), stat.st_dev);
         known.record = report::take(fd, stat.st_dev, stat.st_ino);
         mapping.random.store(false, Relaxed);
         mapping.gone.store(false, Relaxed);
@@ -233,35 +196,37 @@ pub fn forked() {
 pub struct Looks {
     pagemap: i32,
     faults: u64,
+    bytes: u64,
     looked_ns: u64,
+    /// When the next look is due, ns.
+    due_ns: u64,
     pause_ns: u64,
+    /// Looks in a row that found touches and no stream.
+    barren: u32,
     meter: Meter,
 }
 
 impl Looks {
     /// Opens what is needed; `None` where the kernel does not tell. The descriptors must be the thread's own.
     pub fn begin() -> Option<Looks> {
-        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        let looks = sys::openat(libc::AT_FDCWD, c"/proc/self/pagemap", flags, 0).ok().and_then(|pagemap| {
-            let (mut regions, page) = ([Region::default(); 1], PAGE as usize);
-            let stack = (&raw const regions) as usize / page * page;
-            scan(pagemap, stack, stack + page, &mut regions)?;
-            Some(Looks {
-                pagemap,
-                faults: 0,
-                looked_ns: sys::now_ns(),
-                pause_ns: PAUSE_NS_MIN,
-                meter: Meter::begin(),
-            })
-        });
-        if looks.is_none() {
+        let Some(pagemap) = kernel::open() else {
             UNABLE.store(true, Relaxed);
-        }
-        looks
+            return None;
+        };
+        Some(Looks {
+            pagemap,
+            faults: 0,
+            bytes: 0,
+            looked_ns: sys::now_ns(),
+            due_ns: 0,
+            pause_ns: PAUSE_NS_MIN,
+            barren: 0,
+            meter: Meter::begin(),
+        })
     }
 
-    /// One round: looks at the mappings if there were faults, or if one is prefetched. How long to rest, ns; `None`:
-    /// until there is a mapping.
+    /// One round: looks at the mappings if it is time and there were faults, or if one is prefetched; asks for what
+    /// streams want whose turn it is. How long to rest, ns; `None`: until there is a mapping.
     pub fn round(&mut self) -> Option<u64> {
         let begin_ns = sys::now_ns();
         match STATE.load(Relaxed) {
@@ -272,368 +237,68 @@ impl Looks {
             ON if any() => cost::judge(begin_ns),
             _ => return None,
         }
-        let faults = major_faults();
-        let waited = Waited {
-            count: faults.saturating_sub(self.faults),
-            elapsed_ns: begin_ns.saturating_sub(self.looked_ns),
-            now_ns: begin_ns,
-        };
-        // At the first look it is not known since when.
-        let waited = if self.faults == 0 { Waited { count: waited.count.min(1), ..waited } } else { waited };
-        self.faults = faults;
-        self.looked_ns = begin_ns;
-        let mut progress = false;
+        let waited = (begin_ns >= self.due_ns).then(|| self.waited(begin_ns));
+        let mut found = Found::Nothing;
+        let mut turn_ns = u64::MAX;
         for mapping in &MAPPING {
             if mapping.start.load(Relaxed) == 0 {
                 continue;
             }
             mapping.with(|known| {
                 mapping.bury_locked(known);
-                if mapping.start.load(Relaxed) != 0 {
-                    progress |= known.look(mapping, self.pagemap, &waited);
+                let place = Place { start: mapping.start.load(Relaxed), len: mapping.len.load(Relaxed) };
+                if place.start == 0 {
+                    return;
                 }
+                known.time();
+                if let Some(waited) = &waited {
+                    let hinted = mapping.random.load(Relaxed);
+                    found = found.max(known.look(place, hinted, self.pagemap, waited));
+                }
+                turn_ns = turn_ns.min(known.issue(place, &mapping.gone).unwrap_or(u64::MAX));
             });
         }
         let cost_ns = self.meter.charge();
-        self.pause_ns =
-            if progress { PAUSE_NS_MIN } else { (self.pause_ns * 2).clamp(PAUSE_NS_MIN, PAUSE_NS_MAX) };
-        // A look at much memory takes long: a tenth of a CPU at most, a half for what is prefetched.
-        Some(self.pause_ns.max(cost_ns.saturating_mul(if progress { 1 } else { 9 })))
-    }
-}
-
-/// How long the program's threads have waited for faults since the last look.
-struct Waited {
-    count: u64,
-    elapsed_ns: u64,
-    now_ns: u64,
-}
-
-fn major_faults() -> u64 {
-    // SAFETY: zeroes are a valid `rusage`, and it is valid for writing.
-    unsafe {
-        let mut usage: libc::rusage = core::mem::zeroed();
-        let _ = sys::call(
-            libc::SYS_getrusage,
-            [libc::RUSAGE_SELF as usize, (&raw mut usage) as usize, 0, 0, 0, 0],
-        );
-        usage.ru_majflt as u64
-    }
-}
-
-/// The kernel's `struct page_region`.
-#[derive(Clone, Copy, Default)]
-#[repr(C)]
-struct Region {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
-
-/// The ranges with pages in the page tables; how many, and where the walk ended (PAGEMAP_SCAN).
-fn scan(pagemap: i32, start: usize, end: usize, regions: &mut [Region]) -> Option<(usize, usize)> {
-    const SCAN: usize = 0xc060_6610;
-    const PRESENT: u64 = 1 << 3;
-    // struct pm_scan_arg: size, flags, start, end, walk_end, vec, vec_len, max_pages, and four masks.
-    let mut argument = [
-        96,
-        0,
-        start as u64,
-        end as u64,
-        0,
-        regions.as_mut_ptr() as u64,
-        regions.len() as u64,
-        0,
-        0,
-        PRESENT,
-        0,
-        PRESENT,
-    ];
-    // SAFETY: the argument and the regions have the kernel's layout and live through the call.
-    let count = unsafe {
-        sys::call(libc::SYS_ioctl, [pagemap as usize, SCAN, argument.as_mut_ptr() as usize, 0, 0, 0])
-    };
-    Some((count.ok()?, argument[4] as usize))
-}
-
-fn is_set(bits: &[u64; GRANULES / 64], granule: usize) -> bool {
-    bits.get(granule / 64).is_some_and(|word| word >> (granule % 64) & 1 != 0)
-}
-
-fn set(bits: &mut [u64; GRANULES / 64], granule: usize) {
-    if let Some(word) = bits.get_mut(granule / 64) {
-        *word |= 1 << (granule % 64);
-    }
-}
-
-/// New granules, and to which of the last ones they are nearest.
-struct Fresh {
-    granule: [u32; FRESH_MAX],
-    len: usize,
-}
-
-impl Known {
-    /// Looks at what was touched, tells the core, and prefetches what it asks for. Whether there was anything new.
-    fn look(&mut self, mapping: &Mapping, pagemap: i32, waited: &Waited) -> bool {
-        let (_, _, active) = self.file.latest();
-        self.time(device(self), 0);
-        if waited.count == 0 && !active {
-            return false;
+        if waited.is_some() {
+            self.due_ns = sys::now_ns() + self.pause(found, cost_ns);
         }
-        self.looks = self.looks.wrapping_add(1);
-        // Where faults are elsewhere, less and less often.
-        if !active && self.fruitless > 8 && !self.looks.is_multiple_of(1 << (self.fruitless - 8).min(6)) {
-            return false;
-        }
-        self.file.random_hint = mapping.random.load(Relaxed);
-        let (start, len) = (mapping.start.load(Relaxed), mapping.len.load(Relaxed));
-        let mut fresh = Fresh { granule: [0; FRESH_MAX], len: 0 };
-        self.collect(start, len, pagemap, active, &mut fresh);
-        if fresh.len == 0 {
-            self.fruitless = self.fruitless.saturating_add(1);
-            if self.fruitless == 32 && waited.count > 0 {
-                // Faults, and none in what was not touched before: pages that were evicted are touched again.
-                self.touched = [0; GRANULES / 64];
-                self.collect_range(
-                    start,
-                    (0, GRANULES.min((start % GRANULE + len).div_ceil(GRANULE))),
-                    pagemap,
-                    None,
-                );
-            }
-            if self.fruitless > 64 && active {
-                // What is ahead of its streams is not coming to be read.
-                let device = device(self);
-                self.file.forget(device, &BUDGET);
-            }
-            return false;
-        }
-        self.fruitless = 0;
-        self.order(&mut fresh);
-        self.tell(start, len, &fresh, waited);
-        self.issue(mapping, waited.now_ns);
-        if self.looks.is_multiple_of(16) {
-            report::record(self.record, &self.file, self.file.latest());
-            report::process();
-        }
-        true
+        Some(self.due_ns.min(turn_ns).saturating_sub(sys::now_ns()).max(PAUSE_NS_STREAM / 2))
     }
 
-    /// Finds the granules that were touched since the last look: near those touched last, and now and then all.
-    fn collect(&mut self, start: usize, len: usize, pagemap: i32, active: bool, fresh: &mut Fresh) {
-        const NEAR: usize = (16 << 20) / GRANULE;
-        let last = (start % GRANULE + len).div_ceil(GRANULE);
-        if active && !self.looks.is_multiple_of(16) {
-            let heads = self.heads;
-            for head in heads.into_iter().take(self.heads_len.min(4)) {
-                let (from, to) = ((head as usize).saturating_sub(NEAR), (head as usize + NEAR).min(last));
-                self.collect_range(start, (from, to), pagemap, Some(&mut *fresh));
-            }
-        } else {
-            self.collect_range(start, (0, last), pagemap, Some(fresh));
-        }
-    }
-
-    /// Marks what is in the page tables as touched, and notes what was not before.
-    fn collect_range(
-        &mut self,
-        start: usize,
-        (from, to): (usize, usize),
-        pagemap: i32,
-        mut fresh: Option<&mut Fresh>,
-    ) {
-        let base = start / GRANULE * GRANULE;
-        let mut regions = [Region::default(); 128];
-        let (mut at, end) = ((base + from * GRANULE).max(start), base + to * GRANULE);
-        while at < end {
-            let Some((count, walked)) = scan(pagemap, at, end, &mut regions) else { return };
-            for region in regions.iter().take(count) {
-                let first = (region.start as usize - base) / GRANULE;
-                let last = (region.end as usize - base).div_ceil(GRANULE);
-                for granule in first..last.min(GRANULES) {
-                    if is_set(&self.touched, granule) {
-                        continue;
-                    }
-                    if let Some(fresh) = &mut fresh {
-                        let Some(place) = fresh.granule.get_mut(fresh.len) else { return };
-                        *place = granule as u32;
-                        fresh.len += 1;
-                    }
-                    set(&mut self.touched, granule);
-                }
-            }
-            if walked <= at {
-                return;
-            }
-            at = walked;
-        }
-    }
-
-    /// Puts new granules into the order in which they were probably touched: away from those touched last.
-    fn order(&mut self, fresh: &mut Fresh) {
-        let heads = self.heads.get(..self.heads_len).unwrap_or_default();
-        let nearest = |granule: u32| {
-            let head = heads.iter().enumerate().min_by_key(|(_, head)| head.abs_diff(granule));
-            head.map_or((0, granule), |(at, head)| (at, head.abs_diff(granule)))
+    fn waited(&mut self, now_ns: u64) -> Waited {
+        let (faults, bytes) = kernel::waited();
+        // At the first look it is not known since when.
+        let first = self.faults == 0 && self.bytes == 0;
+        let waited = Waited {
+            count: if first { faults.min(1) } else { faults.saturating_sub(self.faults) },
+            bytes: if first { bytes.min(1) } else { bytes.saturating_sub(self.bytes) },
+            elapsed_ns: now_ns.saturating_sub(self.looked_ns),
+            now_ns,
         };
-        if let Some(granules) = fresh.granule.get_mut(..fresh.len) {
-            granules.sort_unstable_by_key(|granule| nearest(*granule));
-        }
+        (self.faults, self.bytes, self.looked_ns) = (faults, bytes, now_ns);
+        waited
     }
 
-    fn tell(&mut self, start: usize, len: usize, fresh: &Fresh, waited: &Waited) {
-        let device = device(self);
-        let tuning = prefetch::Tuning { mode: Mode::Predict, ..table::tuning() };
-        let unknown = device.latency_ns() == 0;
-        if waited.count > 0 && (unknown || self.looks.is_multiple_of(256)) {
-            let measured = measure(device, start, len, fresh);
-            if unknown && !measured {
-                // Several threads may have waited at once: this is the least it can have been.
-                device.learn_miss((waited.elapsed_ns / waited.count).max(20_000), 0);
-            }
-        }
-        // How long a single fault took is not known: longer than copying, at least.
-        let latency_ns = device.latency_ns().max(50_000) + GRANULE as u64;
-        let mut misses = waited.count;
-        for (at, granule) in fresh.granule.iter().take(fresh.len).enumerate() {
-            let from = (*granule as usize * GRANULE).saturating_sub(start % GRANULE);
-            let to = ((*granule as usize + 1) * GRANULE - start % GRANULE).min(len);
-            let slow = if is_set(&self.asked, *granule as usize) {
-                let more = fresh.granule.get(at + 1).filter(|_| at + 1 < fresh.len);
-                more.is_none_or(|more| more.abs_diff(*granule) > 64) && self.is_late(start, *granule)
-            } else {
-                misses > 0
-            };
-            misses = misses.saturating_sub(u64::from(slow));
-            let read = Read {
-                offset: self.offset + from as u64,
-                len: to.saturating_sub(from) as u64,
-                elapsed_ns: Some(if slow { latency_ns } else { 1_000 }),
-                now_ns: waited.now_ns,
-            };
-            let saved_ns = self.file.counters.saved_ns;
-            self.file.on_read(&read, device, &BUDGET, &tuning);
-            cost::gained(self.file.counters.saved_ns - saved_ns);
-            if slow && self.file.random_hint && self.file.latest().2 {
-                // The kernel reads single pages: the rest of what the program is in would be missed page by page.
-                let _ = will_need(start + from, to.saturating_sub(from));
-            }
-            self.note_head(*granule);
-        }
-    }
-
-    /// Whether the program is about to touch what was asked for and is not there yet.
-    fn is_late(&self, start: usize, granule: u32) -> bool {
-        let step = match self.file.latest().0 {
-            Shape::Forward => GRANULE as i64,
-            Shape::Backward => -(GRANULE as i64),
-            Shape::Stride(stride) => stride,
-            Shape::Unknown => return false,
+    /// How long to wait until the next look, ns, after one that took so much CPU time: a look at much memory takes long.
+    fn pause(&mut self, found: Found, cost_ns: u64) -> u64 {
+        self.barren = match found {
+            Found::Stream(_) => 0,
+            Found::Touches => self.barren.saturating_add(1),
+            Found::Nothing => self.barren,
         };
-        let next = (i64::from(granule) + step / GRANULE as i64).max(0) as usize;
-        is_set(&self.asked, next) && !is_cached((start / GRANULE * GRANULE + next * GRANULE).max(start))
-    }
-
-    /// Remembers a granule as the latest of its neighbourhood.
-    fn note_head(&mut self, granule: u32) {
-        const NEIGHBOURS: u32 = (4 << 20) / GRANULE as u32;
-        let len = self.heads_len;
-        let near = self.heads.iter().take(len).position(|head| head.abs_diff(granule) <= NEIGHBOURS);
-        let at = near.unwrap_or(len.min(self.heads.len() - 1));
-        self.heads_len = len.max(at + 1);
-        if let Some(moved) = self.heads.get_mut(..=at) {
-            moved.rotate_right(1);
-            if let Some(first) = moved.first_mut() {
-                *first = granule;
-            }
-        }
-    }
-
-    /// Prefetches what the core asks for.
-    fn issue(&mut self, mapping: &Mapping, now_ns: u64) {
-        let device = device(self);
-        for _ in 0..256 {
-            let Some(request) = self.file.claim_at(now_ns, device, &BUDGET) else { return };
-            let (start, len) = (mapping.start.load(Relaxed), mapping.len.load(Relaxed));
-            let Some((from, to)) = within(request, self.offset, len) else { continue };
-            let mut at = from;
-            while at < to && !mapping.gone.load(Relaxed) {
-                let piece = (device.call_bytes() as usize).min(to - at);
-                let _ = will_need(start + at, piece);
-                at += piece;
-            }
-            let base = start % GRANULE;
-            (((from + base) / GRANULE)..(to + base).div_ceil(GRANULE))
-                .for_each(|at| set(&mut self.asked, at));
-            let last = start + to - PAGE as usize;
-            if self.probe.is_none() && self.looks.is_multiple_of(4) && !is_cached(last) {
-                let ahead = self.file.ahead_range().map_or(request.len, |range| range.len);
-                self.probe = Some((last, sys::now_ns(), ahead.saturating_mul(device.streams().max(1))));
-                self.time(device, 20);
-            }
-        }
-    }
-
-    /// Looks whether the request that is being timed is there, for so many rounds of 50 us.
-    fn time(&mut self, device: &prefetch::Device, rounds: u32) {
-        let Some((address, since_ns, ahead)) = self.probe else { return };
-        let mut left = rounds;
-        while !is_cached(address) {
-            if left == 0 {
-                // Given up, or to be looked at again in the next round.
-                if sys::now_ns().saturating_sub(since_ns) > 500_000_000 {
-                    self.probe = None;
-                }
-                return;
-            }
-            left -= 1;
-            sys::sleep_ns(20_000);
-        }
-        self.probe = None;
-        device.learn_wait(sys::now_ns().saturating_sub(since_ns), ahead);
-    }
-}
-
-fn will_need(address: usize, len: usize) -> sys::Answer {
-    // SAFETY: MADV_WILLNEED changes nothing in memory, whatever lies there by now.
-    unsafe { sys::call(libc::SYS_madvise, [address, len, libc::MADV_WILLNEED as usize, 0, 0, 0]) }
-}
-
-/// Measures how long a page takes that is not cached and lies near what was touched. `false` when there is none.
-fn measure(device: &prefetch::Device, start: usize, len: usize, fresh: &Fresh) -> bool {
-    let base = start / GRANULE * GRANULE;
-    let near = fresh.granule.iter().take(fresh.len).flat_map(|granule| {
-        [16isize, -16, 40, -40]
-            .map(|step| base.wrapping_add_signed((*granule as isize + step) * GRANULE as isize))
-    });
-    let inside = |address: &usize| *address >= start && *address < start + len;
-    let Some(cold) = near.take(64).filter(inside).find(|address| !is_cached(*address)) else { return false };
-    let begin_ns = sys::now_ns();
-    // SAFETY: MADV_WILLNEED changes nothing in memory.
-    let asked =
-        unsafe { sys::call(libc::SYS_madvise, [cold, PAGE as usize, libc::MADV_WILLNEED as usize, 0, 0, 0]) };
-    if asked.is_err() {
-        return false;
-    }
-    wait(cold);
-    device.learn_miss(sys::now_ns().saturating_sub(begin_ns), PAGE);
-    true
-}
-
-/// The part of a request that is mapped, as offsets from the mapping's beginning, in whole pages.
-fn within(request: Request, offset: u64, len: usize) -> Option<(usize, usize)> {
-    let from = request.offset.saturating_sub(offset) as usize;
-    let to = request.offset.saturating_add(request.len).saturating_sub(offset) as usize;
-    let to = to.min(len.next_multiple_of(PAGE as usize));
-    (from < to).then_some((from, to))
-}
-
-/// Waits until a page is there, at most 50 ms.
-fn wait(address: usize) {
-    for _ in 0..500 {
-        if is_cached(address) {
-            return;
-        }
-        sys::sleep_ns(50_000);
+        let (least_ns, share) = match (found, self.barren) {
+            (Found::Stream(_), _) => (PAUSE_NS_STREAM, 1),
+            (_, 0..16) => (PAUSE_NS_MIN, 9),
+            (_, 16..64) => (PAUSE_NS_MIN, 19),
+            (_, 64..256) => (2 * PAUSE_NS_MIN, 49),
+            _ => (8 * PAUSE_NS_MIN, 99),
+        };
+        let most_ns = match found {
+            Found::Nothing => PAUSE_NS_MAX,
+            Found::Touches => least_ns,
+            Found::Stream(most_ns) => most_ns.max(least_ns),
+        };
+        self.pause_ns = (self.pause_ns * 2).clamp(least_ns, most_ns);
+        self.pause_ns.max(cost_ns.saturating_mul(share))
     }
 }

@@ -245,6 +245,12 @@ fn name(name: &core::ffi::CStr) {
     };
 }
 
+/// Turns and looks at mappings are nearer to each other than the usual 50 us of slack.
+fn be_punctual() {
+    // SAFETY: the thread's own timers, without pointers.
+    let _ = unsafe { sys::call(libc::SYS_prctl, [libc::PR_SET_TIMERSLACK as usize, 1_000, 0, 0, 0, 0]) };
+}
+
 /// Sleeps until the next reason to look, or so long. `false`: the worker is to end.
 fn rest(role: Role, seen: u32, timeout_ns: u64) -> bool {
     let worker = &WORKER[role as usize];
@@ -260,8 +266,7 @@ const LONG_NS: u64 = 3_600_000_000_000;
 
 fn streams() {
     name(c"ll-prefetch");
-    // SAFETY: the thread's own timers, without pointers: turns are shorter than the usual 50 us of slack.
-    let _ = unsafe { sys::call(libc::SYS_prctl, [libc::PR_SET_TIMERSLACK as usize, 1_000, 0, 0, 0, 0]) };
+    be_punctual();
     rouse(Role::Keeper);
     // When a stream of each file has its turn, ns; 0: none is waiting for it.
     let mut turns = [0u64; table::SLOTS];
@@ -494,6 +499,7 @@ fn has_own_descriptors() -> bool {
 /// Follows mappings.
 fn mapper() {
     name(c"ll-mapper");
+    be_punctual();
     if !has_own_descriptors() {
         return;
     }
