@@ -60,17 +60,19 @@ fn matrix(options: &Options, cells: &mut Vec<Cell>) -> Anyhow<()> {
     let keys = options.keys();
     let left = |cells: &[Cell]| keys.iter().filter(|(key, _)| !cells.iter().any(|c| c.key == *key)).count();
     let (begin, before) = (Instant::now(), cells.len());
+    let in_time = || {
+        if begin.elapsed() >= options.time { Err("time is up; --resume goes on") } else { Ok(()) }
+    };
     for name in &options.devices {
         let mine = keys.iter().filter(|(key, _)| key.device == *name);
         let todo: Vec<_> = mine.filter(|(key, _)| !cells.iter().any(|cell| cell.key == *key)).collect();
         let Some((_, first)) = todo.first() else { continue };
+        in_time()?;
         let device = Device::prepare(name, options)?;
         // Warms the program, the library and the file system's own blocks.
         run::round(options, device.file(), first, None, false)?;
         for (key, pattern) in todo {
-            if begin.elapsed() >= options.time {
-                return Err("time is up; --resume goes on".into());
-            }
+            in_time()?;
             let done = cells.len() - before;
             let time = left_time(begin, done, left(cells));
             eprint!(

@@ -61,7 +61,7 @@ harm: the same program without and with the prefetching library, on every device
   --rounds N          pairs of runs of each cell [5]
   --rounds-max N      for cells that are still untold, three more at a time [15]
   --cell-seconds N    no more rounds of a cell that would take longer [60]
-  --seconds N         begin no cell after so long
+  --seconds N         begin no cell after so long; 0 shows what --csv has
   --csv FILE          add a line for each cell
   --resume            leave out the cells that FILE has, and show them in the tables
   --control           the library is loaded but off: every FAILS is a false alarm (--mode off)
