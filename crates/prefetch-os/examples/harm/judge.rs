@@ -7,8 +7,10 @@
 //! - `ok`: both intervals are within the limits as a whole.
 //! - `FAILS`: one interval is outside of its limit as a whole, and so many of the single rounds are that chance alone
 //!   would do it in 5 % (sign test): five rounds on a noisy machine have too narrow an interval of p99.
-//! - `untold`: anything else. Rounds are added as long as that is so, which neither test knows of: the rate of
-//!   false alarms is measured (`--control`), not computed.
+//! - `untold`: anything else.
+//!
+//! Rounds are added to untold cells, and once to a cell that fails, which must then fail again. The tests do not know
+//! of that: the rate of false alarms is measured (`--control`), not computed.
 
 use stats::bootstrap::{Resampling, one_sample};
 use stats::{Estimate, Histogram, Sample};

@@ -22,7 +22,7 @@ use table::{Cell, Key};
 
 type Anyhow<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Rounds that are added to an untold cell before it is judged again.
+/// Rounds that are added before a cell is judged again.
 const STEP: usize = 3;
 
 fn measure(options: &Options, device: &Device, pattern: &Pattern, key: &Key) -> Anyhow<Cell> {
@@ -30,6 +30,7 @@ fn measure(options: &Options, device: &Device, pattern: &Pattern, key: &Key) -> 
     let limit = key.memory.map(|percent| device.bytes() * percent / 100);
     let mut rounds: Vec<Round> = Vec::new();
     let mut wanted = options.rounds;
+    let mut before = None;
     let judged = loop {
         while rounds.len() < wanted {
             rounds.push(run::round(options, device.file(), pattern, limit, rounds.len() % 2 == 1)?);
@@ -40,9 +41,13 @@ fn measure(options: &Options, device: &Device, pattern: &Pattern, key: &Key) -> 
         let judged = Judged::of(&rounds)?;
         let per_round = begin.elapsed() / rounds.len() as u32;
         let room = begin.elapsed() + per_round * STEP as u32 <= options.cell_time;
-        if judged.verdict() != Verdict::Untold || wanted >= options.rounds_max || !room {
+        let verdict = judged.verdict();
+        // A failure is believed when it still is one after more rounds.
+        let told = verdict == Verdict::Ok || verdict == Verdict::Fails && before == Some(Verdict::Fails);
+        if told || wanted >= options.rounds_max || !room {
             break judged;
         }
+        before = Some(verdict);
         wanted = (wanted + STEP).min(options.rounds_max);
     };
     Ok(Cell::new(key.clone(), &rounds, limit, &judged))

@@ -59,7 +59,7 @@ harm: the same program without and with the prefetching library, on every device
   --memory LIST       percent of the file in a memory cgroup, or `none` [none,75,50,25]
   --mib N             size of the file; a quarter of it on devices of 10 ms and more [256]
   --rounds N          pairs of runs of each cell [5]
-  --rounds-max N      for cells that are still untold, three more at a time [15]
+  --rounds-max N      for cells that are untold, or fail for the first time, three more at a time [15]
   --cell-seconds N    no more rounds of a cell that would take longer [60]
   --seconds N         begin no cell after so long; 0 shows what --csv has
   --csv FILE          add a line for each cell
