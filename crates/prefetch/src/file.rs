@@ -360,7 +360,10 @@ impl FileState {
     ) {
         let counts = (stream.active || stream.slow_count() > 0) && !(covered && device.trial.holds());
         if counts && mode != Mode::Observe && !device.is_fetching() {
-            let sample = Sample { now_ns: read.now_ns, elapsed_ns, bytes: read.len };
+            let ahead = stream.shape == Shape::Backward || (stream.shape == Shape::Forward && self.random_hint);
+            let page_ns = device.latency_ns().saturating_mul(read.len.min(PAGE)) / PAGE;
+            let alone_ns = if ahead && stream.active { page_ns } else { 0 };
+            let sample = Sample { now_ns: read.now_ns, elapsed_ns, bytes: read.len, alone_ns };
             device.trial.count(&sample, device.streams() > 0, device.latency_ns());
         }
     }

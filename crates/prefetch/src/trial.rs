@@ -64,6 +64,8 @@ pub struct Sample {
     pub elapsed_ns: u64,
     /// Bytes.
     pub bytes: u64,
+    /// The least that it would have taken where the kernel does not read ahead either, ns; 0 where it may.
+    pub alone_ns: u64,
 }
 
 /// Times in an eighth of an octave each, from 8 us to half a second.
@@ -78,6 +80,9 @@ struct Reads {
     past_ns: AtomicU64,
     begin_ns: AtomicU64,
     end_ns: AtomicU64,
+    /// What they took, and would have taken at least without prefetching, ns.
+    spent_ns: AtomicU64,
+    alone_ns: AtomicU64,
     times: [AtomicU32; BUCKETS],
 }
 
@@ -89,6 +94,8 @@ impl Reads {
             past_ns: AtomicU64::new(0),
             begin_ns: AtomicU64::new(0),
             end_ns: AtomicU64::new(0),
+            spent_ns: AtomicU64::new(0),
+            alone_ns: AtomicU64::new(0),
             times: [const { AtomicU32::new(0) }; BUCKETS],
         }
     }
@@ -99,6 +106,8 @@ impl Reads {
         self.past_ns.store(0, Relaxed);
         self.begin_ns.store(0, Relaxed);
         self.end_ns.store(0, Relaxed);
+        self.spent_ns.store(0, Relaxed);
+        self.alone_ns.store(0, Relaxed);
         self.times.iter().for_each(|times| times.store(0, Relaxed));
     }
 
@@ -112,6 +121,8 @@ impl Reads {
     fn add(&self, read: &Sample) {
         self.count.store(self.count.load(Relaxed).saturating_add(1), Relaxed);
         self.bytes.store(self.bytes.load(Relaxed).saturating_add(read.bytes), Relaxed);
+        self.spent_ns.store(self.spent_ns.load(Relaxed).saturating_add(read.elapsed_ns), Relaxed);
+        self.alone_ns.store(self.alone_ns.load(Relaxed).saturating_add(read.alone_ns), Relaxed);
         let start = read.now_ns.saturating_sub(read.elapsed_ns);
         let begin = self.begin_ns.load(Relaxed);
         if begin == 0 || start < begin {
@@ -150,6 +161,18 @@ impl Reads {
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
 
+    /// Whether they took a small part of what they would have taken, whatever was read before.
+    fn is_plainly_faster(&self) -> bool {
+        let spent_ns = self.spent_ns.load(Relaxed);
+        spent_ns > 0 && spent_ns.saturating_mul(GAIN_PLAIN.pow(2)) <= self.alone_ns.load(Relaxed)
+    }
+
+    /// Whether the reads of both are about as long.
+    fn is_like(&self, others: &Reads) -> bool {
+        let mean = |reads: &Reads| reads.bytes.load(Relaxed) / u64::from(reads.count.load(Relaxed)).max(1);
+        mean(self) <= mean(others).saturating_mul(2) && mean(others) <= mean(self).saturating_mul(2)
+    }
+
     /// The bucket that a twentieth of the reads exceeded.
     fn tail(&self) -> usize {
         let mut left = self.count.load(Relaxed) / 20;
@@ -178,6 +201,8 @@ pub struct Trial {
     rest: AtomicU32,
     /// The rate with prefetching before anything was held back, bytes/s.
     first: AtomicU64,
+    /// Whether what was read first with prefetching was left out already.
+    again: AtomicBool,
     alone: Reads,
     with: Reads,
 }
@@ -199,6 +224,7 @@ impl Trial {
             round: AtomicU32::new(0),
             rest: AtomicU32::new(REST_READS),
             first: AtomicU64::new(0),
+            again: AtomicBool::new(false),
             alone: Reads::new(),
             with: Reads::new(),
         }
@@ -287,7 +313,8 @@ impl Trial {
         let (with_reads, alone_reads) = (self.with.frequency(), self.alone.frequency());
         let known = self.alone.count.load(Relaxed) >= ALONE_MIN;
         let gains = |with: u64, alone: u64| with >= alone.saturating_mul(GAIN_PLAIN);
-        if known && gains(with, alone) && gains(with_reads, alone_reads) {
+        let gains = known && gains(with, alone) && gains(with_reads, alone_reads);
+        if gains || self.with.is_plainly_faster() {
             return self.enter(Phase::Good);
         }
         // Two buckets are a fifth on average; what a busy CPU adds is less than 50 us.
@@ -298,6 +325,11 @@ impl Trial {
         let plainly_bad = known && later && hardly(with, alone) && hardly(with_reads, alone_reads);
         if round < ROUNDS && !plainly_bad {
             if round == 0 {
+                // The first ones may be of the program's beginning still.
+                if known && !self.with.is_like(&self.alone) && !self.again.swap(true, Relaxed) {
+                    self.with.clear();
+                    return self.enter(Phase::With);
+                }
                 self.first.store(with, Relaxed);
                 self.alone.clear();
                 self.with.clear();
@@ -330,11 +362,13 @@ mod tests {
         tail: u64,
         /// Bytes of its first reads.
         first_bytes: u64,
+        /// Whether the kernel does not read ahead.
+        backward: bool,
     }
 
     impl Program {
         fn new(alone_ns: u64, with_ns: u64, tail: u64) -> Program {
-            Program { trial: Trial::new(), now_ns: MS, alone_ns, with_ns, tail, first_bytes: 65536 }
+            Program { trial: Trial::new(), now_ns: MS, alone_ns, with_ns, tail, first_bytes: 65536, backward: false }
         }
 
         /// How many of the reads were held back.
@@ -349,7 +383,8 @@ mod tests {
                 let elapsed_ns = if late { usual * self.tail } else { usual };
                 self.now_ns += elapsed_ns;
                 let bytes = if first { self.first_bytes } else { 65536 };
-                let sample = Sample { now_ns: self.now_ns, elapsed_ns, bytes };
+                let alone_ns = if self.backward { self.alone_ns } else { 0 };
+                let sample = Sample { now_ns: self.now_ns, elapsed_ns, bytes, alone_ns };
                 self.trial.count(&sample, !first, MS / 2);
             }
             held
@@ -368,6 +403,13 @@ mod tests {
         let held = program.run(100_000);
         assert!((1..=96).contains(&held), "{held}");
         assert!(!program.trial.is_bad());
+    }
+
+    #[test]
+    fn what_the_kernel_cannot_do_is_plain_whatever_was_read_first() {
+        let mut program = Program::new(MS, MS / 20, 8);
+        (program.first_bytes, program.backward) = (100 * 65536, true);
+        assert_eq!(program.run(100_000), 0);
     }
 
     #[test]
