@@ -14,6 +14,8 @@ const CHUNK_MIN: u64 = 64 << 10;
 pub const FETCH_WIDTH_MAX: usize = 16;
 /// Streams count as live while they are read at least once in so long, ns: four latencies where those are longer.
 const EPOCH_NS_MIN: u64 = 20_000_000;
+/// Reads from which a latency is learned, bytes.
+const MISS_BYTES_MAX: u64 = 128 << 10;
 /// The shortest turn of a stream, ns.
 const TURN_NS_MIN: u64 = 50_000;
 /// Waits that may be shorter than a latency, of which one value is taken.
@@ -125,8 +127,12 @@ impl Device {
         self.call.load(Relaxed) != 0
     }
 
-    /// Learns from a miss that no prefetch had covered. Follows the fast ones: queueing only adds to a latency.
+    /// Learns from a miss that no prefetch had covered. Follows the fast ones: queueing only adds to a latency. Long reads
+    /// are several requests, of which the program may have asked for some before.
     pub fn learn_miss(&self, elapsed_ns: u64, bytes: u64) {
+        if bytes > MISS_BYTES_MAX && self.latency_ns() != 0 {
+            return;
+        }
         let transfer = bytes.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
         self.sure.store(true, Relaxed);
         self.follow(elapsed_ns.saturating_sub(transfer).max(1_000), elapsed_ns);
@@ -247,13 +253,9 @@ impl Device {
         self.window_start_ns.store(now_ns, Relaxed);
     }
 
-    /// Latency of a small read on an idle device, ns; 0 when unknown. Hits beside a busy CPU pass for fast misses; what
-    /// was asked for never arrives sooner.
+    /// Latency of a small read on an idle device, ns; 0 when unknown.
     pub fn latency_ns(&self) -> u64 {
-        match self.latency_ns.load(Relaxed) {
-            0 => 0,
-            known => known.max(self.window.least_ns()),
-        }
+        self.latency_ns.load(Relaxed)
     }
 
     /// The highest rate seen, bytes/s; 0 when unknown. A lower bound.
@@ -492,6 +494,14 @@ mod tests {
         disk.learn_miss(50_000, 0);
         (0..8).for_each(|_| disk.learn_partial_miss(20_000_000, 0));
         assert!(disk.latency_ns() < 60_000, "{}", disk.latency_ns());
+    }
+
+    #[test]
+    fn long_reads_say_nothing_of_a_known_latency() {
+        let device = Device::new();
+        (0..4).for_each(|_| device.learn_miss(1_000_000, 4096));
+        (0..50).for_each(|_| device.learn_miss(330_000, 320 << 10));
+        assert_eq!(device.latency_ns(), 995_904);
     }
 
     #[test]

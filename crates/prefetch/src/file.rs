@@ -158,9 +158,15 @@ impl FileState {
         let Some(mut stream) = self.streams.get(at).copied() else { return Effect::default() };
         let covered = stream.covers(read.offset);
         let fetched = self.rent.covers(read.offset, self.size);
+        let mut read = *read;
         if stream.used != self.tick {
+            // How long it took is the processor's doing, or known from the read before.
+            if stream.has_read(read.offset, read.len) {
+                read.elapsed_ns = None;
+            }
             stream.advance(read.offset, read.len, self.tick);
         }
+        let read = &read;
         self.account(&mut stream, read, (covered, fetched), device, budget, tuning.mode);
         if tuning.mode.predicts() {
             self.steer(&mut stream, read, covered, device, budget, tuning);
@@ -360,7 +366,8 @@ impl FileState {
     ) {
         let counts = (stream.active || stream.slow_count() > 0) && !(covered && device.trial.holds());
         if counts && mode != Mode::Observe && !device.is_fetching() {
-            let ahead = stream.shape == Shape::Backward || (stream.shape == Shape::Forward && self.random_hint);
+            let ahead =
+                stream.shape == Shape::Backward || (stream.shape == Shape::Forward && self.random_hint);
             let page_ns = device.latency_ns().saturating_mul(read.len.min(PAGE)) / PAGE;
             let alone_ns = if ahead && stream.active { page_ns } else { 0 };
             let sample = Sample { now_ns: read.now_ns, elapsed_ns, bytes: read.len, alone_ns };

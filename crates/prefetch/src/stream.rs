@@ -122,6 +122,12 @@ impl Stream {
         self.contiguous > 0
     }
 
+    /// Whether a read lies in pages that the latest one has read: it found them, or waits for them with that one.
+    pub fn has_read(&self, offset: u64, len: u64) -> bool {
+        offset / PAGE >= self.start / PAGE
+            && offset.saturating_add(len).div_ceil(PAGE) <= self.end.div_ceil(PAGE)
+    }
+
     fn slack(&self, len: u64) -> u64 {
         len.saturating_mul(4).max(128 << 10)
     }

@@ -368,7 +368,15 @@ mod tests {
 
     impl Program {
         fn new(alone_ns: u64, with_ns: u64, tail: u64) -> Program {
-            Program { trial: Trial::new(), now_ns: MS, alone_ns, with_ns, tail, first_bytes: 65536, backward: false }
+            Program {
+                trial: Trial::new(),
+                now_ns: MS,
+                alone_ns,
+                with_ns,
+                tail,
+                first_bytes: 65536,
+                backward: false,
+            }
         }
 
         /// How many of the reads were held back.

@@ -45,11 +45,6 @@ impl Window {
         }
     }
 
-    /// The shortest time from a request to its arrival, ns; 0 when none was timed.
-    pub fn least_ns(&self) -> u64 {
-        self.least_ns.load(Relaxed)
-    }
-
     /// Whether queueing was seen.
     pub fn is_settled(&self) -> bool {
         self.settled.load(Relaxed)
