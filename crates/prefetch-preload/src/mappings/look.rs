@@ -128,7 +128,11 @@ impl Known {
                 self.file.forget(device, &BUDGET);
             }
             let pause_ns = (device.latency_ns() / 8).min(PAUSE_NS_STREAM_MAX);
-            return if active && self.fruitless < 32 { Found::Stream(pause_ns) } else { Found::Nothing };
+            return if active && self.fruitless < 32 && !device.trial.holds() {
+                Found::Stream(pause_ns)
+            } else {
+                Found::Nothing
+            };
         }
         self.fruitless = 0;
         // There, what a fault finds is still on its way, so that it does not count as a major one.
@@ -138,7 +142,8 @@ impl Known {
             report::record(self.record, &self.file, self.file.latest());
             report::process();
         }
-        if self.is_active() { Found::Stream(0) } else { Found::Touches }
+        // Held back for a trial, the program is looked at as seldom as without a stream: looking is part of the cost.
+        if self.is_active() && !device.trial.holds() { Found::Stream(0) } else { Found::Touches }
     }
 
     fn tell(&mut self, place: Place, hinted: bool, fresh: &Fresh, waited: &Waited) {
@@ -158,7 +163,10 @@ impl Known {
         let asked = granules.iter().filter(|granule| self.asked.has(**granule as usize)).count();
         // Which ones were missed is not known either.
         let (mut missed, unasked) = (0, (granules.len() - asked) as u64);
+        let before_ns = waited.now_ns.saturating_sub(waited.elapsed_ns);
         for (at, granule) in granules.iter().enumerate() {
+            // Nor when: evenly spread, a look is no burst.
+            let now_ns = before_ns + waited.elapsed_ns * (at as u64 + 1) / granules.len() as u64;
             let (from, to) = place.part(*granule as usize);
             let slow = if self.asked.has(*granule as usize) {
                 let more = granules.get(at + 1);
@@ -173,7 +181,7 @@ impl Known {
                 offset: self.offset + from as u64,
                 len: to.saturating_sub(from) as u64,
                 elapsed_ns: Some(if slow { latency_ns } else { 1_000 }),
-                now_ns: waited.now_ns,
+                now_ns,
             };
             let saved_ns = self.file.counters.saved_ns;
             self.file.on_read(&read, device, &BUDGET, &tuning);
