@@ -31,6 +31,10 @@ const PATIENCE_NS: u64 = 1_000_000_000;
 
 /// Files fetched and not yet opened, by 16 bits of their name's hash.
 static EXPECTED: [AtomicU8; 1 << 16] = [const { AtomicU8::new(0) }; 1 << 16];
+/// Names are looked for there until the program has opened so many files since the last was fetched: the table is seldom
+/// in the processor's cache.
+const FETCHED_OPENS: u32 = 4096;
+static FETCHED_UNTIL: AtomicU32 = AtomicU32::new(0);
 /// Fetched files that the program opened.
 static USED: AtomicU32 = AtomicU32::new(0);
 /// Files the program opened for reading.
@@ -69,8 +73,7 @@ static MAILBOX: Mailbox = Mailbox {
     before: AtomicU64::new(0),
 };
 
-fn bit(name: &[u8]) -> &'static AtomicU8 {
-    let hash = hash(0, name);
+fn bit(hash: u64) -> &'static AtomicU8 {
     &EXPECTED[((hash >> 32) ^ hash) as usize & 0xffff]
 }
 
@@ -104,22 +107,25 @@ fn opened(directory: c_int, path: &[u8], fd: c_int) {
     if name.is_empty() {
         return;
     }
-    OPENS.fetch_add(1, Relaxed);
-    let bit = bit(name);
-    let expected = bit.load(Relaxed);
-    if expected > 0 {
-        bit.store(expected - 1, Relaxed);
-        USED.fetch_add(1, Relaxed);
+    let opens = OPENS.fetch_add(1, Relaxed) + 1;
+    let own = hash(0, name);
+    if FETCHED_UNTIL.load(Relaxed).wrapping_sub(opens) <= FETCHED_OPENS {
+        let bit = bit(own);
+        let expected = bit.load(Relaxed);
+        if expected > 0 {
+            bit.store(expected - 1, Relaxed);
+            USED.fetch_add(1, Relaxed);
+        }
     }
     let key = hash(directory as u64, parent) | 1;
     let numbered = series::on_open(key, directory, parent, name, fd);
-    let before = BEFORE.swap(hash(0, name) | 1, Relaxed);
+    let before = BEFORE.swap(own | 1, Relaxed);
     if DIRECTORY.swap(key, Relaxed) != key {
         IN_ROW.store(1, Relaxed);
         return;
     }
     let row = IN_ROW.fetch_add(1, Relaxed) + 1;
-    let blocked = BLOCKED_UNTIL.load(Relaxed) > OPENS.load(Relaxed);
+    let blocked = BLOCKED_UNTIL.load(Relaxed) > opens;
     if row == CONFIRM && !blocked && MAILBOX.state.compare_exchange(EMPTY, FILLING, Acquire, Relaxed).is_ok()
     {
         let filled = fill(directory, parent, name).is_some();
@@ -386,7 +392,8 @@ impl State {
             }
         }
         sys::close(fd);
-        let bit = bit(name.to_bytes());
+        FETCHED_UNTIL.store(OPENS.load(Relaxed).wrapping_add(FETCHED_OPENS), Relaxed);
+        let bit = bit(hash(0, name.to_bytes()));
         bit.store(bit.load(Relaxed).saturating_add(1), Relaxed);
         self.bytes += bytes;
         self.walk.on_fetched(bytes, cached);

@@ -236,7 +236,7 @@ fn tracked(slot: &'static Slot, start_ns: u64, fd: i32, offset: Option<i64>, got
     if file.counters.reads.is_multiple_of(64) {
         report::file(slot, &file);
     }
-    rest(slot, read.is_slow() || effect.wake, &file);
+    rest(slot, read.is_slow(), effect.wake, &file);
     if effect.wake && !slot.wake.load(Relaxed) {
         let trusted = !by_position || check_position(slot, fd, &mut file);
         drop(file);
@@ -270,11 +270,13 @@ pub fn lose(slot: &Slot) {
 }
 
 /// Lets a file alone for a while whose reads all hit and that is not prefetched.
-fn rest(slot: &Slot, busy: bool, file: &FileState) {
+fn rest(slot: &Slot, slow: bool, woken: bool, file: &FileState) {
     let (_, _, active) = file.latest();
-    if busy || active {
+    if slow || woken || active {
         slot.awake.store(0, Relaxed);
-        slot.sleep_length.store(0, Relaxed);
+        // One slow read may have been interrupted only: that shortens the next sleep, and where they go on there is none.
+        let length = if woken || active { 0 } else { slot.sleep_length.load(Relaxed) / 4 };
+        slot.sleep_length.store(length, Relaxed);
         return;
     }
     let awake = slot.awake.load(Relaxed) + 1;
