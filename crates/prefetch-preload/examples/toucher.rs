@@ -1,8 +1,8 @@
 //! Touches the pages of a mapped file in a pattern and says how long it took: `reader`'s sister for mappings, which the
 //! example `harm` runs in its place.
 //!
-//! `toucher FILE PATTERN [--threads N] [--block KIB] [--raw]`: all threads share a mapping and touch each page of
-//! their blocks, upwards. PATTERN is `seq`, `reverse`, `stride` (one of five blocks), `random` (2,000 blocks), or one of
+//! `toucher FILE PATTERN [--threads N] [--block KIB] [--own] [--raw]`: all threads share a mapping, or each has its
+//! own, and touch each page of their blocks, upwards. PATTERN is `seq`, `reverse`, `stride` (one of five blocks), `random` (2,000 blocks), or one of
 //! these after `hinted-` (MADV_RANDOM). Prints pattern, wall seconds, MB/s, p50 and p99 of a block; with `--raw` wall,
 //! p50, p99, longest in ns.
 
@@ -18,13 +18,14 @@ struct Options {
     pattern: String,
     threads: usize,
     block: usize,
+    own: bool,
     raw: bool,
 }
 
 fn options() -> Option<Options> {
     let mut words = std::env::args().skip(1);
     let (path, pattern) = (words.next()?, words.next()?);
-    let mut options = Options { path, pattern, threads: 4, block: 64 << 10, raw: false };
+    let mut options = Options { path, pattern, threads: 4, block: 64 << 10, own: false, raw: false };
     while let Some(word) = words.next() {
         match word.as_str() {
             "--threads" => options.threads = words.next()?.parse().ok().filter(|threads| *threads > 0)?,
@@ -32,6 +33,7 @@ fn options() -> Option<Options> {
                 options.block =
                     words.next()?.parse::<usize>().ok().filter(|kib| *kib > 0 && kib % 4 == 0)? << 10;
             }
+            "--own" => options.own = true,
             "--raw" => options.raw = true,
             _ => return None,
         }
@@ -74,10 +76,24 @@ fn touch(start: usize, blocks: &[usize], block: usize) -> Vec<u64> {
     times
 }
 
+/// Maps a file, for as long as the program runs; where.
+fn map(file: &File, size: usize, hinted: bool) -> Result<usize> {
+    // SAFETY: a fresh mapping of an open file, which nothing shortens.
+    let mapped = unsafe {
+        libc::mmap(std::ptr::null_mut(), size, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0)
+    };
+    // SAFETY: the mapping is this program's own.
+    if mapped == libc::MAP_FAILED || hinted && unsafe { libc::madvise(mapped, size, libc::MADV_RANDOM) } != 0
+    {
+        return Err(Error::last_os_error());
+    }
+    Ok(mapped as usize)
+}
+
 fn main() -> Result<()> {
     let usage = || -> ! {
         eprintln!(
-            "usage: toucher FILE [hinted-]seq|reverse|stride|random [--threads N] [--block KIB] [--raw]"
+            "usage: toucher FILE [hinted-]seq|reverse|stride|random [--threads N] [--block KIB] [--own] [--raw]"
         );
         std::process::exit(2)
     };
@@ -85,25 +101,19 @@ fn main() -> Result<()> {
     let begin = Instant::now();
     let file = File::open(&options.path)?;
     let size = file.metadata()?.len() as usize;
-    // SAFETY: a fresh mapping of an open file, which nothing shortens.
-    let mapped = unsafe {
-        libc::mmap(std::ptr::null_mut(), size, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0)
-    };
-    if mapped == libc::MAP_FAILED {
-        return Err(Error::last_os_error());
-    }
     let unhinted = options.pattern.strip_prefix("hinted-");
-    // SAFETY: the mapping is this program's own.
-    if unhinted.is_some() && unsafe { libc::madvise(mapped, size, libc::MADV_RANDOM) } != 0 {
-        return Err(Error::last_os_error());
-    }
     let pattern = unhinted.unwrap_or(&options.pattern);
     let of_thread = |thread| starts(pattern, size, options.threads, options.block, thread);
     let Some(blocks) = (0..options.threads).map(of_thread).collect::<Option<Vec<_>>>() else { usage() };
-    let start = mapped as usize;
+    let first = map(&file, size, unhinted.is_some())?;
+    let mut mapped = vec![first; options.threads];
+    for own in mapped.iter_mut().skip(1).filter(|_| options.own) {
+        *own = map(&file, size, unhinted.is_some())?;
+    }
     let mut times: Vec<u64> = std::thread::scope(|scope| {
+        let each = blocks.iter().zip(mapped);
         let workers: Vec<_> =
-            blocks.iter().map(|blocks| scope.spawn(|| touch(start, blocks, options.block))).collect();
+            each.map(|(blocks, start)| scope.spawn(move || touch(start, blocks, options.block))).collect();
         workers.into_iter().flat_map(|worker| worker.join().expect("a thread")).collect()
     });
     let wall = begin.elapsed().as_secs_f64();
