@@ -288,8 +288,7 @@ impl Looks {
         };
         let (least_ns, share) = match (found, self.barren) {
             (Found::Stream(_), _) => (PAUSE_NS_STREAM, 1),
-            (_, 0..16) => (PAUSE_NS_MIN, 9),
-            (_, 16..64) => (PAUSE_NS_MIN, 19),
+            (_, 0..64) => (PAUSE_NS_MIN, 19),
             (_, 64..256) => (2 * PAUSE_NS_MIN, 49),
             _ => (8 * PAUSE_NS_MIN, 99),
         };
