@@ -220,6 +220,7 @@ impl<H> Table<H> {
         let read = Read { offset, len, elapsed_ns: Some(access.waited_ns), now_ns: access.at_ns };
         // Else it waited for the rest of what was asked for before: that is no latency.
         file.state.joined = access.kind == AccessKind::Read && !access.missed && !access.contiguous;
+        file.state.reader = access.tid as u32;
         file.notice_alone(access, &read, device);
         file.window.contiguous += u32::from(access.contiguous);
         if access.asked_ns > 0 && device.streams() == 0 {
@@ -451,6 +452,69 @@ mod tests {
         assert_eq!((counters.timed, counters.reads), (200, 200));
         assert!(counters.late > 150, "{counters:?}");
         assert!(device.latency_ns() > MS / 5 * 4, "{}", device.latency_ns());
+    }
+
+    /// Misses among 4,000 reads of 64 KiB by four threads of one file, at the blocks that a rule gives for the number of
+    /// a read: thread and block.
+    fn shared(mut rule: impl FnMut(u64) -> (u64, u64)) -> u64 {
+        let mut table = table();
+        let device = table.device_index(77);
+        let ticket = table.follow(key(1), 1 << 30, device, 0, ()).0;
+        let mut prefetched = std::collections::HashSet::new();
+        let (mut now_ns, mut misses) = (0, 0);
+        for at in 0..4000 {
+            let (thread, block) = rule(at);
+            let hit = prefetched.contains(&(block * 16));
+            misses += u64::from(!hit);
+            // Four at a time.
+            now_ns += if hit { MS / 50 } else { MS / 4 };
+            let access = read(block * 16, now_ns, if hit { 0 } else { MS }, !hit);
+            if table.access(&Access { tid: 100 + thread as i32, ..access }).is_none() {
+                continue;
+            }
+            for _ in 0..8 {
+                let turn_ns = table.next_claim_ns(ticket).unwrap_or(0);
+                while let Some(request) = table.claim(ticket, now_ns.max(turn_ns)) {
+                    prefetched.extend(request.offset / PAGE..(request.offset + request.len) / PAGE);
+                }
+            }
+        }
+        misses
+    }
+
+    fn below(seed: &mut u64, limit: u64) -> u64 {
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (*seed >> 33) % limit
+    }
+
+    #[test]
+    fn interleaved_readers_of_one_file_are_told_apart() {
+        for seed in 0..20 {
+            let mut random = seed;
+            let mut done = [0u64; 4];
+            // Some threads run ahead of others by some reads.
+            let misses = shared(|_| {
+                let least = done.iter().copied().min().unwrap_or(0);
+                let thread = loop {
+                    let thread = below(&mut random, 4) as usize;
+                    if done[thread] < least + 6 {
+                        break thread;
+                    }
+                };
+                done[thread] += 1;
+                (thread as u64, (done[thread] - 1) * 4 + thread as u64)
+            });
+            assert!(misses < 100, "seed {seed}: {misses} misses");
+        }
+    }
+
+    #[test]
+    fn threads_that_share_a_stream_do_not_break_it() {
+        for seed in 0..20 {
+            let mut random = seed;
+            let misses = shared(|at| (below(&mut random, 4), 8000 - at));
+            assert!(misses < 100, "seed {seed}: {misses} misses");
+        }
     }
 
     #[test]

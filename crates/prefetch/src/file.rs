@@ -15,6 +15,10 @@ const RUNS: usize = 8;
 const READS_NEW: u64 = 16;
 /// A stream has ended when it was idle for this many reads of its file, and for four reads of each live stream.
 const IDLE_READS: u32 = 8;
+/// What a read without order adds to [`FileState::unordered`], of which an ordered one takes one away.
+const UNORDERED: u32 = 16;
+/// After so much of it threads are told apart no longer, or again.
+const UNORDERED_MAX: u32 = 32 * UNORDERED;
 
 /// One read of the program.
 #[derive(Debug, Clone, Copy)]
@@ -120,6 +124,10 @@ pub struct FileState {
     /// Set by the shell before it tells of a read: somebody else had asked for the pages, so that what the read
     /// waited is no latency, as far as it waited.
     pub joined: bool,
+    /// Set by the shell before it tells of a read: which thread reads; 0 when that is not known.
+    pub reader: u32,
+    /// Grows with reads that follow no known order: see [`FileState::knows_readers`].
+    unordered: u32,
     /// Fetching all.
     pub fetch: FetchState,
     /// Bytes fetched and counted against the budget until the file is closed.
@@ -167,6 +175,8 @@ impl FileState {
             stream.advance(read.offset, read.len, self.tick);
         }
         let read = &read;
+        stream.reader = self.reader;
+        self.note_order(stream.is_confirmed());
         self.account(&mut stream, read, (covered, fetched), device, budget, tuning.mode);
         if tuning.mode.predicts() {
             self.steer(&mut stream, read, covered, device, budget, tuning);
@@ -217,8 +227,9 @@ impl FileState {
             .enumerate()
             .filter(|(_, stream)| stream.is_used())
             .filter_map(|(at, stream)| Some((stream.fit(read.offset, read.len)?, at)))
+            .filter_map(|(fit, at)| Some((self.is_strange(at)?, fit, at)))
             .min();
-        if let Some((_, at)) = best {
+        if let Some((_, _, at)) = best {
             return at;
         }
         let live =
@@ -244,6 +255,29 @@ impl FileState {
             slot.begun_ns = read.now_ns.saturating_sub(read.elapsed_ns.unwrap_or(0));
         }
         at
+    }
+
+    /// Whether threads are told apart: where most reads of a thread go on nowhere, several share a stream.
+    fn knows_readers(&self) -> bool {
+        self.reader != 0 && (self.unordered / UNORDERED_MAX).is_multiple_of(2)
+    }
+
+    /// Whether a stream is of another thread than this read; `None` when that one still reads it.
+    fn is_strange(&self, at: usize) -> Option<bool> {
+        let stream = self.streams.get(at)?;
+        if !self.knows_readers() || stream.reader == self.reader {
+            return Some(false);
+        }
+        let went_on = |other: &Stream| other.reader == stream.reader && other.used > stream.used;
+        self.streams.iter().any(went_on).then_some(true)
+    }
+
+    fn note_order(&mut self, is_confirmed: bool) {
+        self.unordered = match is_confirmed {
+            true if self.unordered.is_multiple_of(UNORDERED_MAX) => self.unordered,
+            true => self.unordered - 1,
+            false => self.unordered.wrapping_add(UNORDERED),
+        };
     }
 
     /// Ends a stream: what it had ahead is waste, its length teaches how far the next may go.

@@ -25,6 +25,8 @@ pub enum Shape {
 pub struct Stream {
     /// The file's tick of the latest read; 0 is a free stream.
     pub used: u32,
+    /// Which thread read it last, 0 when that is not known.
+    pub reader: u32,
     /// What was recognised.
     pub shape: Shape,
     /// Start of the current piece, bytes.
