@@ -329,8 +329,9 @@ impl FileState {
                 self.counters.slow += 1;
                 self.counters.blocked_ns += elapsed;
                 // Forward reads may wait for the rest of the kernel's own read-ahead only. The first ones of a file may
-                // go on where unseen ones were.
+                // go on where unseen ones were, and what is prefetched for one stream another may meet.
                 let partial = match stream.shape {
+                    _ if self.streams.iter().any(|stream| stream.active) => true,
                     Shape::Forward => true,
                     Shape::Unknown if stream.run_reads <= 1 => self.counters.reads <= READS_NEW,
                     Shape::Unknown => stream.is_upwards(),

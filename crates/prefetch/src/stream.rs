@@ -189,7 +189,7 @@ impl Stream {
                 self.end = self.start.saturating_add(len);
             }
             Shape::Stride(_) if offset >= self.start && offset <= self.end => self.end = self.end.max(end),
-            Shape::Stride(_) => self.next_piece(offset, end),
+            Shape::Stride(stride) => self.next_piece(offset, end, stride),
             Shape::Unknown => self.learn(offset, end),
         }
         self.remember(offset);
@@ -206,10 +206,16 @@ impl Stream {
         }
     }
 
-    fn next_piece(&mut self, offset: u64, end: u64) {
+    fn next_piece(&mut self, offset: u64, end: u64, stride: i64) {
         self.piece = (self.end - self.start).max(self.piece - self.piece / 8);
         self.start = offset;
         self.end = end;
+        // Threads of one descriptor may leave their stream to each other: what is ahead then lies between the pieces.
+        let (next, stride) = (self.next(), stride.unsigned_abs().max(1));
+        let phase = self.issued.abs_diff(next) % stride;
+        if self.active && !self.ended && phase.min(stride - phase) > (self.piece / 2).max(PAGE) {
+            self.issued = next;
+        }
     }
 
     fn learn(&mut self, offset: u64, end: u64) {
@@ -581,6 +587,19 @@ mod tests {
         assert_eq!(stream.claim(1 << 20, 192 * K, 512 * K), Some((64 * K, 192 * K)));
         assert_eq!(stream.claim(1 << 20, 192 * K, 512 * K), Some((0, 64 * K)));
         assert_eq!(stream.claim(1 << 20, 192 * K, 512 * K), None);
+    }
+
+    #[test]
+    fn what_lies_between_the_pieces_is_not_ahead() {
+        let mut stream = feed((0..4).map(|i| i * 256 * K), 64 * K);
+        stream.activate(1 << 20, 0);
+        while stream.claim(1 << 20, 1 << 20, 1 << 30).is_some() {}
+        assert!(stream.ahead() >= 512 * K);
+        // Another reader of the same blocks goes on, 32 KiB and again 32 KiB and 64 KiB later.
+        for offset in [1056, 1344, 1632] {
+            stream.advance(offset * K, 64 * K, 9);
+        }
+        assert_eq!(stream.claim(1 << 20, 1 << 20, 1 << 30), Some((1888 * K, 64 * K)));
     }
 
     #[test]
