@@ -3,10 +3,10 @@
 mod common;
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Program that is needed, and what is run in a directory with `big` (8 MiB), `text` and `tree/`.
-const PROGRAMS: [(&str, &str); 55] = [
+const PROGRAMS: [(&str, &str); 75] = [
     ("cat", "cat big | md5sum; cat nothing"),
     ("cp", "cp big copy && cmp big copy; cp nothing x"),
     ("dd", "dd if=big bs=4096 skip=100 count=500 2>/dev/null | md5sum"),
@@ -38,7 +38,7 @@ const PROGRAMS: [(&str, &str); 55] = [
     ("python3", "python3 -c 'import hashlib; print(hashlib.sha1(open(\"big\",\"rb\").read()).hexdigest())'"),
     (
         "python3",
-        "python3 -c 'import mmap; m=mmap.mmap(open(\"big\",\"rb\").fileno(),0,prot=1); print(sum(m[::4099]))'",
+        "python3 -c 'import mmap; f=open(\"big\",\"rb\"); m=mmap.mmap(f.fileno(),0,prot=1); print(sum(m[::4099]))'",
     ),
     (
         "python3",
@@ -128,6 +128,89 @@ const PROGRAMS: [(&str, &str); 55] = [
         echo $?; rm -rf my",
     ),
     (
+        // Two processes at a time: POSIX locks and shared memory decide.
+        "sqlite3",
+        "rm -f w; sqlite3 w 'pragma journal_mode=wal; create table t(a, b)'; \
+        go() { for i in $(seq 40); do echo \"begin immediate; insert into t select $1, max(rowid) from t; commit;\"; \
+        echo 'select count(*) < 0 from t;'; done | sqlite3 -cmd '.timeout 60000' w | uniq -c; }; go 1 & go 2 & wait; \
+        sqlite3 w 'select a, count(*) from t group by a; select count(distinct b) from t; pragma integrity_check'",
+    ),
+    (
+        "ruby",
+        "ruby -rdigest -e 'f=File.open(\"big\",\"rb\"); p f.pread(9,99); f.seek(-999,2); puts Digest::MD5.hexdigest(f.read); \
+        puts 3.times.map{|i| fork{exit i}; Process.wait; $?.exitstatus}.sum; puts Thread.new{IO.read(\"text\").size}.value'",
+    ),
+    (
+        "php",
+        "php -r '$f=fopen(\"big\",\"r\"); fseek($f,4097); echo md5(fread($f,99999)),md5_file(\"text\"),\"\\n\"; exit(4);'; echo $?",
+    ),
+    (
+        "lua5.4",
+        "lua5.4 -e 'n=0; for l in io.lines(\"text\") do n=n+#l end; f=io.open(\"big\"); f:seek(\"set\",12345); \
+        print(n, #f:read(9999), f:seek()); f:close(); os.exit(3)'; echo $?",
+    ),
+    ("ex", "ex -s -c '%s/7/8/g' -c 'w! out' -c 'q!' text </dev/null; md5sum out"),
+    (
+        "sox",
+        "sox -n -r 8000 a.wav synth 2 sine 440 2>/dev/null; sox a.wav -t raw - reverse 2>/dev/null | md5sum; sox nothing b.wav 2>/dev/null; echo $?",
+    ),
+    (
+        "convert",
+        "convert -size 200x200 gradient:red-blue a.png && convert a.png -rotate 45 -resize 50% rgb:- | md5sum; \
+        convert nothing.png b.png 2>/dev/null; echo $?",
+    ),
+    (
+        "7z",
+        "7z a -bd -mmt2 x.7z tree big >/dev/null; rm -rf x; mkdir x; cd x; 7z x -bd ../x.7z >/dev/null; diff -r tree ../tree && cmp big ../big; 7z t nothing.7z >/dev/null; echo $?",
+    ),
+    (
+        "cmake",
+        "rm -rf c; mkdir c; cd c; printf 'project(p C)\\nadd_library(l l.c)\\nadd_executable(e e.c)\\ntarget_link_libraries(e l)\\n' \
+        > CMakeLists.txt; sed -i 1icmake_minimum_required'(VERSION 3.10)' CMakeLists.txt; echo 'int f(void){return 5;}' > l.c; \
+        echo 'int f(void); int main(void){return f();}' > e.c; cmake -G Ninja . >/dev/null 2>&1; echo $?; ninja | tail -1; ./e; echo $?; ninja",
+    ),
+    (
+        "rustc",
+        "echo 'fn main(){println!(\"{}\", std::fs::read(\"big\").unwrap().iter().map(|b| *b as u64).sum::<u64>())}' > m.rs; \
+        rustc m.rs && ./m; rustc nothing.rs 2>&1 | head -1",
+    ),
+    (
+        "go",
+        "printf 'package main\\nimport (\"fmt\";\"os\")\\nfunc main(){b,_:=os.ReadFile(\"text\");fmt.Println(len(b))}' > m.go; \
+        GOFLAGS=-mod=mod go run m.go; rm -rf .cache",
+    ),
+    (
+        "nginx",
+        "chmod 755 .; printf 'error_log log; pid pid; daemon off; worker_processes 2; events {}\\nhttp { access_log off; sendfile on; \
+        sendfile_max_chunk 64k; server { listen unix:%s/n; location / { root %s; } } }' $PWD $PWD > n.conf; \
+        nginx -e log -p $PWD -c n.conf & for i in $(seq 100); do [ -S n ] && break; sleep 0.1; done; \
+        (for i in 1 2 3; do curl -s --unix-socket n http://x/big | md5sum & done; wait); \
+        curl -s -r 70000-900000 --unix-socket n http://x/big | md5sum; curl -s -o /dev/null -w '%{http_code}\\n' \
+        --unix-socket n http://x/nothing; kill $(cat pid); wait; echo $?; rm -f n log",
+    ),
+    ("sudo", "sudo -n md5sum text; sudo -n -u '#65534' id -u; echo $?"),
+    ("su", "su nobody -s /bin/sh -c 'id -un; cat /etc/passwd | wc -l; exit 6'; echo $?"),
+    ("bwrap", "bwrap --ro-bind / / --unshare-pid --dev /dev md5sum $PWD/text 2>&1; echo $?"),
+    ("firejail", "firejail --quiet --noprofile --seccomp md5sum text 2>/dev/null; echo $?"),
+    ("strace", "strace -f -o trace sh -c 'md5sum big; cat text | wc -l'; echo $?; rm -f trace"),
+    (
+        "gdb",
+        "gdb -q -nx -batch -ex 'break exit' -ex run -ex 'print 6*7' -ex kill --args /bin/true 2>/dev/null | grep =",
+    ),
+    (
+        "python3",
+        "printf 'import multiprocessing as m, os\\ndef f(i):\\n    with open(\"big\",\"rb\") as g:\\n        g.seek(i*99999); \
+        return sum(g.read(9999))\\nif __name__ == \"__main__\":\\n    for k in (\"spawn\",\"forkserver\"):\\n        \
+        with m.get_context(k).Pool(3) as p: print(k, p.map(f, range(20)))\\n' > m.py; python3 m.py",
+    ),
+    (
+        "javac",
+        "printf 'import java.nio.file.*; import java.util.stream.*; class M { public static void main(String[] a) throws Exception {\\n\
+        var c = java.nio.channels.FileChannel.open(Path.of(\"big\")); System.out.println(IntStream.range(0, 400).parallel().mapToLong(i -> {\\n\
+        try { var b = java.nio.ByteBuffer.allocate(999); c.read(b, i * 20000L); long s = 0; for (byte x : b.array()) s += x; return s; }\\n\
+        catch (Exception e) { return -1; } }).sum()); System.exit(9); } }' > M.java; java M.java; echo $?",
+    ),
+    (
         "chromium",
         "printf '<p id=p></p><script>p.textContent=6*7</script>' > page.html; chromium --headless --no-sandbox \
         --disable-gpu --user-data-dir=$PWD/c --dump-dom file://$PWD/page.html 2>/dev/null; rm -rf c",
@@ -151,6 +234,7 @@ fn prepare(directory: &Path) {
 fn run(directory: &Path, script: &str, mode: Option<&str>, statistics: &Path) -> Output {
     let mut command = Command::new("sh");
     command.current_dir(directory).args(["-c", script]).env("LC_ALL", "C").env("HOME", directory);
+    command.stdin(Stdio::null());
     if let Some(mode) = mode {
         command.env("LD_PRELOAD", common::library());
         command.env("LOADLINE_PREFETCH", mode).env("LOADLINE_PREFETCH_DIR", statistics);
@@ -175,7 +259,7 @@ fn real_programs_do_the_same() {
         let directory = common::directory();
         prepare(directory.path());
         let alone = run(directory.path(), script, None, statistics.path());
-        assert!(!alone.stdout.is_empty() || only.is_none(), "{}", String::from_utf8_lossy(&alone.stderr));
+        assert!(!alone.stdout.is_empty(), "{program}: {}", String::from_utf8_lossy(&alone.stderr));
         if only.is_some() {
             eprintln!("{}", String::from_utf8_lossy(&alone.stdout));
         }
