@@ -72,6 +72,62 @@ impl Drop for Mapped {
     }
 }
 
+/// A mapping of a file is followed, then part of it becomes memory and part a hole, while the library may still
+/// ask for what was there: it must neither write to the memory, nor stumble over the hole.
+fn map_over(path: &Path, round: usize) {
+    common::drop_cache(path);
+    let mapped = Mapped::new(path);
+    mapped.advise(libc::MADV_RANDOM);
+    let (granule, parts) = (64 << 10, 4);
+    let part = mapped.len / parts;
+    let own = |at: usize| mapped.check(at);
+    // Backwards, and each page a miss: towards what is about to be replaced.
+    (0..part / granule - 16).for_each(|step| own(part * (round % parts + 1) - (step + 1) * granule));
+    let over = part * ((round + 3) % parts);
+    let at = mapped.start.wrapping_add(over).cast_mut();
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+    // SAFETY: inside the mapping, to which no reference exists; it is not read as a file there any more.
+    let memory = unsafe { libc::mmap(at.cast(), part / 2, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    assert_eq!(memory, at.cast());
+    // SAFETY: likewise.
+    assert_eq!(unsafe { libc::munmap(at.add(part / 2).cast(), part / 2) }, 0);
+    let words = at.cast::<u64>();
+    let stamp = |word: usize| !(round as u64) << 20 ^ word as u64;
+    for word in (0..part / 16).step_by(512) {
+        // SAFETY: the new memory is writable, zeroed, and this thread's own.
+        unsafe {
+            assert_eq!(words.add(word).read_volatile(), 0);
+            words.add(word).write_volatile(stamp(word));
+        }
+    }
+    let others = || (0..mapped.len).step_by(granule).filter(|at| !(over..over + part).contains(at));
+    if round.is_multiple_of(16) {
+        // SAFETY: the child looks at memory and ends itself.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            others().rev().for_each(own);
+            // SAFETY: as above.
+            unsafe { libc::_exit(0) };
+        }
+        let mut status = -1;
+        // SAFETY: the status is valid for writing.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert_eq!(status, 0);
+    }
+    others().rev().for_each(own);
+    for word in (0..part / 16).step_by(512) {
+        // SAFETY: as above.
+        assert_eq!(unsafe { words.add(word).read_volatile() }, stamp(word));
+    }
+}
+
+/// The numbers of rounds: at least so many, and as long as the environment asks for.
+fn rounds(least: usize) -> impl Iterator<Item = usize> {
+    let seconds = std::env::var("LOADLINE_STRESS_SECONDS").ok().and_then(|text| text.parse().ok());
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds.unwrap_or(0));
+    (0..).take_while(move |round| *round < least || std::time::Instant::now() < end)
+}
+
 /// Plays the part that the environment names: run by the tests above only.
 #[test]
 #[ignore = "a part of the other tests"]
@@ -86,9 +142,7 @@ fn child() {
         }
         "again" => {
             // Mapped and unmapped while the library looks: no address may be taken for what it was before.
-            let seconds = std::env::var("LOADLINE_STRESS_SECONDS").ok().and_then(|text| text.parse().ok());
-            let end = std::time::Instant::now() + std::time::Duration::from_secs(seconds.unwrap_or(0));
-            for round in (0..).take_while(|round| *round < 300usize || std::time::Instant::now() < end) {
+            for round in rounds(300) {
                 let mapped = Mapped::new(path);
                 if round % 8 == 7 {
                     common::drop_cache(path);
@@ -96,6 +150,7 @@ fn child() {
                 (0..64).for_each(|step| mapped.check((round * 7919 + step * 5) % (mapped.len / 4096) * 4096));
             }
         }
+        "over" => rounds(40).for_each(|round| map_over(path, round)),
         "threads" => {
             let mapped = Mapped::new(path);
             let (start, len) = (mapped.start as usize, mapped.len);
@@ -146,5 +201,8 @@ fn a_cached_mapping_costs_no_thread() {
 #[test]
 fn mappings_come_and_go() {
     play("again", 32, true);
+    let seen = play("over", 32, true);
+    let asked: u64 = seen.iter().flat_map(|s| &s.files).map(|f| f.counters.issued).sum();
+    eprintln!("{} KiB were asked for where other things came to lie", asked >> 10);
     play("threads", 32, true);
 }
