@@ -1,7 +1,7 @@
 //! What the library costs a program that gains nothing: CPU time of the same command without and with it, in turns on
-//! one CPU.
+//! one CPU, or `--together`: both run at a time and share the CPU in slices, so that other load hits both alike.
 //!
-//!     cargo run --release -p loadline-prefetch-preload --example price -- [--library SO] [--pairs N] CMD ARG...
+//!     cargo run --release -p loadline-prefetch-preload --example price -- [--library SO] [--pairs N] [--together] CMD ARG...
 //!
 //! In the place of a command, `pread FILE N`, `threads FILE N` (two, a descriptor each), `shared FILE N` (two, one
 //! descriptor), `read FILE BYTES N`, `fread FILE N` (100 bytes each) and `execs N` are loops of this program itself. Loops of
@@ -13,20 +13,21 @@ use std::mem::zeroed;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 fn main() {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.first().is_some_and(|first| first == "loop") {
         return play(&arguments[1..]);
     }
-    let mut option = |name: &str| {
+    let mut option = |name: &str, has_value: bool| {
         let at = arguments.iter().position(|word| word == name)?;
-        arguments.remove(at);
-        Some(arguments.remove(at))
+        let word = arguments.remove(at);
+        Some(if has_value { arguments.remove(at) } else { word })
     };
-    let pairs: usize = option("--pairs").map_or(30, |text| text.parse().expect("a number of pairs"));
-    let library = option("--library").unwrap_or_else(|| {
+    let together = option("--together", false).is_some();
+    let pairs: usize = option("--pairs", true).map_or(30, |text| text.parse().expect("a number of pairs"));
+    let library = option("--library", true).unwrap_or_else(|| {
         let own = std::env::current_exe().expect("this program");
         own.parent().unwrap().parent().unwrap().join("libloadline_prefetch.so").display().to_string()
     });
@@ -44,14 +45,19 @@ fn main() {
             libc::sched_setaffinity(0, size_of_val(&set), &raw const set);
         }
     }
-    run(&arguments, None);
+    cpu_seconds(begin(&arguments, None));
     let mut taken: [Vec<f64>; 2] = Default::default();
     let mut ratios: Vec<f64> = (0..pairs)
         .map(|pair| {
             // Which is first changes, so that drift hits both.
-            for turn in 0..2 {
-                let with = (pair + turn) % 2 == 1;
-                taken[usize::from(with)].push(run(&arguments, with.then_some(&library)));
+            let mut waiting = Vec::new();
+            for with in [pair % 2 == 1, pair % 2 == 0] {
+                waiting.push((with, begin(&arguments, with.then_some(&library))));
+                if !together || waiting.len() == 2 {
+                    waiting
+                        .drain(..)
+                        .for_each(|(with, child)| taken[usize::from(with)].push(cpu_seconds(child)));
+                }
             }
             taken[1][pair] / taken[0][pair]
         })
@@ -75,25 +81,25 @@ fn main() {
     );
 }
 
-/// CPU time of a command and its children, s.
-fn run(arguments: &[String], library: Option<&String>) -> f64 {
+/// Starts a command.
+fn begin(arguments: &[String], library: Option<&String>) -> Child {
     let mut command = Command::new(&arguments[0]);
     command.args(&arguments[1..]).stdout(Stdio::null()).stderr(Stdio::null());
     if let Some(library) = library {
         command.env("LD_PRELOAD", library).env("LOADLINE_PREFETCH", "auto");
     }
-    let used = || {
-        // SAFETY: the structure is valid for writing.
-        let usage = unsafe {
-            let mut usage: libc::rusage = zeroed();
-            libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);
-            usage
-        };
-        [usage.ru_utime, usage.ru_stime].iter().map(|t| t.tv_sec as f64 + t.tv_usec as f64 / 1e6).sum::<f64>()
+    command.spawn().expect("the command")
+}
+
+/// CPU time of a command and its children at its end, s.
+fn cpu_seconds(child: Child) -> f64 {
+    // SAFETY: the child is ours and was not waited for; the structures are valid for writing.
+    let usage = unsafe {
+        let (mut status, mut usage) = (0, zeroed::<libc::rusage>());
+        assert_eq!(libc::wait4(child.id() as i32, &raw mut status, 0, &raw mut usage), child.id() as i32);
+        usage
     };
-    let before = used();
-    command.status().expect("the command");
-    used() - before
+    [usage.ru_utime, usage.ru_stime].iter().map(|t| t.tv_sec as f64 + t.tv_usec as f64 / 1e6).sum::<f64>()
 }
 
 fn play(arguments: &[String]) {
