@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 /// Program that is needed, and what is run in a directory with `big` (8 MiB), `text` and `tree/`.
 const PROGRAMS: [(&str, &str); 75] = [
     ("cat", "cat big | md5sum; cat nothing"),
-    ("cp", "cp big copy && cmp big copy; cp nothing x"),
+    ("cp", "cp big copy && cmp big copy; cp nothing x; echo $?"),
     ("dd", "dd if=big bs=4096 skip=100 count=500 2>/dev/null | md5sum"),
     ("tac", "tac text | md5sum"),
     ("sort", "sort text | md5sum; sort -r --parallel=4 -S 1M text | md5sum"),
