@@ -4,6 +4,7 @@
 //! environment.
 
 use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -18,6 +19,8 @@ use prefetch_os::areas::{self, Found};
 
 const FILE: &str = "PREFETCH_DAEMON_TEST_FILE";
 const PATTERN: &str = "PREFETCH_DAEMON_TEST_PATTERN";
+const READY: &str = "ready to be watched";
+const DAEMON_OF: &str = "PREFETCH_DAEMON_TEST_PID";
 const BLOCK: u64 = 16 << 10;
 const SIZE: u64 = 64 << 20;
 
@@ -25,7 +28,12 @@ const SIZE: u64 = 64 << 20;
 #[test]
 fn reader() {
     let (Some(path), Ok(pattern)) = (std::env::var_os(FILE), std::env::var(PATTERN)) else { return };
-    let file = File::open(path).unwrap();
+    let file = File::open(&path).unwrap();
+    if pattern == "wait" {
+        // Not before it is watched, which is not before its thread exists.
+        println!("\n{READY}");
+        assert_eq!(std::io::stdin().read(&mut [0]).unwrap(), 1);
+    }
     let count = SIZE / (5 * BLOCK);
     let offset = |at: u64| match pattern.as_str() {
         "reverse" => SIZE - (at + 1) * BLOCK,
@@ -36,11 +44,40 @@ fn reader() {
     }
     let mut buffer = vec![0; BLOCK as usize];
     for at in 0..count {
+        if pattern == "change" && at == count / 2 {
+            change(Path::new(&path), offset(at));
+        }
+        if pattern == "change" && at >= count / 2 {
+            assert_eq!(file.read_at(&mut buffer, offset(at)).unwrap(), 0);
+            continue;
+        }
         file.read_exact_at(&mut buffer, offset(at)).unwrap();
         assert_eq!(buffer[0], (offset(at) / BLOCK) as u8);
         // Work of the program's own, in which prefetching gets ahead.
         std::thread::sleep(Duration::from_micros(300));
     }
+    if pattern == "wait" {
+        drop(file);
+        // It lives on until it is told to end.
+        assert_eq!(std::io::stdin().read(&mut [0]).unwrap(), 0);
+    }
+}
+
+/// Cuts a file off, renames and deletes it.
+fn change(path: &Path, len: u64) {
+    File::options().write(true).open(path).unwrap().set_len(len).unwrap();
+    let other = path.with_extension("renamed");
+    std::fs::rename(path, &other).unwrap();
+    std::fs::remove_file(other).unwrap();
+}
+
+/// A daemon in a process of its own: only does something when it is started with orders.
+#[test]
+fn daemon() {
+    let (Some(directory), Ok(pid)) = (std::env::var_os(FILE), std::env::var(DAEMON_OF)) else { return };
+    let target = Target::Pids(vec![pid.parse().unwrap()]);
+    prefetch_daemon::run(settings(target, Mode::Predict, Path::new(&directory)), &Signals::default())
+        .unwrap();
 }
 
 fn touch(file: &File, offsets: impl Iterator<Item = u64>) {
@@ -105,8 +142,9 @@ fn of<'a>(found: &'a Found, path: &Path) -> &'a FileSeen {
 }
 
 /// The statistics lie in the file of this process: one daemon at a time.
+static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
 fn watched(path: &Path, pattern: &str, mode: Mode) -> (Outcome, Found) {
-    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let directory = tempfile::tempdir().unwrap();
     let settings = settings(command(path, pattern), mode, directory.path());
@@ -148,6 +186,90 @@ fn observing_asks_for_nothing() {
         let (_, found) = watched(path, "stride", Mode::Observe);
         let c = &of(&found, path).counters;
         assert!(c.reads > 0 && c.issued == 0, "{c:?}");
+    });
+}
+
+/// Waits until something holds, which takes seconds at most.
+fn until(mut holds: impl FnMut() -> bool) {
+    let begin = std::time::Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "this never happens");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Whether this process, of which the daemon is a thread, has a file open.
+fn is_held(path: &Path) -> bool {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    links.filter_map(|link| std::fs::read_link(link.path()).ok()).any(|target| target == path)
+}
+
+#[test]
+fn a_file_that_its_program_closed_is_let_go_while_both_live_on() {
+    with_file(|path| {
+        let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let directory = tempfile::tempdir().unwrap();
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "reader", "--nocapture"])
+            .envs([(FILE, path.to_str().unwrap()), (PATTERN, "wait")])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(said.any(|line| line.unwrap() == READY));
+        let settings = settings(Target::Pids(vec![child.id()]), Mode::Predict, directory.path());
+        let daemon = std::thread::spawn(|| prefetch_daemon::run(settings, &Signals::default()).unwrap());
+        let own = std::process::id();
+        until(|| directory.path().join(own.to_string()).exists());
+        let mut orders = child.stdin.take().unwrap();
+        orders.write_all(b"!").unwrap();
+        let knows = |found: Found| found.snapshot.files.iter().any(|file| Path::new(&file.path) == path);
+        until(|| areas::of(directory.path(), own).is_some_and(knows));
+        until(|| !is_held(path));
+        assert!(!daemon.is_finished() && child.try_wait().unwrap().is_none());
+        drop(orders);
+        assert!(child.wait().unwrap().success());
+        assert!(daemon.join().unwrap().events > 0);
+    });
+}
+
+#[test]
+fn a_file_may_be_cut_off_renamed_and_deleted_while_it_is_followed() {
+    with_file(|path| {
+        let (_, found) = watched(path, "change", Mode::Predict);
+        let c = &of(&found, path).counters;
+        assert!(c.issued > 0 && c.useful > 0, "{c:?}");
+        assert!(!path.exists());
+    });
+}
+
+#[test]
+fn after_a_kill_the_next_one_clears_up_and_works() {
+    with_file(|path| {
+        let directory = tempfile::tempdir().unwrap();
+        let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let orders =
+            [(FILE, directory.path().as_os_str().to_owned()), (DAEMON_OF, sleeper.id().to_string().into())];
+        let mut killed = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "daemon"])
+            .envs(orders)
+            .spawn()
+            .unwrap();
+        until(|| directory.path().join(killed.id().to_string()).exists());
+        killed.kill().unwrap();
+        killed.wait().unwrap();
+        let (outcome, found) = watched(path, "stride", Mode::Predict);
+        let c = &of(&found, path).counters;
+        assert!(c.issued > 0 && outcome.lost == 0, "{c:?}, {outcome:?}");
+        let left = format!("loadline-{}-", killed.id());
+        for root in ["/sys/kernel/tracing/instances", "/sys/kernel/debug/tracing/instances"] {
+            let entries = std::fs::read_dir(root).into_iter().flatten().flatten();
+            let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+            assert_eq!(names.find(|name| name.starts_with(&left)), None);
+        }
+        sleeper.kill().unwrap();
+        sleeper.wait().unwrap();
     });
 }
 
