@@ -28,6 +28,8 @@ const READS_MIN: u32 = 2;
 const READS_IGNORED: u32 = 1024;
 /// Reads that are looked at before a file whose reads all hit is let alone for a while.
 const AWAKE_MAX: u32 = 16;
+/// Reads that are looked at after some took long that were let pass: mostly the program was interrupted.
+const AWAKE_LATE: u32 = 4;
 /// The longest such while, reads.
 const SLEEP_MAX: u32 = 8192;
 /// A read that took so long missed, ns.
@@ -90,6 +92,7 @@ fn stays_asleep(slot: &Slot, fd: i32) -> bool {
         }
         if !quick {
             slot.sleep.store(0, Relaxed);
+            slot.awake.store(AWAKE_MAX - AWAKE_LATE, Relaxed);
             return false;
         }
     }
