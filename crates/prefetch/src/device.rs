@@ -130,10 +130,16 @@ impl Device {
     /// Learns from a miss that no prefetch had covered. Follows the fast ones: queueing only adds to a latency. Long reads
     /// are several requests, of which the program may have asked for some before.
     pub fn learn_miss(&self, elapsed_ns: u64, bytes: u64) {
-        if bytes > MISS_BYTES_MAX && self.latency_ns() != 0 {
+        let transfer = bytes.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
+        if bytes > MISS_BYTES_MAX && self.sure.load(Relaxed) {
             return;
         }
-        let transfer = bytes.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
+        if bytes > MISS_BYTES_MAX {
+            if self.latency_ns() == 0 {
+                self.latency_ns.store(elapsed_ns.saturating_sub(transfer).max(1_000), Relaxed);
+            }
+            return self.learn_partial_miss(elapsed_ns, bytes);
+        }
         self.sure.store(true, Relaxed);
         self.follow(elapsed_ns.saturating_sub(transfer).max(1_000), elapsed_ns);
     }
@@ -253,9 +259,11 @@ impl Device {
         self.window_start_ns.store(now_ns, Relaxed);
     }
 
-    /// Latency of a small read on an idle device, ns; 0 when unknown.
+    /// Latency of a small read on an idle device, ns; 0 when unknown. Where no prefetch arrives in four times what was
+    /// learned from reads, those were hits beside a busy processor.
     pub fn latency_ns(&self) -> u64 {
-        self.latency_ns.load(Relaxed)
+        let (known, floor) = (self.latency_ns.load(Relaxed), self.window.floor_ns());
+        if known > 0 && known < floor / 4 { floor } else { known }
     }
 
     /// The highest rate seen, bytes/s; 0 when unknown. A lower bound.
@@ -502,6 +510,21 @@ mod tests {
         (0..4).for_each(|_| device.learn_miss(1_000_000, 4096));
         (0..50).for_each(|_| device.learn_miss(330_000, 320 << 10));
         assert_eq!(device.latency_ns(), 995_904);
+    }
+
+    #[test]
+    fn prefetches_tell_hits_beside_a_busy_processor_from_a_latency() {
+        let device = Device::new();
+        device.learn_miss(30_000, 4096);
+        for wait in 0..64u64 {
+            device.learn_wait(if wait % 5 == 0 { 20_000 } else { 1_050_000 + wait }, 128 << 10);
+        }
+        assert!((1_000_000..1_100_000).contains(&device.latency_ns()), "{}", device.latency_ns());
+        // a queue of twice the latency is no latency
+        let queued = Device::new();
+        queued.learn_miss(1_000_000, 0);
+        (0..64).for_each(|_| queued.learn_wait(3_000_000, 128 << 10));
+        assert_eq!(queued.latency_ns(), 1_000_000);
     }
 
     #[test]

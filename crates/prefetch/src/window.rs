@@ -14,12 +14,19 @@ const RANGE: core::ops::RangeInclusive<u64> = (256 << 10)..=(64 << 20);
 /// Queueing that is always borne, ns: less cannot be told from a busy CPU.
 const SLACK_NS: u64 = 100_000;
 
+/// Waits of which the third shortest counts: what was there already arrives at once.
+const WAITS: usize = 8;
+
 /// The window. All methods may race: a lost update costs a sample.
 #[derive(Debug, Default)]
 pub struct Window {
     bytes: AtomicU64,
     /// The shortest wait, ns: a request of ours on an idle device, the way to it included.
     least_ns: AtomicU64,
+    waits: [AtomicU64; WAITS],
+    waits_count: AtomicU64,
+    /// The least of what counts of each eight waits, ns.
+    floor_ns: AtomicU64,
     /// The wait before this one, ns: a single long one may be a busy CPU's.
     before_ns: AtomicU64,
     /// Queueing was seen: from now on it grows slowly.
@@ -32,6 +39,9 @@ impl Window {
         Window {
             bytes: AtomicU64::new(0),
             least_ns: AtomicU64::new(0),
+            waits: [const { AtomicU64::new(0) }; WAITS],
+            waits_count: AtomicU64::new(0),
+            floor_ns: AtomicU64::new(0),
             before_ns: AtomicU64::new(0),
             settled: AtomicBool::new(false),
         }
@@ -42,6 +52,26 @@ impl Window {
         match self.bytes.load(Relaxed) {
             0 => (latency_ns / 4).clamp(FIRST, *RANGE.end()),
             known => known,
+        }
+    }
+
+    /// What a request takes at least, ns; 0 before that is known.
+    pub fn floor_ns(&self) -> u64 {
+        self.floor_ns.load(Relaxed)
+    }
+
+    fn note(&self, waited_ns: u64) {
+        let count = self.waits_count.fetch_add(1, Relaxed) as usize;
+        if let Some(slot) = self.waits.get(count % WAITS) {
+            slot.store(waited_ns, Relaxed);
+        }
+        if count % WAITS == WAITS - 1 {
+            let mut waits = [0; WAITS];
+            waits.iter_mut().zip(&self.waits).for_each(|(wait, noted)| *wait = noted.load(Relaxed));
+            waits.sort_unstable();
+            let third = waits.get(2).copied().unwrap_or(0);
+            let known = self.floor_ns.load(Relaxed);
+            self.floor_ns.store(if known == 0 { third } else { third.min(known) }, Relaxed);
         }
     }
 
@@ -69,6 +99,7 @@ impl Window {
         ahead: u64,
     ) -> bool {
         let streams = streams.max(1);
+        self.note(waited_ns);
         let least = self.least_ns.load(Relaxed);
         if least == 0 || waited_ns < least {
             self.least_ns.store(waited_ns, Relaxed);
