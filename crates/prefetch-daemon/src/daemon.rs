@@ -114,6 +114,8 @@ pub fn run(settings: Settings, signals: &Signals) -> Result<Outcome, DaemonError
     // Only for as long as it is needed: an open file of the instance would keep it from being removed.
     let threads = matches!(target, Target::Command(_)).then(|| source.threads()).transpose()?;
     let mut service = Service::new(source, workers, page, &settings);
+    // Those that were made while tracing was set up.
+    service.add_threads(&target.threads());
     let mut child = match (&target, threads) {
         (Target::Command(words), Some(threads)) => Some(start(words, threads)?),
         _ => None,
