@@ -1,6 +1,6 @@
 //! What was measured of a device: latency, bandwidth, caps.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use crate::trial::Trial;
 use crate::window::Window;
@@ -48,6 +48,8 @@ pub struct Device {
     live_before: AtomicU64,
     barren: AtomicU64,
     fetches: AtomicU64,
+    /// How much longer misses in other files took beside the fetch than without it, ns.
+    beside_ns: AtomicI64,
     window: Window,
     traffic_bytes: AtomicU64,
     traffic_start_ns: AtomicU64,
@@ -82,6 +84,7 @@ impl Device {
             live_before: AtomicU64::new(0),
             barren: AtomicU64::new(0),
             fetches: AtomicU64::new(0),
+            beside_ns: AtomicI64::new(0),
             window: Window::new(),
             traffic_bytes: AtomicU64::new(0),
             traffic_start_ns: AtomicU64::new(0),
@@ -401,6 +404,22 @@ impl Device {
     /// Whether one is being fetched.
     pub fn is_fetching(&self) -> bool {
         self.fetches.load(Relaxed) > 0
+    }
+
+    /// Notes how long a miss took in another file than the one that is fetched, if any is.
+    pub fn note_wait_beside(&self, elapsed_ns: u64) {
+        if !self.is_fetching() {
+            return;
+        }
+        let typical = i64::try_from(self.typical_ns()).unwrap_or(i64::MAX / 2);
+        // As in `Rent::on_wait`: what is longer than twice the usual is a busy CPU.
+        let waited = i64::try_from(elapsed_ns).unwrap_or(i64::MAX).min(2 * typical) - typical;
+        self.beside_ns.fetch_add(waited, Relaxed);
+    }
+
+    /// How much longer misses in other files took beside the fetch than without, since this was last asked, ns.
+    pub fn take_wait_beside(&self) -> i64 {
+        self.beside_ns.swap(0, Relaxed)
     }
 
     /// It is fetched, or was given up.

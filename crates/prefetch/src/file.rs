@@ -592,8 +592,12 @@ impl FileState {
         let elapsed_ns = read.elapsed_ns.unwrap_or(0);
         self.rent.on_miss(read.offset, self.size, elapsed_ns, read.now_ns);
         // A forward read may wait for the rest of the kernel's read-ahead only: that says nothing of the queue.
-        if self.fetch == FetchState::Running && stream.shape != Shape::Forward {
-            self.rent.on_wait(elapsed_ns, device.typical_ns());
+        if stream.shape != Shape::Forward {
+            if self.fetch == FetchState::Running {
+                self.rent.on_wait(elapsed_ns, device.typical_ns());
+            } else {
+                device.note_wait_beside(elapsed_ns);
+            }
         }
         if self.fetch != FetchState::Idle || self.rent.misses() < tuning.fetch_misses_min {
             return;

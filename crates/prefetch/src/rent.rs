@@ -189,6 +189,8 @@ impl Rent {
             self.width += 1;
             self.fine = 0;
         }
+        // One account for all: who reads another file waits for this fetch too.
+        self.credit_ns = self.credit_ns.saturating_sub(device.take_wait_beside());
         let left = device.transfer_ns(self.wanted_bytes(size));
         let pays = left <= self.lost_ns && self.idle_bytes < IDLE_BYTES;
         let pays = pays && self.credit_ns >= 0 && !self.is_spoiled();
@@ -266,6 +268,19 @@ mod tests {
         (0..200).for_each(|miss| rent.on_miss(miss * 327_680, SIZE, 1_000_000, (miss + 1) * 1_000_000));
         assert!(rent.claim(SIZE, &device).is_some());
         device.learn_fetch(10_000_000);
+        assert!(!rent.on_step(SIZE, 1 << 20, &device));
+    }
+
+    #[test]
+    fn misses_in_other_files_count_too() {
+        let device = Device::new();
+        device.learn_miss(1_000_000, 0);
+        let mut rent = Rent::default();
+        (0..200).for_each(|miss| rent.on_miss(miss * 327_680, SIZE, 1_000_000, (miss + 1) * 1_000_000));
+        device.note_wait_beside(9_000_000);
+        assert!(rent.claim(SIZE, &device).is_some() && rent.on_step(SIZE, 1 << 20, &device));
+        assert!(device.fetch_begins());
+        (0..200).for_each(|_| device.note_wait_beside(1_100_000));
         assert!(!rent.on_step(SIZE, 1 << 20, &device));
     }
 
