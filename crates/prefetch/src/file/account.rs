@@ -1,0 +1,106 @@
+//! What a read teaches: counters, the latency, the trial, the budget.
+
+use super::{FileState, READS_NEW, Read};
+use crate::stream::{Shape, Stream};
+use crate::trial::Sample;
+use crate::{Budget, Device, Mode, PAGE};
+
+impl FileState {
+    pub(super) fn account(
+        &mut self,
+        stream: &mut Stream,
+        read: &Read,
+        (covered, fetched): (bool, bool),
+        device: &Device,
+        budget: &Budget,
+        mode: Mode,
+    ) {
+        let slow = read.is_slow();
+        if let Some(elapsed) = read.elapsed_ns {
+            self.counters.timed += 1;
+            stream.note_time(slow);
+            if slow {
+                self.counters.slow += 1;
+                self.counters.blocked_ns += elapsed;
+                // Forward reads may wait for the rest of the kernel's own read-ahead only. The first ones of a file may
+                // go on where unseen ones were, and what is prefetched for one stream another may meet.
+                let partial = match stream.shape {
+                    _ if self.streams.iter().any(|stream| stream.active) => true,
+                    Shape::Forward => true,
+                    Shape::Unknown if stream.run_reads <= 1 => self.counters.reads <= READS_NEW,
+                    Shape::Unknown => stream.is_upwards(),
+                    Shape::Backward | Shape::Stride(_) => false,
+                };
+                if !covered && !fetched && !self.coarse && !self.joined {
+                    match partial {
+                        true => device.learn_partial_miss(elapsed, read.len),
+                        false => device.learn_miss(elapsed, read.len),
+                    }
+                }
+            }
+            if slow || covered {
+                device.learn_delivery(read.now_ns, read.len);
+            }
+            if stream.slow_count() > 0 {
+                device.note_traffic(read.now_ns, read.len);
+            }
+            self.try_out(stream, read, elapsed, covered, device, mode);
+        }
+        if covered {
+            self.counters.useful += read.len;
+            stream.useful += read.len;
+            // Streams that ended early must not hold one back that goes on.
+            self.regained = self.regained.saturating_add(read.len);
+            if self.regained / 4 >= self.limit && self.limit > 0 {
+                self.limit = self.limit.saturating_mul(2);
+                self.regained = 0;
+            }
+            let paid = read.len.min(stream.owed);
+            stream.owed -= paid;
+            budget.give(paid);
+            let timed = stream.timed_claim(read.offset, read.len);
+            if slow {
+                self.counters.late += 1;
+                stream.fast_row = 0;
+                if let Some((since_ns, ahead)) = timed.filter(|_| !self.coarse) {
+                    let ahead = ahead.saturating_mul(device.streams().max(1));
+                    device.learn_wait(read.now_ns.saturating_sub(since_ns), ahead);
+                }
+            } else {
+                stream.fast_row = stream.fast_row.saturating_add(1);
+            }
+        } else if fetched && slow {
+            self.rent.on_spoiled();
+        } else if fetched {
+            // What is read again was useful once.
+            let most = if mode == Mode::Observe { u64::MAX } else { self.counters.issued };
+            self.counters.useful = (self.counters.useful + read.len).min(most.max(self.counters.useful));
+            self.rent.on_hit(device.typical_ns());
+        }
+        if (covered || fetched) && (mode == Mode::Observe) == slow {
+            // Observing, what was slow would have been fast.
+            self.counters.saved_ns += device.latency_ns();
+        }
+    }
+
+    /// Has a read count in the comparison of reads without and with prefetching.
+    pub(super) fn try_out(
+        &self,
+        stream: &Stream,
+        read: &Read,
+        elapsed_ns: u64,
+        covered: bool,
+        device: &Device,
+        mode: Mode,
+    ) {
+        let counts = (stream.active || stream.slow_count() > 0) && !(covered && device.trial.holds());
+        if counts && mode != Mode::Observe && !device.is_fetching() {
+            let ahead =
+                stream.shape == Shape::Backward || (stream.shape == Shape::Forward && self.random_hint);
+            let page_ns = device.latency_ns().saturating_mul(read.len.min(PAGE)) / PAGE;
+            let alone_ns = if ahead && stream.active { page_ns } else { 0 };
+            let sample = Sample { now_ns: read.now_ns, elapsed_ns, bytes: read.len, alone_ns };
+            device.trial.count(&sample, device.streams() > 0, device.latency_ns());
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Fetching the file, or the parts of it that were missed in.
+
+use super::{FetchState, FileState, Read, Request};
+use crate::reason::Reason;
+use crate::stream::{Shape, Stream};
+use crate::tuning::Tuning;
+use crate::{Budget, Device, Mode};
+
+impl FileState {
+    /// Weighs what misses without a pattern have cost against fetching their part of the file.
+    pub(super) fn rent(
+        &mut self,
+        read: &Read,
+        covered: bool,
+        stream: &Stream,
+        device: &Device,
+        budget: &Budget,
+        tuning: &Tuning,
+    ) {
+        if tuning.mode == Mode::FetchAll && self.fetch == FetchState::Idle && !self.rent.is_complete() {
+            self.rent.want_all();
+            self.begin_fetch(device, budget, tuning);
+            return;
+        }
+        let ordered = stream.is_confirmed() && self.reason != Reason::ShortRuns;
+        if !tuning.mode.rents() || covered || ordered || !read.is_slow() {
+            return;
+        }
+        let elapsed_ns = read.elapsed_ns.unwrap_or(0);
+        self.rent.on_miss(read.offset, self.size, elapsed_ns, read.now_ns);
+        // A forward read may wait for the rest of the kernel's read-ahead only: that says nothing of the queue.
+        if stream.shape != Shape::Forward {
+            if self.fetch == FetchState::Running {
+                self.rent.on_wait(elapsed_ns, device.typical_ns());
+            } else {
+                device.note_wait_beside(elapsed_ns);
+            }
+        }
+        if self.fetch != FetchState::Idle || self.rent.misses() < tuning.fetch_misses_min {
+            return;
+        }
+        self.reason = Reason::Paying;
+        if self.rent.is_worth(self.size, device, tuning.fetch_misses_min) {
+            self.begin_fetch(device, budget, tuning);
+        }
+    }
+
+    pub(super) fn begin_fetch(&mut self, device: &Device, budget: &Budget, tuning: &Tuning) {
+        // Where it fills half of what there is, it would push out what the program has read itself.
+        let room = if tuning.mode == Mode::FetchAll { 1 } else { 2 };
+        if !budget.fits(self.rent.wanted_bytes(self.size).saturating_mul(room)) {
+            self.reason = Reason::NoMemory;
+            // A worker that wakes looks at memory first; the next miss tries again.
+            self.wants_worker = !budget.is_told();
+            return;
+        }
+        if tuning.mode == Mode::Observe {
+            self.rent.fetch_nothing();
+            self.reason = Reason::Observing;
+            return;
+        }
+        if !device.fetch_begins() {
+            return;
+        }
+        self.fetch = FetchState::Running;
+        self.reason = Reason::FetchingAll;
+    }
+
+    /// The next step of fetching the whole file; [`FileState::fetched`] must follow it, for steps in their order.
+    pub fn claim_fetch(&mut self, device: &Device, budget: &Budget) -> Option<Request> {
+        if self.fetch != FetchState::Running {
+            return None;
+        }
+        let Some((offset, len)) = self.rent.claim(self.size, device) else {
+            let all = self.rent.is_complete();
+            self.end_fetch(if all { Reason::FetchedAll } else { Reason::Paying }, device);
+            return None;
+        };
+        if !budget.take(len) {
+            self.rent.stop();
+            self.end_fetch(Reason::NoMemory, device);
+            return None;
+        }
+        self.fetch_owed += len;
+        self.counters.issued += len;
+        Some(Request::covering(offset, len))
+    }
+
+    /// How many steps of [`FileState::claim_fetch`] may be under way at a time, at least one.
+    pub fn fetch_width(&self) -> usize {
+        self.rent.width()
+    }
+
+    /// Tells how long a step took, and how much of it had been cached. Stops when going on would not pay.
+    pub fn fetched(&mut self, bytes: u64, cached: u64, elapsed_ns: u64, device: &Device, mode: Mode) {
+        self.counters.redundant += cached;
+        // On a busy device the latency that was learned may be longer than this step's.
+        let transfer = elapsed_ns.saturating_sub(device.latency_ns()).max(elapsed_ns / 16).max(1_000);
+        let fresh = bytes.saturating_sub(cached);
+        if fresh >= 64 << 10 {
+            let rate = (u128::from(fresh) * 1_000_000_000 / u128::from(transfer)) as u64;
+            device.learn_fetch(rate);
+        }
+        let running = self.fetch == FetchState::Running;
+        if running && mode != Mode::FetchAll && !self.rent.on_step(self.size, bytes, device) {
+            self.end_fetch(Reason::Paying, device);
+        }
+    }
+
+    pub(super) fn end_fetch(&mut self, reason: Reason, device: &Device) {
+        if self.fetch == FetchState::Running {
+            device.fetch_ends();
+        }
+        self.fetch = if reason == Reason::FetchedAll { FetchState::Done } else { FetchState::Idle };
+        self.reason = reason;
+    }
+}
