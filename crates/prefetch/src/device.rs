@@ -398,7 +398,11 @@ impl Device {
 
     /// A file is to be fetched whole: one at a time, or they would only slow each other and the program.
     pub fn fetch_begins(&self) -> bool {
-        self.fetches.compare_exchange(0, 1, Relaxed, Relaxed).is_ok()
+        let begins = self.fetches.compare_exchange(0, 1, Relaxed, Relaxed).is_ok();
+        if begins {
+            self.beside_ns.store(0, Relaxed);
+        }
+        begins
     }
 
     /// Whether one is being fetched.
@@ -413,7 +417,7 @@ impl Device {
         }
         let typical = i64::try_from(self.typical_ns()).unwrap_or(i64::MAX / 2);
         // As in `Rent::on_wait`: what is longer than twice the usual is a busy CPU.
-        let waited = i64::try_from(elapsed_ns).unwrap_or(i64::MAX).min(2 * typical) - typical;
+        let waited = i64::try_from(elapsed_ns).unwrap_or(i64::MAX).min(typical.saturating_mul(2)) - typical;
         self.beside_ns.fetch_add(waited, Relaxed);
     }
 
