@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use crate::trial::Trial;
+use crate::waits::Waits;
 use crate::window::Window;
 
 /// Bandwidth assumed until one was measured, bytes/s.
@@ -18,8 +19,6 @@ const EPOCH_NS_MIN: u64 = 20_000_000;
 const MISS_BYTES_MAX: u64 = 128 << 10;
 /// The shortest turn of a stream, ns.
 const TURN_NS_MIN: u64 = 50_000;
-/// Waits that may be shorter than a latency, of which one value is taken.
-const PARTIAL: usize = 8;
 /// Streams without gain that decide for a device.
 const BARREN_VOTES: u64 = 3;
 /// Reads until forward streams are tried again.
@@ -54,9 +53,8 @@ pub struct Device {
     traffic_bytes: AtomicU64,
     traffic_start_ns: AtomicU64,
     traffic_rate: AtomicU64,
-    /// Waits that may be shorter than a latency, less their transfer, ns, and how many were noted.
-    partial: [AtomicU64; PARTIAL],
-    partial_count: AtomicU64,
+    /// Waits that may be shorter than a latency, less their transfer, ns.
+    partial: Waits,
     /// Whether a miss was seen that surely waited for its own request.
     sure: AtomicBool,
     /// Whether prefetching streams pays.
@@ -89,8 +87,7 @@ impl Device {
             traffic_bytes: AtomicU64::new(0),
             traffic_start_ns: AtomicU64::new(0),
             traffic_rate: AtomicU64::new(0),
-            partial: [const { AtomicU64::new(0) }; PARTIAL],
-            partial_count: AtomicU64::new(0),
+            partial: Waits::new(),
             sure: AtomicBool::new(false),
             trial: Trial::new(),
         }
@@ -173,16 +170,7 @@ impl Device {
             return;
         }
         let transfer = bytes.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
-        let count = self.partial_count.fetch_add(1, Relaxed) as usize;
-        if let Some(slot) = self.partial.get(count % PARTIAL) {
-            slot.store(elapsed_ns.saturating_sub(transfer), Relaxed);
-        }
-        if count % PARTIAL < PARTIAL - 1 {
-            return;
-        }
-        let mut waits = [0u64; PARTIAL];
-        waits.iter_mut().zip(&self.partial).for_each(|(wait, noted)| *wait = noted.load(Relaxed));
-        waits.sort_unstable();
+        let Some(waits) = self.partial.note(elapsed_ns.saturating_sub(transfer)) else { return };
         let [waits @ .., _] = waits;
         let mut left = waits.iter().fold(0u64, |sum, wait| sum.saturating_add(*wait)) / 2;
         let mut sample = 0;

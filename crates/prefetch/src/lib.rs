@@ -12,6 +12,7 @@
 //! | [`file`](mod@file) | the streams of a file, its misses, fetching all of it, feedback |
 //! | [`rent`] | fetching files whose misses have no pattern, once that pays |
 //! | [`device`] | what was measured of a device: latency, bandwidth, caps |
+//! | [`waits`] | waits taken eight at a time |
 //! | [`window`] | how much may be on its way, by the queueing it causes |
 //! | [`trial`] | whether prefetching pays, by the program's reads without and with it |
 //! | [`budget`] | how much may be prefetched and unread: headroom, pressure, evictions |
@@ -37,6 +38,7 @@ pub mod stream;
 pub mod trial;
 pub mod tuning;
 pub mod vote;
+pub mod waits;
 pub mod walk;
 pub mod window;
 

@@ -7,6 +7,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use crate::waits::Waits;
+
 /// The window before anything was timed: what a device of 250 MB/s delivers in a latency, and at least this, bytes.
 const FIRST: u64 = 256 << 10;
 /// The smallest and largest window, bytes.
@@ -14,17 +16,13 @@ const RANGE: core::ops::RangeInclusive<u64> = (256 << 10)..=(64 << 20);
 /// Queueing that is always borne, ns: less cannot be told from a busy CPU.
 const SLACK_NS: u64 = 100_000;
 
-/// Waits of which the third shortest counts: what was there already arrives at once.
-const WAITS: usize = 8;
-
 /// The window. All methods may race: a lost update costs a sample.
 #[derive(Debug, Default)]
 pub struct Window {
     bytes: AtomicU64,
     /// The shortest wait, ns: a request of ours on an idle device, the way to it included.
     least_ns: AtomicU64,
-    waits: [AtomicU64; WAITS],
-    waits_count: AtomicU64,
+    waits: Waits,
     /// The least of what counts of each eight waits, ns.
     floor_ns: AtomicU64,
     /// The wait before this one, ns: a single long one may be a busy CPU's.
@@ -39,8 +37,7 @@ impl Window {
         Window {
             bytes: AtomicU64::new(0),
             least_ns: AtomicU64::new(0),
-            waits: [const { AtomicU64::new(0) }; WAITS],
-            waits_count: AtomicU64::new(0),
+            waits: Waits::new(),
             floor_ns: AtomicU64::new(0),
             before_ns: AtomicU64::new(0),
             settled: AtomicBool::new(false),
@@ -61,15 +58,8 @@ impl Window {
     }
 
     fn note(&self, waited_ns: u64) {
-        let count = self.waits_count.fetch_add(1, Relaxed) as usize;
-        if let Some(slot) = self.waits.get(count % WAITS) {
-            slot.store(waited_ns, Relaxed);
-        }
-        if count % WAITS == WAITS - 1 {
-            let mut waits = [0; WAITS];
-            waits.iter_mut().zip(&self.waits).for_each(|(wait, noted)| *wait = noted.load(Relaxed));
-            waits.sort_unstable();
-            let third = waits.get(2).copied().unwrap_or(0);
+        // What was there already arrives at once: the third shortest counts.
+        if let Some([_, _, third, ..]) = self.waits.note(waited_ns) {
             let known = self.floor_ns.load(Relaxed);
             self.floor_ns.store(if known == 0 { third } else { third.min(known) }, Relaxed);
         }
