@@ -9,6 +9,7 @@
 //! | `betrfs` | `mkfs`, `mount`, `fsck`, `dump` |
 //! | `ssd` | emulated SSDs as block devices |
 //! | `prefetch` | programs under the prefetcher, and what it did for them |
+//! | `harm` | whether the prefetcher harms on this machine |
 //! | `pages` | man pages and completions |
 //! | `reproduce` | published evaluations as one command |
 //! | `screen` | colours, widths, exit codes |
@@ -19,6 +20,7 @@ mod compare;
 mod crash;
 mod doctor;
 mod explain;
+mod harm;
 mod options;
 mod pages;
 mod prefetch;
@@ -63,7 +65,7 @@ fn main() -> ExitCode {
         Command::Reproduce(what) => reproduce::reproduce(&options, what),
         Command::Runs(runs) => runs::runs(&options, runs),
         Command::Ssd(ssd) => ssd::ssd(&options, ssd),
-        Command::Prefetch(what) => prefetch::prefetch(what),
+        Command::Prefetch(what) => prefetch::prefetch(&options, what),
         Command::Mkfs(mkfs) => betrfs::mkfs(mkfs),
         Command::Mount(mount) => betrfs::mount(mount),
         Command::Fsck(fsck) => betrfs::fsck(fsck),

@@ -289,6 +289,7 @@ Examples:
   loadline prefetch stat
   loadline prefetch explain PID
   loadline prefetch daemon -- ./static-or-go-program      as root
+  loadline prefetch harm --dir /data          does it harm on this machine?
 Modes: auto; predict (streams only); fetch-all (whole files at once); os-only (the program's hints are dropped);
 app-only (nothing); observe. LOADLINE_PREFETCH=off in the environment turns it off in all programs started later."
 )]
@@ -328,6 +329,11 @@ pub enum PrefetchWhat {
     },
     /// Prefetch for programs that cannot be preloaded: static, Go, musl, readers of mappings (needs root)
     Daemon(PrefetchDaemon),
+    /// Does it harm on this machine? Programs that read in known patterns, without and with it in turns, judged
+    Harm(Box<crate::harm::HarmOptions>),
+    /// Read a file in a pattern: the program that `harm` runs
+    #[command(hide = true)]
+    Reader(crate::harm::ReaderOptions),
 }
 
 /// Options of `prefetch daemon`.

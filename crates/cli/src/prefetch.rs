@@ -11,11 +11,11 @@ use prefetch_os::launch::{self, Launch};
 use prefetch_os::show;
 use probe::trace::TraceError;
 
-use crate::options::{Prefetch, PrefetchDaemon, PrefetchWhat};
+use crate::options::{Options, Prefetch, PrefetchDaemon, PrefetchWhat};
 use crate::screen::{self, Exit, bad_input};
 
 /// Runs a program, or shows statistics.
-pub fn prefetch(options: &Prefetch) -> anyhow::Result<Exit> {
+pub fn prefetch(global: &Options, options: &Prefetch) -> anyhow::Result<Exit> {
     match &options.what {
         Some(PrefetchWhat::Stat { pid: None }) => {
             screen::print(show::table(&areas::all(&areas::directory())).trim_end())?;
@@ -30,6 +30,8 @@ pub fn prefetch(options: &Prefetch) -> anyhow::Result<Exit> {
             Ok(Exit::Done)
         }
         Some(PrefetchWhat::Daemon(options)) => daemon(options),
+        Some(PrefetchWhat::Harm(options)) => crate::harm::harm(global, options),
+        Some(PrefetchWhat::Reader(options)) => crate::harm::reader(options),
         None => run(options),
     }
 }

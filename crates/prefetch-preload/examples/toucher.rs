@@ -1,5 +1,5 @@
-//! Touches the pages of a mapped file in a pattern and says how long it took: `reader`'s sister for mappings, which the
-//! example `harm` runs in its place.
+//! Touches the pages of a mapped file in a pattern and says how long it took: the sister of `loadline prefetch
+//! reader` for mappings.
 //!
 //! `toucher FILE PATTERN [--threads N] [--block KIB] [--own] [--raw]`: all threads share a mapping, or each has its
 //! own, and touch each page of their blocks, upwards. PATTERN is `seq`, `reverse`, `stride` (one of five blocks), `random` (2,000 blocks), or one of

@@ -1,67 +1,48 @@
-//! Reads a file in a pattern and says how long it took: the program that measurements of prefetching run.
-//!
-//! `reader FILE PATTERN [--threads N] [--block KIB] [--shared] [--passes N] [--raw] [--histogram] [--slow US]`;
-//! PATTERN is one of those that `reads` and `held_out` know. Prints one line: pattern, wall seconds, MB/s, p50, p99;
-//! with `--raw` wall, p50, p99, longest in ns; with `--histogram` after that the times of all reads (ns) as an
-//! HdrHistogram (V2, base64; buckets of 1.6 %); with `--slow` before that each longer read: thread, number, when it
-//! began and how long it took, us.
+//! The reads that a pattern consists of: the same in every run.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use stats::Histogram;
-
-const USAGE: &str = "usage: reader FILE PATTERN [--threads N] [--block KIB] [--shared] [--passes N] [--raw] \
-    [--histogram] [--slow US]";
-
-struct Options {
-    path: String,
-    pattern: String,
-    threads: u64,
-    block: u64,
-    shared: bool,
-    passes: u64,
-    raw: bool,
-    histogram: bool,
-    slow_us: Option<u64>,
-}
-
-fn options() -> Option<Options> {
-    let mut words = std::env::args().skip(1);
-    let (path, pattern) = (words.next()?, words.next()?);
-    let mut options = Options {
-        path,
-        pattern,
-        threads: 4,
-        block: 64 << 10,
-        shared: false,
-        passes: 1,
-        raw: false,
-        histogram: false,
-        slow_us: None,
-    };
-    while let Some(word) = words.next() {
-        match word.as_str() {
-            "--threads" => options.threads = words.next()?.parse().ok()?,
-            "--block" => options.block = words.next()?.parse::<u64>().ok()? << 10,
-            "--shared" => options.shared = true,
-            "--passes" => options.passes = words.next()?.parse().ok()?,
-            "--raw" => options.raw = true,
-            "--histogram" => options.histogram = true,
-            "--slow" => options.slow_us = Some(words.next()?.parse().ok()?),
-            _ => return None,
-        }
-    }
-    Some(options)
-}
+/// The patterns' names.
+pub const NAMES: [&str; 19] = [
+    "seq",
+    "stride",
+    "small-stride",
+    "reverse",
+    "interleaved",
+    "permutation",
+    "windows",
+    "runs",
+    "random",
+    "hot",
+    "variable",
+    "zipf",
+    "phases",
+    "gaps",
+    "two-strides",
+    "backward-stride",
+    "pingpong",
+    "btree",
+    "burst",
+];
 
 /// One read, and what the program computes before it.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Read {
-    offset: u64,
-    len: u64,
-    work: Duration,
+pub struct Read {
+    /// Where, bytes.
+    pub offset: u64,
+    /// How much, bytes.
+    pub len: u64,
+    /// Computing before it.
+    pub work: Duration,
+}
+
+/// Who reads: `threads` threads in blocks of `block` bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// Number of threads.
+    pub threads: u64,
+    /// Bytes.
+    pub block: u64,
 }
 
 /// A linear congruential generator (Knuth's MMIX): the same reads in every run.
@@ -83,19 +64,20 @@ impl Random {
     }
 }
 
-/// The reads of one thread. A thread has a part of the file to itself, except in `interleaved`, `hot`, `zipf` and `btree`.
-fn reads(options: &Options, size: u64, thread: u64) -> Option<Vec<Read>> {
-    let block = options.block;
-    let part = size / options.threads / block * block;
+/// The reads of one thread of a file of `size` bytes; `None`: no such pattern. A thread has a part of the file to
+/// itself, except in `interleaved`, `hot`, `zipf` and `btree`.
+pub fn reads(pattern: &str, shape: Shape, size: u64, thread: u64) -> Option<Vec<Read>> {
+    let Shape { threads, block } = shape;
+    let part = size / threads / block * block;
     let base = part * thread;
     let every = |step: u64| (0..part / step).map(|i| base + i * step).collect::<Vec<_>>();
     let mut random = Random(0x9e37_79b9_7f4a_7c15u64 ^ thread);
-    let starts = match options.pattern.as_str() {
+    let starts = match pattern {
         "seq" => every(block),
         "stride" => every(5 * block),
         "small-stride" => every(4 * block),
         "reverse" => every(block).into_iter().rev().collect(),
-        "interleaved" => (0..part / block).map(|i| (i * options.threads + thread) * block).collect(),
+        "interleaved" => (0..part / block).map(|i| (i * threads + thread) * block).collect(),
         "permutation" => random.shuffle(every(block), usize::MAX),
         "windows" => random.shuffle(every(block), 64),
         "runs" => (0..part / block / 16)
@@ -203,129 +185,17 @@ fn bursts(base: u64, part: u64, block: u64, random: &mut Random) -> Vec<Read> {
     all
 }
 
-fn compute(time: Duration) {
-    let begin = Instant::now();
-    while begin.elapsed() < time {
-        std::hint::spin_loop();
-    }
-}
-
-fn main() -> std::io::Result<()> {
-    let Some(options) = options() else {
-        eprintln!("{USAGE}");
-        std::process::exit(2);
-    };
-    let size = std::fs::metadata(&options.path)?.len();
-    let orders: Option<Vec<Vec<Read>>> = (0..options.threads).map(|i| reads(&options, size, i)).collect();
-    let Some(orders) = orders else {
-        eprintln!("{}: no such pattern\n{USAGE}", options.pattern);
-        std::process::exit(2);
-    };
-    let begin = Instant::now();
-    let shared = File::open(&options.path)?;
-    let results: Vec<(u64, Vec<u64>)> = std::thread::scope(|scope| {
-        let workers: Vec<_> = orders
-            .iter()
-            .enumerate()
-            .map(|(thread, order)| {
-                let (options, shared) = (&options, &shared);
-                scope.spawn(move || {
-                    let own = File::open(&options.path).expect("the file");
-                    let file = if options.shared { shared } else { &own };
-                    let mut buffer = vec![0; 2 * options.block as usize];
-                    let mut times = Vec::new();
-                    let mut bytes = 0;
-                    for _ in 0..options.passes {
-                        for read in order {
-                            if !read.work.is_zero() {
-                                compute(read.work);
-                            }
-                            let start = Instant::now();
-                            let room = &mut buffer[..read.len as usize];
-                            bytes += file.read_at(room, read.offset).expect("a read") as u64;
-                            let elapsed = start.elapsed();
-                            if options.slow_us.is_some_and(|least| elapsed.as_micros() >= u128::from(least)) {
-                                let begun = (start - begin).as_micros();
-                                println!("{thread} {} {begun} {}", times.len(), elapsed.as_micros());
-                            }
-                            times.push(elapsed.as_nanos() as u64);
-                        }
-                    }
-                    (bytes, times)
-                })
-            })
-            .collect();
-        workers.into_iter().map(|worker| worker.join().expect("a reader")).collect()
-    });
-    let wall = begin.elapsed().as_secs_f64();
-    let bytes: u64 = results.iter().map(|(bytes, _)| bytes).sum();
-    let mut times: Vec<u64> = results.into_iter().flat_map(|(_, times)| times).collect();
-    times.sort_unstable();
-    let percentile = |share: usize| times.get(times.len() * share / 100).copied().unwrap_or(0);
-    if options.raw {
-        let longest = times.last().copied().unwrap_or(0);
-        println!("{:.0} {} {} {longest}", wall * 1e9, percentile(50), percentile(99));
-    } else {
-        println!(
-            "{:12} {wall:8.3} s {:8.1} MB/s  p50 {:9.1} us  p99 {:9.1} us",
-            options.pattern,
-            bytes as f64 / wall / 1e6,
-            percentile(50) as f64 / 1000.0,
-            percentile(99) as f64 / 1000.0
-        );
-    }
-    if options.histogram {
-        let histogram: Histogram = times.iter().copied().collect();
-        println!("{}", histogram.to_hdr_v2_base64().map_err(std::io::Error::other)?);
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const PATTERNS: [&str; 19] = [
-        "seq",
-        "stride",
-        "small-stride",
-        "reverse",
-        "interleaved",
-        "permutation",
-        "windows",
-        "runs",
-        "random",
-        "hot",
-        "variable",
-        "zipf",
-        "phases",
-        "gaps",
-        "two-strides",
-        "backward-stride",
-        "pingpong",
-        "btree",
-        "burst",
-    ];
-
     fn of(pattern: &str, threads: u64, block: u64, thread: u64) -> Vec<Read> {
-        let pattern = pattern.to_owned();
-        let options = Options {
-            path: String::new(),
-            pattern,
-            threads,
-            block,
-            shared: false,
-            passes: 1,
-            raw: true,
-            histogram: false,
-            slow_us: None,
-        };
-        reads(&options, 64 << 20, thread).expect("a known pattern")
+        reads(pattern, Shape { threads, block }, 64 << 20, thread).expect("a known pattern")
     }
 
     #[test]
     fn every_read_is_in_the_file_and_every_run_makes_the_same_reads() {
-        for pattern in PATTERNS {
+        for pattern in NAMES {
             for (threads, block) in [(1, 64 << 10), (4, 4 << 10), (4, 64 << 10)] {
                 for thread in 0..threads {
                     let reads = of(pattern, threads, block, thread);

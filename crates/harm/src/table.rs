@@ -7,9 +7,10 @@ use std::io::Write as _;
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::Anyhow;
 use crate::judge::{self, Judged, LEVEL, RESAMPLING, Verdict};
+use crate::plan::OFF;
 use crate::run::Round;
+use crate::{HarmError, at};
 
 const HEAD: &str = "device,pattern,memory,mode,mib,verdict,rounds,alone_s,library_s,gain,gain_low,gain_high,\
     alone_p99_ms,library_p99_ms,p99_ratio,p99_low,p99_high,limit_mib,alone_peak_mib,library_peak_mib";
@@ -51,7 +52,7 @@ pub struct Cell {
 
 impl Cell {
     /// From rounds; `limit`: bytes of memory.
-    pub fn new(key: Key, rounds: &[Round], limit: Option<u64>, judged: &Judged) -> Cell {
+    pub(crate) fn new(key: Key, rounds: &[Round], limit: Option<u64>, judged: &Judged) -> Cell {
         let (walls, p99s) = (judge::walls(rounds), judge::p99s(rounds));
         let peak = |bytes: &dyn Fn(&Round) -> u64| rounds.iter().map(bytes).max().unwrap_or(0) as f64 / MIB;
         let numbers = [
@@ -71,6 +72,11 @@ impl Cell {
             peak(&|round| round.helped.peak_bytes),
         ];
         Cell { key, verdict: judged.verdict(), numbers }
+    }
+
+    /// What is said of it.
+    pub fn verdict(&self) -> Verdict {
+        self.verdict
     }
 
     /// Gain, ratio of p99 and verdict, with intervals.
@@ -111,10 +117,10 @@ impl Cell {
 }
 
 impl FromStr for Cell {
-    type Err = Box<dyn std::error::Error>;
+    type Err = HarmError;
 
-    fn from_str(line: &str) -> Anyhow<Cell> {
-        let unknown = || format!("not a cell: {line}");
+    fn from_str(line: &str) -> Result<Cell, HarmError> {
+        let unknown = || HarmError::Input(format!("not a cell: {line}"));
         let mut quoted = false;
         let words: Vec<&str> = line
             .split(|c| {
@@ -124,16 +130,17 @@ impl FromStr for Cell {
             .map(|word| word.trim_matches('"'))
             .collect();
         let [device, pattern, memory, mode, mib, verdict, numbers @ ..] = words.as_slice() else {
-            return Err(unknown().into());
+            return Err(unknown());
         };
-        let numbers: Vec<f64> = numbers.iter().map(|n| n.parse()).collect::<Result<_, _>>()?;
+        let numbers: Vec<f64> =
+            numbers.iter().map(|n| n.parse().map_err(|_| unknown())).collect::<Result<_, _>>()?;
         Ok(Cell {
             key: Key {
                 device: (*device).to_owned(),
                 pattern: (*pattern).to_owned(),
-                memory: if *memory == "none" { None } else { Some(memory.parse()?) },
+                memory: if *memory == "none" { None } else { Some(memory.parse().map_err(|_| unknown())?) },
                 mode: (*mode).to_owned(),
-                mib: mib.parse()?,
+                mib: mib.parse().map_err(|_| unknown())?,
             },
             verdict: [Verdict::Ok, Verdict::Fails, Verdict::Untold]
                 .into_iter()
@@ -153,21 +160,32 @@ fn word(verdict: Verdict) -> &'static str {
 }
 
 /// The cells of a file; none may be there unless it is resumed.
-pub fn read(csv: &Path, resume: bool) -> Anyhow<Vec<Cell>> {
+///
+/// # Errors
+/// It is there and not to be resumed, or holds something else.
+pub fn read(csv: &Path, resume: bool) -> Result<Vec<Cell>, HarmError> {
     if !csv.exists() {
         return Ok(Vec::new());
     }
     if !resume {
-        return Err(format!("{} exists: say --resume, or remove it", csv.display()).into());
+        return Err(HarmError::Input(format!("{} exists: say --resume, or remove it", csv.display())));
     }
-    std::fs::read_to_string(csv)?.lines().filter(|line| *line != HEAD).map(str::parse).collect()
+    let text = std::fs::read_to_string(csv).map_err(at("read", csv))?;
+    let cells = text.lines().filter(|line| *line != HEAD).map(str::parse).collect::<Result<_, _>>();
+    cells.map_err(|error: HarmError| HarmError::Input(format!("{}: {error}", csv.display())))
 }
 
 /// Adds a line, after the head if it is the first. One write(2): several processes may share a file.
-pub fn append(csv: &Path, cell: &Cell) -> Anyhow<()> {
-    let mut file = File::options().create(true).append(true).open(csv)?;
-    let head = if file.metadata()?.len() == 0 { format!("{HEAD}\n") } else { String::new() };
-    Ok(file.write_all(format!("{head}{}\n", cell.line()).as_bytes())?)
+///
+/// # Errors
+/// The file cannot be written.
+pub fn append(csv: &Path, cell: &Cell) -> Result<(), HarmError> {
+    let write = || {
+        let mut file = File::options().create(true).append(true).open(csv)?;
+        let head = if file.metadata()?.len() == 0 { format!("{HEAD}\n") } else { String::new() };
+        file.write_all(format!("{head}{}\n", cell.line()).as_bytes())
+    };
+    write().map_err(at("write", csv))
 }
 
 /// The cells' tables, one a device and size of file, and what is to say about all; `wanted`: cells of the matrix.
@@ -202,8 +220,8 @@ pub fn summary(cells: &[Cell], wanted: usize) -> String {
         RESAMPLING.resamples,
         RESAMPLING.seed,
     );
-    if cells.iter().any(|cell| cell.key.mode == "off") {
-        let off: Vec<_> = cells.iter().filter(|cell| cell.key.mode == "off").collect();
+    if cells.iter().any(|cell| cell.key.mode == OFF) {
+        let off: Vec<_> = cells.iter().filter(|cell| cell.key.mode == OFF).collect();
         let alarms = off.iter().filter(|cell| cell.verdict == Verdict::Fails).count();
         let _ = writeln!(text, "Control (library off): {alarms} false alarms in {} cells.", off.len());
     }

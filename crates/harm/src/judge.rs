@@ -13,9 +13,8 @@
 //! of that: the rate of false alarms is measured (`--control`), not computed.
 
 use stats::bootstrap::{Resampling, one_sample};
-use stats::{Estimate, Histogram, Sample};
+use stats::{Estimate, Histogram, Sample, SampleError};
 
-use crate::Anyhow;
 use crate::run::{Round, Run};
 
 /// Confidence of the intervals.
@@ -71,13 +70,13 @@ fn pooled_p99(rounds: &[Round], picked: &[f64], run: fn(&Round) -> &Run) -> f64 
 }
 
 /// Medians of both arms, ns.
-pub fn walls(rounds: &[Round]) -> (f64, f64) {
+pub(crate) fn walls(rounds: &[Round]) -> (f64, f64) {
     let all: Vec<f64> = (0..rounds.len()).map(|i| i as f64).collect();
     (median(rounds, &all, |r| &r.alone), median(rounds, &all, |r| &r.helped))
 }
 
 /// p99 of both arms, ns.
-pub fn p99s(rounds: &[Round]) -> (f64, f64) {
+pub(crate) fn p99s(rounds: &[Round]) -> (f64, f64) {
     let all: Vec<f64> = (0..rounds.len()).map(|i| i as f64).collect();
     (pooled_p99(rounds, &all, |r| &r.alone), pooled_p99(rounds, &all, |r| &r.helped))
 }
@@ -97,7 +96,7 @@ fn by_chance(heads: usize, n: usize) -> f64 {
 
 impl Judged {
     /// Of at least one round.
-    pub fn of(rounds: &[Round]) -> Anyhow<Judged> {
+    pub(crate) fn of(rounds: &[Round]) -> Result<Judged, SampleError> {
         // What is drawn are the numbers of rounds.
         let numbers: Vec<f64> = (0..rounds.len()).map(|i| i as f64).collect();
         let numbers = Sample::new(&numbers)?;

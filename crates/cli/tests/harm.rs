@@ -1,0 +1,184 @@
+//! `prefetch harm` and `prefetch compare` as their user runs them: real programs, the smallest files that tell anything.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+struct Place {
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    /// On a disk: nothing is read from a device in /dev/shm.
+    fn new() -> Place {
+        Place { directory: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory") }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loadline"));
+        command.current_dir(self.directory.path()).env("LOADLINE_HOME", self.path("home")).arg("prefetch");
+        command.args(words).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs and returns the exit code, standard output, standard error.
+    fn run(&self, words: &[&str]) -> (Option<i32>, String, String) {
+        told(&self.command(words).output().expect("the command starts"))
+    }
+
+    fn files(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.directory.path()).expect("the directory");
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+    }
+}
+
+fn told(output: &Output) -> (Option<i32>, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// The library is built by `cargo build -p loadline-prefetch-preload` only.
+fn has_library() -> bool {
+    let there = Path::new(env!("CARGO_BIN_EXE_loadline")).with_file_name("libloadline_prefetch.so").exists();
+    if !there {
+        eprintln!("no library beside the program: skipped");
+    }
+    there
+}
+
+fn is_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        eprintln!("not root: skipped");
+    }
+    root
+}
+
+/// Fields of a line of CSV, quoted commas kept together.
+fn fields(line: &str) -> Vec<String> {
+    let mut quoted = false;
+    let split = line.split(|c| {
+        quoted ^= c == '"';
+        c == ',' && !quoted
+    });
+    split.map(|word| word.trim_matches('"').to_owned()).collect()
+}
+
+#[test]
+fn a_cell_of_the_own_file_system_is_measured_once_and_shown_again() {
+    if !has_library() {
+        return;
+    }
+    let place = Place::new();
+    let words =
+        ["harm", "--dir", ".", "--memory", "none", "--patterns", "stride:1", "--mib", "16", "--rounds", "2"];
+    let all = [&words[..], &["--rounds-max", "2", "--csv", "cells.csv"]].concat();
+    let (code, out, err) = place.run(&all);
+    assert!(matches!(code, Some(0 | 1 | 4)), "{out}\n{err}");
+    assert!(out.contains("| stride, 1 thread |") && out.contains("1 cells of 1"), "{out}");
+    assert!(err.contains("raw, stride, 1 thread, no limit: "), "{err}");
+    let csv = std::fs::read_to_string(place.path("cells.csv")).unwrap();
+    let lines: Vec<Vec<String>> = csv.lines().map(fields).collect();
+    assert_eq!(lines.len(), 2, "{csv}");
+    assert_eq!(lines[1][..5], ["raw", "stride, 1 thread", "none", "auto", "16"], "{csv}");
+    assert_eq!((lines[0][6].as_str(), lines[1][6].as_str()), ("rounds", "2"), "{csv}");
+    assert_eq!(place.files(), ["cells.csv"], "something is left");
+
+    let (again, _, err) = place.run(&all);
+    assert_eq!(again, Some(2), "a file is not overwritten");
+    assert!(err.contains("--resume"), "{err}");
+    let (again, shown, err) = place.run(&[&all[..], &["--resume"]].concat());
+    assert_eq!((again, err.as_str()), (code, ""), "nothing is measured");
+    assert_eq!(shown, out);
+}
+
+#[test]
+fn an_emulated_device_gains_within_its_memory_and_is_detached() {
+    if !is_root() || !has_library() || !Path::new("/dev/fuse").exists() {
+        return;
+    }
+    let place = Place::new();
+    let words =
+        ["harm", "--devices", "slow(1ms,1GB/s)", "--memory", "none,75", "--patterns", "small-stride:1:16"];
+    let (code, out, err) = place.run(
+        &[&words[..], &["--mib", "16", "--rounds", "1", "--rounds-max", "1", "--csv", "c.csv"]].concat(),
+    );
+    assert!(matches!(code, Some(0 | 1 | 4)), "{out}\n{err}");
+    let csv = std::fs::read_to_string(place.path("c.csv")).unwrap();
+    let lines: Vec<Vec<String>> = csv.lines().skip(1).map(fields).collect();
+    assert_eq!(lines.len(), 2, "{csv}");
+    let number = |line: usize, at: usize| lines[line][at].parse::<f64>().unwrap();
+    // 256 reads of a millisecond each, one after another, and the file cannot be in the cache.
+    assert!(number(0, 7) > 0.2 && number(1, 7) > 0.2, "{csv}");
+    assert!(number(0, 9) > 1.2, "the library was loaded and did its work: {csv}");
+    assert!(number(1, 17) == 12.0 && number(1, 18) <= 12.0 && number(1, 19) <= 12.0, "{csv}");
+    assert!(number(1, 19) > 1.0, "the run was in its cgroup: {csv}");
+    let listed = place.command(&[]).args(["--help"]).output().unwrap();
+    assert!(listed.status.success());
+    let list = Command::new(env!("CARGO_BIN_EXE_loadline"))
+        .args(["ssd", "list"])
+        .env("LOADLINE_HOME", place.path("home"))
+        .output();
+    assert_eq!(told(&list.unwrap()), (Some(0), String::new(), String::new()));
+}
+
+#[test]
+fn ctrl_c_ends_a_measurement_soon_and_shows_what_there_is() {
+    if !has_library() {
+        return;
+    }
+    let place = Place::new();
+    let words =
+        ["harm", "--dir", ".", "--memory", "none", "--patterns", "stride:1,seq,reverse,runs,random,hot"];
+    let more = ["--mib", "64", "--rounds", "50", "--rounds-max", "50", "--csv", "cells.csv"];
+    let mut command = place.command(&[&words[..], &more].concat());
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
+    let begin = Instant::now();
+    while !place.path("cells.csv").exists() {
+        assert!(begin.elapsed() < Duration::from_secs(120), "no cell is measured");
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let asked = Instant::now();
+    let (code, out, err) = told(&child.wait_with_output().unwrap());
+    assert!(asked.elapsed() < Duration::from_secs(20));
+    assert_eq!(code, Some(130), "{out}\n{err}");
+    assert!(out.contains("| stride, 1 thread |") && out.contains("of 6: "), "{out}");
+    assert!(err.contains("interrupted; --resume goes on"), "{err}");
+    assert_eq!(place.files(), ["cells.csv"], "something is left");
+}
+
+#[test]
+fn wrong_words_are_explained() {
+    let place = Place::new();
+    for (words, hint) in [
+        (&["--patterns", "sideways"][..], "small-stride"),
+        (&["--memory", "half"], "none,50,25"),
+        (&["--resume"], "--csv"),
+        (&["--control", "--mode", "auto"], "--control"),
+    ] {
+        let (code, _, err) = place.run(&[&["harm"], words].concat());
+        assert_eq!(code, Some(2), "{err}");
+        assert!(err.contains(hint), "{words:?}: {err}");
+    }
+    if has_library() {
+        for (words, hint) in [
+            (&["--dir", "/proc"][..], "a directory on a disk"),
+            (&["--dir", "/nowhere"], "not a directory"),
+            (&["--dir", ".", "--mode", "fast"], "fetch-all"),
+            (&["--dir", ".", "--mib", "1"], "16"),
+            (&["--dir", ".", "--library", "/nowhere.so"], "/nowhere.so"),
+        ] {
+            let (code, _, err) = place.run(&[&["harm", "--memory", "none"], words].concat());
+            assert!(code == Some(2) || code == Some(1), "{err}");
+            assert!(err.contains(hint), "{words:?}: {err}");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Does the prefetching library harm, on this machine? The same program without and with it in turns, judged.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`plan`] | what is measured: devices, patterns, sizes of memory, limits of time |
+//! | [`pattern`], [`order`] | the patterns' names; the reads they consist of |
+//! | [`reader`] | the program that is measured: reads a file in a pattern |
+//! | [`matrix`] | measures cell after cell |
+//! | `run` | one round: the reader without and with the library, each in a process of its own |
+//! | `device` | files on this machine's own file system, and on emulated SSDs |
+//! | `group` | a memory cgroup for each run |
+//! | [`judge`] | how a cell is judged |
+//! | [`table`] | cells as lines of CSV and as tables of markdown |
+
+pub mod judge;
+pub mod matrix;
+pub mod order;
+pub mod pattern;
+pub mod plan;
+pub mod reader;
+pub mod table;
+
+mod device;
+mod group;
+mod run;
+
+use std::path::Path;
+
+pub use judge::Verdict;
+pub use matrix::{Ended, Notice};
+pub use pattern::Pattern;
+pub use plan::Plan;
+pub use table::{Cell, Key};
+
+/// Why nothing can be measured any more.
+#[derive(Debug, thiserror::Error)]
+pub enum HarmError {
+    /// What was asked for is wrong.
+    #[error("{0}")]
+    Input(String),
+    /// This machine, or this user, cannot do it.
+    #[error("{0}")]
+    CannotHere(String),
+    /// A signal asked for the end.
+    #[error("interrupted")]
+    Interrupted,
+    /// A file or directory.
+    #[error("{what}: {source}")]
+    File {
+        /// What was done to which file.
+        what: String,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// A program.
+    #[error("{0}")]
+    Program(String),
+    /// The library cannot be loaded into a program.
+    #[error(transparent)]
+    Launch(#[from] prefetch_os::launch::LaunchError),
+    /// Rounds from which no figure can be made.
+    #[error("a cell cannot be judged: {0}")]
+    Figures(#[from] stats::SampleError),
+}
+
+/// Says which file an I/O error is about.
+fn at<'a>(verb: &'a str, path: &'a Path) -> impl FnOnce(std::io::Error) -> HarmError + 'a {
+    move |source| HarmError::File { what: format!("cannot {verb} {}", path.display()), source }
+}
+
+/// Whether this process may mount, attach devices and make cgroups.
+pub fn is_root() -> bool {
+    // SAFETY: no pointers.
+    unsafe { libc::geteuid() == 0 }
+}
