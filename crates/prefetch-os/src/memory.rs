@@ -96,7 +96,10 @@ fn version2(path: &[u8]) -> Option<(u64, u64)> {
     let limit = number(slurp(join(&[root, path, b"/memory.max"], &mut name)?, &mut buffer))?;
     let used = number(slurp(join(&[root, path, b"/memory.current"], &mut name)?, &mut buffer))?;
     let stat = slurp(join(&[root, path, b"/memory.stat"], &mut name)?, &mut buffer);
-    Some((limit, pinned(used, stat, [b"active_file ", b"inactive_file ", b"file_dirty "])))
+    Some((
+        limit,
+        pinned(used, stat, [b"active_file ", b"inactive_file "], [b"file_dirty ", b"file_writeback "]),
+    ))
 }
 
 /// Likewise of version 1. "No limit" is a number near 2^63 there.
@@ -110,13 +113,14 @@ fn version1(path: &[u8]) -> Option<(u64, u64)> {
     }
     let used = number(slurp(join(&[root, path, b"/memory.usage_in_bytes"], &mut name)?, &mut buffer))?;
     let stat = slurp(join(&[root, path, b"/memory.stat"], &mut name)?, &mut buffer);
-    Some((limit, pinned(used, stat, [b"total_active_file ", b"total_inactive_file ", b"total_dirty "])))
+    let clean = [b"total_active_file ".as_slice(), b"total_inactive_file "];
+    Some((limit, pinned(used, stat, clean, [b"total_dirty ", b"total_writeback "])))
 }
 
-/// What reclaim cannot drop cheaply: usage less clean file cache.
-fn pinned(used: u64, stat: &[u8], keys: [&[u8]; 3]) -> u64 {
-    let [active, inactive, dirty] = keys.map(|key| field(stat, key).unwrap_or(0));
-    used.saturating_sub((active + inactive).saturating_sub(dirty))
+/// What reclaim cannot drop cheaply: usage less file cache that is neither dirty nor being written.
+fn pinned(used: u64, stat: &[u8], cache: [&[u8]; 2], unwritten: [&[u8]; 2]) -> u64 {
+    let sum = |keys: [&[u8]; 2]| keys.iter().filter_map(|key| field(stat, key)).sum::<u64>();
+    used.saturating_sub(sum(cache).saturating_sub(sum(unwritten)))
 }
 
 #[cfg(test)]
@@ -137,8 +141,13 @@ mod tests {
 
     #[test]
     fn clean_file_cache_is_not_pinned() {
-        let stat = b"anon 100\nfile 900\nactive_file 300\ninactive_file 500\nfile_dirty 50\n";
-        assert_eq!(pinned(1000, stat, [b"active_file ", b"inactive_file ", b"file_dirty "]), 250);
+        let stat =
+            b"anon 100\nfile 900\nactive_file 300\ninactive_file 500\nfile_dirty 50\nfile_writeback 70\n";
+        let (cache, unwritten) = (
+            [b"active_file ".as_slice(), b"inactive_file "],
+            [b"file_dirty ".as_slice(), b"file_writeback "],
+        );
+        assert_eq!(pinned(1000, stat, cache, unwritten), 320);
     }
 
     #[test]

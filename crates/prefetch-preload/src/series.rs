@@ -9,7 +9,9 @@ use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 use prefetch::area::Head;
-use prefetch::series::{Chase, Opens, Pace, SERIES, Series};
+use prefetch::budget::Owed;
+use prefetch::order::Order;
+use prefetch::series::{Chase, Name, Opens, Pace, SERIES, Series};
 use prefetch_os::memory::join;
 use prefetch_os::sys;
 
@@ -20,12 +22,18 @@ use crate::{cost, report, worker};
 /// What is not opened for so long was fetched in vain, ns.
 const PATIENCE_NS: u64 = 5_000_000_000;
 
+/// The beginning of a file is evicted first: so many bytes of it are looked at.
+const EVICTED_BYTES: u64 = 256 << 10;
+
 /// What the hooks know: names, and the directory of each series.
 struct Known {
     opens: Opens,
+    order: Order,
     path: [[u8; PATH_MAX]; SERIES],
     /// Whether the keeper has something to do.
     wanted: [bool; SERIES],
+    /// Whether that is to fetch more.
+    fetch: bool,
 }
 
 struct Shared {
@@ -40,8 +48,10 @@ static SHARED: Shared = Shared {
     lock: AtomicU32::new(0),
     known: UnsafeCell::new(Known {
         opens: Opens::new(),
+        order: Order::new(),
         path: [[0; PATH_MAX]; SERIES],
         wanted: [false; SERIES],
+        fetch: false,
     }),
 };
 
@@ -73,9 +83,11 @@ pub fn on_open(key: u64, directory: c_int, parent: &[u8], name: &[u8], fd: c_int
         let opened = known.opens.on_open(key, name)?;
         let open = OPEN.get(opened.at)?;
         let before = open.swap(fd, Relaxed);
+        let now_ns = sys::now_ns();
         if before >= 0 && before != fd {
-            left(&mut known.opens, opened.at, before);
+            left(known, opened.at, before, now_ns);
         }
+        known.order.on_open(now_ns);
         if opened.fresh {
             RESUME.get(opened.at)?.store(0, Relaxed);
         }
@@ -84,6 +96,11 @@ pub fn on_open(key: u64, directory: c_int, parent: &[u8], name: &[u8], fd: c_int
             return Some((opened.follows, false));
         }
         if (series.index() as u32) < RESUME.get(opened.at)?.load(Relaxed) {
+            return Some((true, false));
+        }
+        let rate = table::DEVICE.iter().map(prefetch::Device::full_rate).max().unwrap_or(0);
+        known.fetch = known.order.wants(now_ns, known.opens.are_several(), rate);
+        if !known.fetch && !known.order.is_settling() {
             return Some((true, false));
         }
         // Each time: the program may have changed its directory.
@@ -103,13 +120,13 @@ pub fn on_open(key: u64, directory: c_int, parent: &[u8], name: &[u8], fd: c_int
 pub fn on_close(fd: c_int) {
     for (at, open) in OPEN.iter().enumerate() {
         if open.load(Relaxed) == fd && open.compare_exchange(fd, -1, Relaxed, Relaxed).is_ok() {
-            with(|known| left(&mut known.opens, at, fd));
+            with(|known| left(known, at, fd, sys::now_ns()));
         }
     }
 }
 
 /// Notes how much of a file was read: up to its position, or what its reads returned.
-fn left(opens: &mut Opens, at: usize, fd: c_int) {
+fn left(known: &mut Known, at: usize, fd: c_int, now_ns: u64) {
     let size = sys::fstat(fd)
         .map_or(0, |stat| if stat.st_mode & libc::S_IFMT == libc::S_IFREG { stat.st_size as u64 } else { 0 });
     let by_position = sys::position(fd).unwrap_or(0);
@@ -119,14 +136,16 @@ fn left(opens: &mut Opens, at: usize, fd: c_int) {
         }
         _ => 0,
     };
-    opens.on_left(at, by_position.max(by_reads), size);
+    let read = by_position.max(by_reads);
+    known.opens.on_left(at, read, size);
+    known.order.on_left(read.min(size), now_ns);
 }
 
 /// What the keeper knows of one series.
 struct Following {
     chase: Chase,
     key: u64,
-    owed: u64,
+    owed: Owed,
     used_ns: u64,
 }
 
@@ -136,60 +155,83 @@ struct Follower(UnsafeCell<[Following; SERIES]>);
 unsafe impl Sync for Follower {}
 
 static FOLLOWER: Follower = Follower(UnsafeCell::new(
-    [const { Following { chase: Chase::new(), key: 0, owed: 0, used_ns: 0 } }; SERIES],
+    [const { Following { chase: Chase::new(), key: 0, owed: Owed::NOTHING, used_ns: 0 } }; SERIES],
 ));
 
-/// One round of the keeper: fetches what is to come. Whether something is fetched and not opened yet.
-pub fn follow() -> bool {
+/// Latency x bandwidth of the device that has most of it; 0 while none was measured.
+pub fn bdp() -> u64 {
+    table::DEVICE.iter().map(prefetch::Device::bdp).max().unwrap_or(0)
+}
+
+/// Bytes fetched ahead of the program. In the keeper.
+pub fn ahead_bytes() -> u64 {
+    // SAFETY: only the keeper calls this, and there is one.
+    unsafe { &*FOLLOWER.0.get() }.iter().map(|one| one.chase.ahead_bytes()).sum()
+}
+
+/// One round of the keeper: fetches what is to come, beside so many bytes that are fetched ahead otherwise. Whether
+/// something is fetched and not left yet.
+pub fn follow(others: u64) -> bool {
+    let mut all = ahead_bytes();
     // SAFETY: only the keeper calls this, and there is one.
     let following = unsafe { &mut *FOLLOWER.0.get() };
     let mut waits = false;
     for (at, one) in following.iter_mut().enumerate() {
-        let mut path = [0; PATH_MAX];
+        let (mut path, mut fetch) = ([0; PATH_MAX], false);
         let taken = with(|known| {
             core::mem::take(known.wanted.get_mut(at)?).then_some(())?;
             path = *known.path.get(at)?;
+            fetch = known.fetch;
             known.opens.series(at).copied()
         });
         if let Some(Some(series)) = taken {
-            one.go_on(at, &series, &path);
-        } else if one.owed > 0 && sys::now_ns().saturating_sub(one.used_ns) > PATIENCE_NS {
-            BUDGET.give(core::mem::take(&mut one.owed));
+            let own = one.chase.ahead_bytes();
+            let others = others + all.saturating_sub(own);
+            one.go_on(at, &series, &path, fetch.then_some(others));
+            all = all.saturating_sub(own) + one.chase.ahead_bytes();
+        } else if one.owed.bytes() > 0 && sys::now_ns().saturating_sub(one.used_ns) > PATIENCE_NS {
+            one.owed.give_all(&BUDGET);
             one.chase = Chase::new();
         }
-        waits |= one.owed > 0;
+        waits |= one.owed.bytes() > 0;
     }
     waits
 }
 
 impl Following {
-    fn go_on(&mut self, at: usize, series: &Series, path: &[u8; PATH_MAX]) {
+    fn go_on(&mut self, at: usize, series: &Series, path: &[u8; PATH_MAX], others: Option<u64>) {
         let Ok(path) = CStr::from_bytes_until_nul(path) else { return };
         let key = prefetch::names::hash(0, path.to_bytes());
         if self.key != key {
-            BUDGET.give(core::mem::take(&mut self.owed));
+            self.owed.give_all(&BUDGET);
             self.chase = Chase::new();
             self.key = key;
         }
         self.used_ns = sys::now_ns();
         let (files, bytes) = self.chase.catch_up(series);
-        let paid = bytes.min(self.owed);
-        BUDGET.give(paid);
+        self.owed.give(bytes, &BUDGET);
         cost::opened(files);
-        self.owed -= paid;
         if let Some(area) = report::area().filter(|_| files > 0) {
             area.add_head(Head::WalkUsed, files);
         }
-        let bdp = table::DEVICE.iter().map(prefetch::Device::bdp).max().unwrap_or(0);
+        let Some(others) = others else { return };
+        if self.chase.is_ahead() && self.is_evicted(series, path) {
+            BUDGET.evicted();
+            self.chase.pause();
+        }
         loop {
-            match self.chase.pace(Chase::bytes_max(bdp)) {
+            match self.chase.pace(Chase::bytes_max(bdp()), others) {
                 Pace::Wait => return,
                 Pace::Pause => break,
                 Pace::Go => {}
             }
-            if !self.fetch(path) {
-                self.chase.pause();
-                break;
+            match self.fetch(path) {
+                Some(true) => {}
+                Some(false) => return,
+                None => {
+                    self.chase.pause();
+                    break;
+                }
             }
         }
         if let Some(resume) = RESUME.get(at) {
@@ -197,50 +239,63 @@ impl Following {
         }
     }
 
-    /// Fetches the next file. `false` when there is none, or no room for it.
-    fn fetch(&mut self, path: &CStr) -> bool {
-        let Some(name) = self.chase.next() else { return false };
-        let mut buffer = [0; PATH_MAX + 256];
-        let Some(whole) = join(&[path.to_bytes(), name.bytes()], &mut buffer) else { return false };
-        if !is_regular(whole) {
-            return false;
-        }
-        let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
-        let Ok(fd) = sys::openat(libc::AT_FDCWD, whole, flags, 0) else { return false };
+    /// Whether what was fetched of the file that is to be opened next has been evicted.
+    fn is_evicted(&self, series: &Series, path: &CStr) -> bool {
+        let (before, last) = series.latest();
+        let Some(fd) = last.next(&before).and_then(|name| open(path, &name)) else { return false };
+        let seen = sys::cachestat(fd, 0, EVICTED_BYTES);
+        sys::close(fd);
+        seen.is_ok_and(|seen| seen.evicted > seen.cached)
+    }
+
+    /// Fetches the next file: whether there is room for it. `None` when there is no such file.
+    fn fetch(&mut self, path: &CStr) -> Option<bool> {
+        let name = self.chase.next()?;
+        let fd = open(path, &name)?;
         let asked = ask(fd, &mut self.owed);
         sys::close(fd);
-        let Some(bytes) = asked else { return false };
+        let Some(bytes) = asked? else { return Some(false) };
         self.chase.on_fetched(name, bytes);
         if let Some(area) = report::area().filter(|_| bytes > 0) {
             area.add_head(Head::Walked, 1);
             area.add_head(Head::WalkBytes, bytes);
         }
-        true
+        Some(true)
     }
 }
 
-/// Asks for the beginning of a file, or all of it. Bytes that were asked for, 0 when all was cached; `None` when
-/// there is no room.
-fn ask(fd: c_int, owed: &mut u64) -> Option<u64> {
+/// Opens a regular file of a directory, whose path ends in a slash.
+fn open(path: &CStr, name: &Name) -> Option<c_int> {
+    let mut buffer = [0; PATH_MAX + 256];
+    let whole = join(&[path.to_bytes(), name.bytes()], &mut buffer)?;
+    if !is_regular(whole) {
+        return None;
+    }
+    let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    sys::openat(libc::AT_FDCWD, whole, flags, 0).ok()
+}
+
+/// Asks for the beginning of a file, or all of it. Bytes that were asked for, 0 when all was cached, none where there is
+/// no room; `None` when it cannot be asked for.
+fn ask(fd: c_int, owed: &mut Owed) -> Option<Option<u64>> {
     let stat = sys::fstat(fd).ok()?;
     let device = table::DEVICE.get(table::device_index(stat.st_dev) as usize)?;
     table::learn_limits(device, stat.st_dev);
     let bytes = (stat.st_size as u64).min(Chase::bytes_max(device.bdp()));
     let pages = bytes.div_ceil(prefetch::PAGE);
     if bytes == 0 || sys::cachestat(fd, 0, bytes).is_ok_and(|stat| stat.cached >= pages) {
-        return Some(0);
+        return Some(Some(0));
     }
-    if !BUDGET.take(bytes) {
-        return None;
+    if !owed.take(bytes, &BUDGET) {
+        return Some(None);
     }
-    *owed += bytes;
     let mut at = 0;
     while at < bytes {
         let len = device.call_bytes().min(bytes - at);
         let _ = sys::readahead(fd, at, len);
         at += len;
     }
-    Some(bytes)
+    Some(Some(bytes))
 }
 
 /// Whether a path is a regular file: opening another kind might do something.
@@ -264,7 +319,7 @@ fn is_regular(path: &CStr) -> bool {
 pub fn forked() {
     // SAFETY: there is no keeper in the child.
     for one in unsafe { &mut *FOLLOWER.0.get() } {
-        BUDGET.give(core::mem::take(&mut one.owed));
+        one.owed.give_all(&BUDGET);
         one.chase = Chase::new();
     }
 }

@@ -13,10 +13,12 @@ use core::sync::atomic::{
 use prefetch::Mode;
 use prefetch::area::Head;
 use prefetch::names::hash;
-use prefetch::walk::{CONFIRM, Pace, Walk};
+use prefetch::series::Chase;
+use prefetch::walk::{BYTES_MAX, CONFIRM, FILE_BYTES_MAX, Pace, Walk};
 use prefetch_os::memory::join;
 use prefetch_os::sys;
 
+use crate::table::BUDGET;
 use crate::watch::{self, ON, STATE};
 use crate::{cost, report, series, table, worker};
 
@@ -24,8 +26,6 @@ use crate::{cost, report, series, table, worker};
 pub const PATH_MAX: usize = 1024;
 /// Directories below each other that are followed.
 const DEPTH_MAX: usize = 16;
-/// Of a big file only the beginning is fetched, bytes.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 /// A walk without use for so long ends, ns.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
@@ -197,8 +197,15 @@ static WALKER: Walker = Walker(UnsafeCell::new(State {
     level: [const { Level { fd: -1, len: 0, at: 0, entries: [0; 8192] } }; DEPTH_MAX],
 }));
 
-/// One round of the walker, in the keeper. Whether it has more to do.
-pub fn walk() -> bool {
+/// Bytes fetched ahead of the program. In the keeper.
+pub fn ahead_bytes() -> u64 {
+    // SAFETY: only the keeper calls this, and there is one.
+    unsafe { &*WALKER.0.get() }.walk.ahead_bytes()
+}
+
+/// One round of the walker, in the keeper, beside so many bytes that are fetched ahead otherwise. Whether it has more
+/// to do.
+pub fn walk(others: u64) -> bool {
     // SAFETY: only the keeper calls this, and there is one.
     let state = unsafe { &mut *WALKER.0.get() };
     if MAILBOX.state.compare_exchange(FULL, WALKING, Acquire, Relaxed).is_ok() {
@@ -208,8 +215,13 @@ pub fn walk() -> bool {
         return false;
     }
     state.note_use();
+    let bytes_max = match series::bdp() {
+        // Small files are not watched: often nothing was measured.
+        0 => BYTES_MAX,
+        bdp => Chase::bytes_max(bdp),
+    };
     loop {
-        match state.walk.pace() {
+        match state.walk.pace(bytes_max, others, &BUDGET) {
             Pace::Go => {
                 if !state.step() {
                     state.end();
@@ -299,6 +311,7 @@ impl State {
         while self.depth > 0 {
             self.pop();
         }
+        self.walk.end(&BUDGET);
         MAILBOX.state.store(EMPTY, Release);
     }
 
@@ -378,12 +391,13 @@ impl State {
     fn fetch(&mut self, directory: i32, name: &CStr) {
         let flags = libc::O_RDONLY | libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
         let Ok(fd) = sys::openat(directory, name, flags, 0) else {
-            return self.walk.on_fetched(0, false);
+            return self.walk.on_fetched(false);
         };
         let bytes = sys::fstat(fd).map_or(0, |stat| stat.st_size as u64).min(FILE_BYTES_MAX);
         let pages = bytes.div_ceil(prefetch::PAGE);
         let cached = sys::cachestat(fd, 0, bytes).is_ok_and(|stat| stat.cached >= pages) && bytes > 0;
-        if !cached {
+        let room = cached || self.walk.take(bytes, &BUDGET);
+        if room && !cached {
             let mut at = 0;
             while at < bytes {
                 // Without a look at the device: 128 KiB is what any kernel does in one call.
@@ -392,11 +406,16 @@ impl State {
             }
         }
         sys::close(fd);
+        if !room {
+            return self.walk.on_fetched(false);
+        }
         FETCHED_UNTIL.store(OPENS.load(Relaxed).wrapping_add(FETCHED_OPENS), Relaxed);
         let bit = bit(hash(0, name.to_bytes()));
         bit.store(bit.load(Relaxed).saturating_add(1), Relaxed);
-        self.bytes += bytes;
-        self.walk.on_fetched(bytes, cached);
+        if !cached {
+            self.bytes += bytes;
+        }
+        self.walk.on_fetched(cached);
         if let Some(area) = report::area() {
             area.add_head(Head::Walked, 1);
             area.add_head(Head::WalkBytes, bytes);
@@ -413,7 +432,7 @@ impl State {
         }
         self.used_ns = sys::now_ns();
         let mean = self.bytes / u64::from(self.walk.counts().0.max(1));
-        (0..fresh).for_each(|_| self.walk.on_used(mean));
+        (0..fresh).for_each(|_| self.walk.on_used(mean, &BUDGET));
         cost::opened(u64::from(fresh));
         if let Some(area) = report::area() {
             area.add_head(Head::WalkUsed, u64::from(fresh));
@@ -427,4 +446,5 @@ pub fn forked() {
     // SAFETY: there is no keeper in the child; the descriptors were the keeper's own.
     let state = unsafe { &mut *WALKER.0.get() };
     state.depth = 0;
+    state.walk.end(&BUDGET);
 }

@@ -535,8 +535,10 @@ fn keeper() {
             report::process();
             cost::judge(now);
         }
-        let walking = walker::walk();
-        let waiting = series::follow();
+        let walking = walker::walk(series::ahead_bytes());
+        let waiting = series::follow(walker::ahead_bytes());
+        let ordered = series::ahead_bytes() + walker::ahead_bytes() > 0;
+        table::DEVICE.iter().for_each(|device| device.set_ordered(ordered));
         meter.charge();
         let active = now.saturating_sub(ACTIVE_NS.load(Relaxed)) < 1_000_000_000;
         let timeout = match (walking, active || waiting) {

@@ -30,6 +30,8 @@ impl Memory {
 #[derive(Debug)]
 pub struct Budget {
     room: AtomicU64,
+    /// The room at the last look, without what it is expected to lose until the next one.
+    looked: AtomicU64,
     /// Multiplicative decrease after evictions and pressure, in 1/256.
     factor: AtomicU64,
     outstanding: AtomicU64,
@@ -51,6 +53,7 @@ impl Budget {
     pub const fn new() -> Budget {
         Budget {
             room: AtomicU64::new(ROOM_FIRST),
+            looked: AtomicU64::new(0),
             factor: AtomicU64::new(256),
             outstanding: AtomicU64::new(0),
             user_max: AtomicU64::new(u64::MAX),
@@ -64,8 +67,11 @@ impl Budget {
     }
 
     /// Tells the state of memory; to be called a few times a second. Pressure over 10 % halves, calm restores 1/16.
+    /// What the room has lost since the last look (the program writes, say) it is taken to lose once more until the next.
     pub fn tell(&self, memory: &Memory) {
-        self.room.store(memory.room(), Relaxed);
+        let room = memory.room();
+        let lost = self.looked.swap(room, Relaxed).saturating_sub(room);
+        self.room.store(room.saturating_sub(lost), Relaxed);
         self.told.store(true, Relaxed);
         if memory.pressure_centi > 1_000 {
             self.halve();
@@ -121,6 +127,41 @@ impl Budget {
     }
 }
 
+/// What one holder has taken of a budget and not given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Owed(u64);
+
+impl Owed {
+    /// Nothing.
+    pub const NOTHING: Owed = Owed(0);
+
+    /// Bytes.
+    pub fn bytes(self) -> u64 {
+        self.0
+    }
+
+    /// Takes bytes, or says that there is no room: while all holders together have more than there is, nobody gets any.
+    pub fn take(&mut self, bytes: u64, budget: &Budget) -> bool {
+        let taken = budget.take(bytes);
+        if taken {
+            self.0 += bytes;
+        }
+        taken
+    }
+
+    /// Gives bytes back, never more than were taken.
+    pub fn give(&mut self, bytes: u64, budget: &Budget) {
+        let paid = bytes.min(self.0);
+        self.0 -= paid;
+        budget.give(paid);
+    }
+
+    /// Gives everything back.
+    pub fn give_all(&mut self, budget: &Budget) {
+        self.give(self.0, budget);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,6 +202,30 @@ mod tests {
         assert_eq!(budget.total(), full);
         budget.tell(&Memory { pressure_centi: 2_000, ..calm });
         assert_eq!(budget.total(), full / 2);
+    }
+
+    #[test]
+    fn what_a_program_writes_is_expected_to_go_on() {
+        let budget = Budget::new();
+        let limit = Memory { available: 8 << 30, limit: Some(200 << 20), ..Memory::default() };
+        budget.tell(&limit);
+        assert_eq!(budget.total(), 160 << 20);
+        budget.tell(&Memory { pinned: 50 << 20, ..limit });
+        assert_eq!(budget.total(), 80 << 20, "120 now, 80 when it is looked at again");
+        budget.tell(&Memory { pinned: 50 << 20, ..limit });
+        assert_eq!(budget.total(), 120 << 20);
+    }
+
+    #[test]
+    fn a_holder_gives_back_what_it_took_and_no_more() {
+        let budget = Budget::new();
+        budget.tell(&Memory { available: 20 << 20, ..Memory::default() });
+        let (mut one, mut other) = (Owed::NOTHING, Owed::NOTHING);
+        assert!(one.take(6 << 20, &budget) && other.take(4 << 20, &budget) && !other.take(1, &budget));
+        one.give(50 << 20, &budget);
+        assert_eq!((one.bytes(), budget.outstanding()), (0, 4 << 20));
+        other.give_all(&budget);
+        assert_eq!(budget.outstanding(), 0);
     }
 
     #[test]

@@ -57,6 +57,8 @@ pub struct Device {
     partial: Waits,
     /// Whether a miss was seen that surely waited for its own request.
     sure: AtomicBool,
+    /// Whether files are fetched in their order.
+    ordered: AtomicBool,
     /// Whether prefetching streams pays.
     pub trial: Trial,
 }
@@ -89,6 +91,7 @@ impl Device {
             traffic_rate: AtomicU64::new(0),
             partial: Waits::new(),
             sure: AtomicBool::new(false),
+            ordered: AtomicBool::new(false),
             trial: Trial::new(),
         }
     }
@@ -130,6 +133,9 @@ impl Device {
     /// Learns from a miss that no prefetch had covered. Follows the fast ones: queueing only adds to a latency. Long reads
     /// are several requests, of which the program may have asked for some before.
     pub fn learn_miss(&self, elapsed_ns: u64, bytes: u64) {
+        if self.is_ordered() {
+            return;
+        }
         let transfer = bytes.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
         if bytes > MISS_BYTES_MAX && self.sure.load(Relaxed) {
             return;
@@ -166,7 +172,7 @@ impl Device {
     /// the longest, a hiccup perhaps, is left out, and what half of the others' time was spent in is taken for a miss:
     /// few of them may have waited from the beginning, but those took the time.
     pub fn learn_partial_miss(&self, elapsed_ns: u64, bytes: u64) {
-        if self.streams() > 0 || self.is_fetching() {
+        if self.streams() > 0 || self.is_fetching() || self.is_ordered() {
             return;
         }
         let transfer = bytes.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
@@ -187,6 +193,15 @@ impl Device {
         } else {
             self.follow(sample, sample);
         }
+    }
+
+    /// Files are fetched in their order, or no more: reads of others wait behind them, and say nothing of the latency.
+    pub fn set_ordered(&self, ordered: bool) {
+        self.ordered.store(ordered, Relaxed);
+    }
+
+    fn is_ordered(&self) -> bool {
+        self.ordered.load(Relaxed)
     }
 
     /// Learns from bytes that came from the device: the fastest window of 20 ms counts, slowly forgotten.
@@ -265,6 +280,11 @@ impl Device {
     /// The rate that more depth did not raise, bytes/s; 0 when never reached.
     pub fn saturated(&self) -> u64 {
         self.saturated.load(Relaxed)
+    }
+
+    /// The highest rate seen, bytes/s, or what is assumed of a device until it was seen to be busy.
+    pub fn full_rate(&self) -> u64 {
+        self.bandwidth_or_assumed()
     }
 
     fn bandwidth_or_assumed(&self) -> u64 {
@@ -487,6 +507,23 @@ impl Device {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reads_beside_files_fetched_in_order_teach_no_latency() {
+        let device = Device::new();
+        device.learn_miss(1_100_000, 64 << 10);
+        let latency_ns = device.latency_ns();
+        device.set_ordered(true);
+        for _ in 0..100 {
+            device.learn_miss(60_000_000, 64 << 10);
+            device.learn_miss(60_000_000, 4 << 20);
+            device.learn_partial_miss(60_000_000, 64 << 10);
+        }
+        assert_eq!(device.latency_ns(), latency_ns);
+        device.set_ordered(false);
+        device.learn_miss(2_000_000, 64 << 10);
+        assert!(device.latency_ns() > latency_ns);
+    }
 
     #[test]
     fn latency_follows_the_fast_misses() {

@@ -18,6 +18,7 @@
 //! | [`budget`] | how much may be prefetched and unread: headroom, pressure, evictions |
 //! | [`names`] | which file comes next: numbered shards |
 //! | [`series`] | numbered files opened in order: recognised, and how far ahead they may be fetched |
+//! | [`order`] | whether fetching numbered files in their order pays |
 //! | [`walk`] | directory order: how far a walker may run ahead |
 //! | [`reason`] | why a file is prefetched, or why not |
 //! | [`area`] | the statistics page that other processes read |
@@ -29,6 +30,7 @@ pub mod budget;
 pub mod device;
 pub mod file;
 pub mod names;
+pub mod order;
 pub mod os;
 pub mod reason;
 pub mod rent;

@@ -114,6 +114,13 @@ impl Opens {
         self.series.get(at)
     }
 
+    /// Whether more than one of them is being read: two files in order each, among the latest opens.
+    pub fn are_several(&self) -> bool {
+        let since = self.clock.saturating_sub(4 * SERIES as u64);
+        let live = |series: &&Series| series.used > since && series.index > 0;
+        self.series.iter().filter(live).count() > 1
+    }
+
     /// A file was opened; `key` is its directory. `None` for names that cannot be numbered.
     pub fn on_open(&mut self, key: u64, name: &[u8]) -> Option<Opened> {
         if !name.iter().any(u8::is_ascii_digit) {
@@ -188,6 +195,8 @@ pub struct Chase {
     window: u64,
     bytes: [u64; AHEAD_MAX],
     ahead_bytes: u64,
+    /// Of these the file that is being read.
+    reading_bytes: u64,
     cached_row: u32,
     pause: u64,
     resume: u64,
@@ -203,6 +212,7 @@ impl Chase {
             window: 1,
             bytes: [0; AHEAD_MAX],
             ahead_bytes: 0,
+            reading_bytes: 0,
             cached_row: 0,
             pause: 0,
             resume: 0,
@@ -214,19 +224,30 @@ impl Chase {
         self.ahead_bytes
     }
 
-    /// Takes over what was opened. Files of those that had been fetched, and their bytes.
+    /// Takes over what was opened. Files of those that had been fetched, and the bytes of those that were left since: the
+    /// one opened last is being read, and is somebody's memory until then.
     pub fn catch_up(&mut self, series: &Series) -> (u64, u64) {
         let index = series.index();
-        let (mut files, mut bytes) = (0, 0);
-        while self.settled < index.min(self.fetched) {
+        let (mut files, mut opened, mut left) = (0, 0, 0);
+        if index < self.settled {
+            // Another series took the place of this one.
+            left = self.ahead_bytes + self.reading_bytes;
+            *self = Chase::new();
+        }
+        while self.settled < index {
+            left += core::mem::take(&mut self.reading_bytes);
             self.settled += 1;
+            if self.settled > self.fetched {
+                self.settled = index;
+                break;
+            }
             if let Some(place) = self.bytes.get_mut(self.settled as usize % AHEAD_MAX) {
                 files += u64::from(*place > 0);
-                bytes += core::mem::take(place);
+                self.reading_bytes = core::mem::take(place);
+                opened += self.reading_bytes;
             }
         }
-        self.settled = index;
-        self.ahead_bytes = self.ahead_bytes.saturating_sub(bytes);
+        self.ahead_bytes = self.ahead_bytes.saturating_sub(opened);
         (0..files).for_each(|_| self.window = (self.window + 1 + self.window / 4).min(AHEAD_MAX as u64 - 1));
         if self.fetched <= index {
             self.fetched = index;
@@ -234,7 +255,12 @@ impl Chase {
             self.ahead_bytes = 0;
             self.bytes = [0; AHEAD_MAX];
         }
-        (files, bytes)
+        (files, left)
+    }
+
+    /// Whether files were fetched that were not opened yet: the next one to be opened was asked for the longest ago.
+    pub fn is_ahead(&self) -> bool {
+        self.fetched > self.settled
     }
 
     /// The index before which there is nothing to do.
@@ -242,17 +268,18 @@ impl Chase {
         self.resume
     }
 
-    /// The most of one file that is fetched, and of all together, on a device of so much latency x bandwidth.
+    /// The most of one file that is fetched, and of all files of all series together, on a device of so much latency x bandwidth.
     pub fn bytes_max(bdp: u64) -> u64 {
         bdp.saturating_mul(2).clamp(BYTES.0, BYTES.1)
     }
 
-    /// Whether to go on.
-    pub fn pace(&self, bytes_max: u64) -> Pace {
+    /// Whether to go on, while `others` bytes are fetched and not opened of other series: the device is the same, and
+    /// what stands in its queue for one is what the others wait for. Each may be one file ahead.
+    pub fn pace(&self, bytes_max: u64, others: u64) -> Pace {
         let ahead = self.fetched.saturating_sub(self.settled);
         if self.settled < self.resume {
             Pace::Pause
-        } else if ahead >= self.window || ahead > 0 && self.ahead_bytes >= bytes_max {
+        } else if ahead >= self.window || ahead > 0 && self.ahead_bytes.saturating_add(others) >= bytes_max {
             Pace::Wait
         } else {
             Pace::Go
@@ -336,6 +363,20 @@ mod tests {
     }
 
     #[test]
+    fn series_are_several_while_they_are_read_in_turns() {
+        let mut opens = Opens::new();
+        let names: Vec<_> = (0..40).map(shard).collect();
+        for name in &names[..2] {
+            opens.on_open(7, name.as_bytes());
+            assert!(!opens.are_several());
+            opens.on_open(8, name.as_bytes());
+        }
+        assert!(opens.are_several());
+        run(&mut opens, &names[2..], true);
+        assert!(!opens.are_several());
+    }
+
+    #[test]
     fn a_file_opened_twice_counts_once() {
         let mut opens = Opens::new();
         let names: Vec<_> = (0..3).map(shard).collect();
@@ -363,7 +404,7 @@ mod tests {
                 continue;
             }
             hits += chase.catch_up(&series).0;
-            while chase.pace(Chase::bytes_max(0)) == Pace::Go {
+            while chase.pace(Chase::bytes_max(0), 0) == Pace::Go {
                 let name = chase.next().unwrap();
                 assert_eq!(name.bytes(), shard(chase.fetched + 1).as_bytes());
                 chase.on_fetched(name, if cached { 0 } else { bytes });
@@ -381,6 +422,42 @@ mod tests {
         assert!(hits >= 196 && asked <= 206, "{hits} {asked}");
         let (most, hits, _) = chase(1000, 4096, false);
         assert!(most <= 64 * 4096 && hits > 990, "{most} {hits}");
+    }
+
+    /// Four threads go through a folder each, file by file: what is ahead of all of them is bounded, not of each.
+    #[test]
+    fn series_share_what_they_may_be_ahead() {
+        const FILE: u64 = 4 << 20;
+        let (mut opens, mut chases) = (Opens::new(), [Chase::new(); SERIES]);
+        let (mut most, mut hits) = (0, 0);
+        let mut owed = 0;
+        for n in 0..40 {
+            for key in 1..=SERIES as u64 {
+                let opened = opens.on_open(key, shard(n).as_bytes()).unwrap();
+                opens.on_left(opened.at, FILE, FILE);
+                let series = *opens.series(opened.at).unwrap();
+                if !opened.follows {
+                    continue;
+                }
+                let (files, left) = chases[opened.at].catch_up(&series);
+                hits += files;
+                owed -= left;
+                let all = |chases: &[Chase]| chases.iter().map(Chase::ahead_bytes).sum::<u64>();
+                loop {
+                    let others = all(&chases) - chases[opened.at].ahead_bytes();
+                    let chase = &mut chases[opened.at];
+                    if chase.pace(Chase::bytes_max(9 << 20), others) != Pace::Go {
+                        break;
+                    }
+                    chase.on_fetched(chase.next().unwrap(), FILE);
+                    owed += FILE;
+                }
+                most = most.max(all(&chases));
+                assert!(owed <= all(&chases) + SERIES as u64 * FILE, "{owed}");
+            }
+        }
+        assert!((16 << 20..=24 << 20).contains(&most), "{most}");
+        assert!(hits >= 36 * SERIES as u64, "{hits}");
     }
 
     #[test]
@@ -402,7 +479,7 @@ mod tests {
                 let series = *opens.series(opened.at).unwrap();
                 let chase = &mut chases[opened.at];
                 chase.catch_up(&series);
-                while chase.pace(8 << 20) == Pace::Go {
+                while chase.pace(8 << 20, 0) == Pace::Go {
                     let Some(name) = chase.next() else { break };
                     chase.on_fetched(name, bytes);
                 }

@@ -2,7 +2,10 @@
 //!
 //! A program that opens files in the order of their directory (grep -r, tar, rsync, git) is followed by a walker
 //! that reads the same directories in the same order. This is its flow control, without any name in it: the
-//! shell says when a walked file was opened by the program.
+//! shell says when a walked file was opened by the program. What it has asked for and the program has not opened
+//! comes out of the memory budget that it shares with everything else that is prefetched.
+
+use crate::budget::{Budget, Owed};
 
 /// Opens in directory order that confirm a walk.
 pub const CONFIRM: u32 = 3;
@@ -11,7 +14,9 @@ const WINDOW_FIRST: u32 = 16;
 /// Files a walker is ever allowed ahead.
 const WINDOW_MAX: u32 = 1024;
 /// Bytes a walker is ever allowed ahead.
-const BYTES_MAX: u64 = 64 << 20;
+pub const BYTES_MAX: u64 = 64 << 20;
+/// Of a big file only the beginning is fetched, bytes.
+pub const FILE_BYTES_MAX: u64 = 1 << 20;
 /// Walked files without one that was opened: the program does something else.
 const PATIENCE: u32 = 256;
 
@@ -33,7 +38,7 @@ pub enum Pace {
 pub struct Walk {
     window: u32,
     ahead_files: u32,
-    ahead_bytes: u64,
+    ahead: Owed,
     walked: u32,
     used: u32,
     cached_row: u32,
@@ -46,38 +51,60 @@ impl Walk {
         Walk { window: WINDOW_FIRST, ..Walk::default() }
     }
 
-    /// The walker has asked for a file of so many bytes; `cached`: all of it was there.
-    pub fn on_fetched(&mut self, bytes: u64, cached: bool) {
+    /// Takes the bytes of a file out of the budget before they are asked for; `false`: there is no room.
+    pub fn take(&mut self, bytes: u64, budget: &Budget) -> bool {
+        self.ahead.take(bytes, budget)
+    }
+
+    /// The walker has gone past a file; `cached`: all of it was there.
+    pub fn on_fetched(&mut self, cached: bool) {
         self.walked += 1;
         self.since_use += 1;
         self.ahead_files += 1;
-        self.ahead_bytes += bytes;
         self.cached_row = if cached { self.cached_row + 1 } else { 0 };
     }
 
     /// The program opened a walked file of so many bytes: the window doubles with each window of uses.
-    pub fn on_used(&mut self, bytes: u64) {
+    pub fn on_used(&mut self, bytes: u64, budget: &Budget) {
         self.used += 1;
         self.since_use = 0;
         self.ahead_files = self.ahead_files.saturating_sub(1);
-        self.ahead_bytes = self.ahead_bytes.saturating_sub(bytes);
+        self.ahead.give(bytes, budget);
+        if self.ahead_files == 0 {
+            self.ahead.give_all(budget);
+        }
         self.window = (self.window + 1 + self.window / 16).min(WINDOW_MAX);
     }
 
     /// The program has passed files that it did not open: they are waste, the window shrinks.
-    pub fn on_passed(&mut self, files: u32, bytes: u64) {
+    pub fn on_passed(&mut self, files: u32, bytes: u64, budget: &Budget) {
         self.ahead_files = self.ahead_files.saturating_sub(files);
-        self.ahead_bytes = self.ahead_bytes.saturating_sub(bytes);
+        self.ahead.give(bytes, budget);
         self.window = (self.window - self.window / 4).max(WINDOW_FIRST);
     }
 
-    /// Whether to go on.
-    pub fn pace(&self) -> Pace {
+    /// It is over: what was not opened is nobody's any more.
+    pub fn end(&mut self, budget: &Budget) {
+        self.ahead.give_all(budget);
+        self.ahead_files = 0;
+    }
+
+    /// Bytes asked for of files that were not opened yet.
+    pub fn ahead_bytes(&self) -> u64 {
+        self.ahead.bytes()
+    }
+
+    /// Whether to go on, while it and all others that fetch files in their order may have `bytes_max` ahead, and `others`
+    /// of them are.
+    pub fn pace(&self, bytes_max: u64, others: u64, budget: &Budget) -> Pace {
         if self.cached_row >= 16 {
             Pace::Cached
         } else if self.since_use >= PATIENCE.max(self.window) {
             Pace::Useless
-        } else if self.ahead_files >= self.window || self.ahead_bytes >= BYTES_MAX {
+        } else if self.ahead_files >= self.window
+            || self.ahead.bytes().saturating_add(others) >= bytes_max
+            || !budget.fits(FILE_BYTES_MAX)
+        {
             Pace::Wait
         } else {
             Pace::Go
@@ -93,38 +120,49 @@ impl Walk {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::Memory;
+
+    const FILE: u64 = 10_000;
+
+    fn fetch(walk: &mut Walk, bytes: u64, budget: &Budget) {
+        assert!(walk.take(bytes, budget));
+        walk.on_fetched(false);
+    }
 
     #[test]
     fn the_window_opens_with_use() {
-        let mut walk = Walk::begin();
+        let (mut walk, budget) = (Walk::begin(), Budget::new());
         let mut ahead_most = 0;
         let mut ahead = 0;
         for _ in 0..500 {
-            while walk.pace() == Pace::Go {
-                walk.on_fetched(10_000, false);
+            while walk.pace(BYTES_MAX, 0, &budget) == Pace::Go {
+                fetch(&mut walk, FILE, &budget);
                 ahead += 1;
             }
-            assert_eq!(walk.pace(), Pace::Wait);
+            assert_eq!(walk.pace(BYTES_MAX, 0, &budget), Pace::Wait);
             ahead_most = ahead_most.max(ahead);
-            walk.on_used(10_000);
+            walk.on_used(FILE, &budget);
             ahead -= 1;
         }
         assert!((200..=WINDOW_MAX).contains(&ahead_most), "{ahead_most}");
+        assert_eq!(budget.outstanding(), u64::from(ahead) * FILE);
+        walk.end(&budget);
+        assert_eq!(budget.outstanding(), 0);
     }
 
     #[test]
     fn a_hot_tree_stops_the_walk_at_once() {
-        let mut walk = Walk::begin();
-        (0..16).for_each(|_| walk.on_fetched(10_000, true));
-        assert_eq!(walk.pace(), Pace::Cached);
+        let (mut walk, budget) = (Walk::begin(), Budget::new());
+        (0..16).for_each(|_| walk.on_fetched(true));
+        assert_eq!(walk.pace(BYTES_MAX, 0, &budget), Pace::Cached);
     }
 
     #[test]
     fn a_program_that_opens_nothing_more_costs_one_window() {
-        let mut walk = Walk::begin();
+        let (mut walk, budget) = (Walk::begin(), Budget::new());
         let mut fetched = 0;
-        while walk.pace() == Pace::Go {
-            walk.on_fetched(10_000, false);
+        while walk.pace(BYTES_MAX, 0, &budget) == Pace::Go {
+            fetch(&mut walk, FILE, &budget);
             fetched += 1;
         }
         assert_eq!(fetched, WINDOW_FIRST);
@@ -132,15 +170,46 @@ mod tests {
 
     #[test]
     fn big_files_are_bounded_by_bytes() {
-        let mut walk = Walk::begin();
-        walk.on_fetched(BYTES_MAX, false);
-        assert_eq!(walk.pace(), Pace::Wait);
-        walk.on_used(BYTES_MAX);
-        assert_eq!(walk.pace(), Pace::Go);
+        let (mut walk, budget) = (Walk::begin(), Budget::new());
+        budget.tell(&Memory { available: 1 << 30, ..Memory::default() });
+        fetch(&mut walk, BYTES_MAX, &budget);
+        assert_eq!(walk.pace(BYTES_MAX, 0, &budget), Pace::Wait);
+        walk.on_used(BYTES_MAX, &budget);
+        assert_eq!(walk.pace(BYTES_MAX, 0, &budget), Pace::Go);
         for _ in 0..PATIENCE {
-            walk.on_fetched(1, false);
-            walk.on_passed(1, 1);
+            fetch(&mut walk, 1, &budget);
+            walk.on_passed(1, 1, &budget);
         }
-        assert_eq!(walk.pace(), Pace::Useless);
+        assert_eq!(walk.pace(BYTES_MAX, 0, &budget), Pace::Useless);
+    }
+
+    /// A program that compresses: of each file that it reads it writes half, which stays dirty. What it has not read
+    /// must stay within what its own writes leave of its memory.
+    #[test]
+    fn what_the_program_writes_is_not_fetched_over() {
+        let (mut walk, budget) = (Walk::begin(), Budget::new());
+        let mut other = Owed::NOTHING;
+        let mut memory = Memory { available: 8 << 30, limit: Some(100 << 20), pinned: 0, pressure_centi: 0 };
+        budget.tell(&memory);
+        let (mut waits, mut most) = (0, 0);
+        for read in 0..150u64 {
+            while walk.pace(BYTES_MAX, 0, &budget) == Pace::Go {
+                fetch(&mut walk, FILE_BYTES_MAX, &budget);
+                assert!(walk.ahead_bytes() <= budget.total(), "{read}");
+            }
+            most = most.max(walk.ahead_bytes());
+            // Another holder gets nothing while the two of them have more than there is.
+            if other.take(1 << 20, &budget) {
+                assert!(budget.outstanding() <= budget.total());
+                other.give_all(&budget);
+            } else {
+                waits += 1;
+            }
+            walk.on_used(FILE_BYTES_MAX, &budget);
+            memory.pinned += FILE_BYTES_MAX / 2;
+            budget.tell(&memory);
+        }
+        assert!(most > 30 << 20 && waits > 0, "{most} {waits}");
+        assert!(walk.ahead_bytes() <= (100 - 75) << 20, "{}", walk.ahead_bytes());
     }
 }

@@ -1,0 +1,198 @@
+//! Whether fetching numbered files in their order pays: the rate at which the program reads them through, with it and
+//! without.
+//!
+//! Threads that go through a folder each may keep the device busy by themselves: there is nothing to gain then, and what
+//! is fetched for one makes the others wait. All series of a process are judged together, since they share the device.
+
+/// Files read through without fetching before it is tried: as many as confirm a series.
+const FIRST: u32 = 2;
+/// The same where several series are read at a time: as many are not read through yet and do not count.
+const FIRST_OF_SEVERAL: u32 = 8;
+/// Files after which a rate is compared with another.
+const WITH: (u32, u32) = (16, 4096);
+const WITHOUT: u32 = 8;
+/// A shorter time says nothing, ns.
+const LEAST_NS: u64 = 10_000_000;
+/// Files for which nothing is fetched after it did not pay, doubled each time.
+const REST: (u32, u32) = (32, 4096);
+/// What opening a file is taken to cost, bytes: of small files that is most of it.
+const FILE_BYTES: u64 = 64 << 10;
+/// What may have been fetched and must be used up before the rate without it can be measured, bytes and files.
+const LEFT_OVER: (u64, u64) = (16 << 20, 64);
+
+/// The comparison. Plain data.
+#[derive(Debug, Clone, Copy)]
+pub struct Order {
+    fetching: bool,
+    since_ns: u64,
+    files: u32,
+    bytes: u64,
+    /// Files to be left before this measurement begins.
+    skip: u32,
+    /// Files after which it ends.
+    need: u32,
+    /// Rates without and with, bytes/s; 0 while unknown.
+    without: u64,
+    with: u64,
+    rest: u32,
+}
+
+impl Default for Order {
+    fn default() -> Order {
+        Order::new()
+    }
+}
+
+impl Order {
+    /// Nothing was read yet.
+    pub const fn new() -> Order {
+        Order {
+            fetching: false,
+            since_ns: 0,
+            files: 0,
+            bytes: 0,
+            skip: 0,
+            need: FIRST,
+            without: 0,
+            with: 0,
+            rest: 0,
+        }
+    }
+
+    /// A numbered file was opened.
+    pub fn on_open(&mut self, now_ns: u64) {
+        if self.since_ns == 0 {
+            self.since_ns = now_ns;
+        }
+    }
+
+    /// One was left after so many bytes were read.
+    pub fn on_left(&mut self, bytes: u64, now_ns: u64) {
+        if self.skip > 0 {
+            self.skip -= 1;
+            if self.skip == 0 {
+                self.measure(now_ns, self.need);
+            }
+            return;
+        }
+        self.files = self.files.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// Whether to fetch what comes next, on a device of so many bytes/s; `several`: more than one series is being read.
+    /// Those are left alone where they keep the device busy for half of the time, as forward streams are.
+    pub fn wants(&mut self, now_ns: u64, several: bool, full_rate: u64) -> bool {
+        let elapsed_ns = now_ns.saturating_sub(self.since_ns).max(1);
+        let least = if several && !self.fetching { FIRST_OF_SEVERAL } else { FIRST };
+        let due = self.skip == 0 && self.files >= self.need.max(least);
+        if !due || self.fetching && elapsed_ns < LEAST_NS {
+            return self.fetching;
+        }
+        let per_second = |bytes: u64| {
+            let rate = u128::from(bytes) * 1_000_000_000 / u128::from(elapsed_ns);
+            u64::try_from(rate).unwrap_or(u64::MAX)
+        };
+        let rate = per_second(self.bytes.saturating_add(FILE_BYTES * u64::from(self.files)));
+        if self.fetching {
+            self.with = rate;
+            if rate >= self.without / 20 * 21 {
+                // Half as much again settles it for longer.
+                let clear = rate / 3 >= self.without / 2;
+                let need = if clear { self.need.saturating_mul(2).min(WITH.1) } else { WITH.0 };
+                self.measure(now_ns, need);
+            } else {
+                self.fetching = false;
+                let mean = (self.bytes / u64::from(self.files.max(1))).max(1);
+                self.skip = (LEFT_OVER.0 / mean).clamp(4, LEFT_OVER.1) as u32;
+                self.need = WITHOUT;
+            }
+        } else if several && per_second(self.bytes) >= full_rate / 2 || self.with > 0 && self.with < rate {
+            self.rest = self.rest.saturating_mul(2).clamp(REST.0, REST.1);
+            self.with = 0;
+            self.measure(now_ns, self.rest);
+        } else {
+            if self.with > 0 && self.with / 20 >= rate / 16 {
+                self.rest = 0;
+            }
+            self.fetching = true;
+            self.without = rate;
+            self.measure(now_ns, WITH.0);
+        }
+        self.fetching
+    }
+
+    /// Whether what was fetched before it was held back is still being used up.
+    pub fn is_settling(&self) -> bool {
+        self.skip > 0
+    }
+
+    fn measure(&mut self, now_ns: u64, need: u32) {
+        self.since_ns = now_ns;
+        self.files = 0;
+        self.bytes = 0;
+        self.need = need;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    /// Reads files of a MiB, each in so many ns alone and with fetching: how many of them while it was fetched.
+    fn read(order: &mut Order, files: u32, several: bool, alone_ns: u64, with_ns: u64) -> u32 {
+        let mut now_ns = order.since_ns.max(1);
+        let mut fetched = 0;
+        for _ in 0..files {
+            order.on_open(now_ns);
+            let with = order.wants(now_ns, several, 1_000_000_000);
+            fetched += u32::from(with);
+            now_ns += if with { with_ns } else { alone_ns };
+            order.on_left(MIB, now_ns);
+        }
+        fetched
+    }
+
+    #[test]
+    fn what_gains_goes_on() {
+        let fetched = read(&mut Order::new(), 1000, false, 3_000_000, 1_000_000);
+        assert_eq!(fetched, 998, "all but the two that confirm");
+    }
+
+    #[test]
+    fn what_loses_rests_longer_each_time() {
+        let fetched = read(&mut Order::new(), 2000, false, 3_000_000, 3_300_000);
+        assert!((16..150).contains(&fetched), "{fetched}");
+        let again = read(&mut Order::new(), 4000, false, 3_000_000, 3_300_000);
+        assert!(again < fetched + 40, "{fetched} {again}");
+    }
+
+    #[test]
+    fn several_that_keep_the_device_busy_are_left_alone() {
+        assert_eq!(read(&mut Order::new(), 1000, true, 1_400_000, 1_000_000), 0);
+        // One reader leaves it idle whenever it computes.
+        assert!(read(&mut Order::new(), 1000, false, 1_400_000, 1_000_000) > 900);
+        assert!(read(&mut Order::new(), 1000, true, 3_000_000, 1_000_000) > 980);
+    }
+
+    #[test]
+    fn a_rate_that_fell_by_itself_costs_one_comparison() {
+        let mut order = Order::new();
+        read(&mut order, 500, false, 3_000_000, 1_000_000);
+        let fetched = read(&mut order, 4000, false, 9_000_000, 4_000_000);
+        assert!(fetched > 3900, "{fetched}");
+    }
+
+    #[test]
+    fn no_time_and_no_bytes_are_no_panic() {
+        let mut order = Order::new();
+        for _ in 0..100 {
+            order.on_left(0, 0);
+            order.wants(0, true, 0);
+        }
+        order.on_left(u64::MAX, u64::MAX);
+        order.on_left(u64::MAX, u64::MAX);
+        order.wants(u64::MAX, true, u64::MAX);
+    }
+}
