@@ -1,5 +1,6 @@
 //! `prefetch harm`: does the library harm on this machine? `prefetch reader`: the program that it runs.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -206,7 +207,8 @@ fn plan(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Plan> {
     Ok(plan)
 }
 
-fn seconds(name: &str, value: f64) -> anyhow::Result<Duration> {
+/// A number of seconds.
+pub fn seconds(name: &str, value: f64) -> anyhow::Result<Duration> {
     Duration::try_from_secs_f64(value).map_err(|error| bad_input(format!("{name} {value}: {error}")))
 }
 
@@ -233,7 +235,7 @@ pub fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
 }
 
 /// An error of the crate, as one of ours.
-fn wrong(error: HarmError) -> anyhow::Error {
+pub fn wrong(error: HarmError) -> anyhow::Error {
     match error {
         HarmError::Input(text) => bad_input(text),
         error => error.into(),
@@ -241,7 +243,7 @@ fn wrong(error: HarmError) -> anyhow::Error {
 }
 
 /// What this machine cannot do has an exit code of its own.
-fn cannot_here(error: anyhow::Error) -> anyhow::Result<Exit> {
+pub fn cannot_here(error: anyhow::Error) -> anyhow::Result<Exit> {
     match error.downcast_ref::<HarmError>() {
         Some(HarmError::CannotHere(text)) => {
             eprintln!("loadline: {text}");
@@ -249,6 +251,15 @@ fn cannot_here(error: anyhow::Error) -> anyhow::Result<Exit> {
         }
         _ => Err(error),
     }
+}
+
+/// A line that moves, on a terminal only.
+pub fn bar(quiet: bool) -> ProgressBar {
+    let hidden = quiet || !std::io::stderr().is_terminal();
+    let bar = if hidden { ProgressBar::hidden() } else { ProgressBar::new(0) };
+    let style = ProgressStyle::with_template("{bar:16} {pos}/{len} {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+    bar
 }
 
 /// The display on standard error: a line that moves on a terminal, and a line for each cell.
@@ -260,12 +271,7 @@ struct Display {
 
 impl Display {
     fn new(quiet: bool) -> Display {
-        use std::io::IsTerminal;
-        let hidden = quiet || !std::io::stderr().is_terminal();
-        let bar = if hidden { ProgressBar::hidden() } else { ProgressBar::new(0) };
-        let style = ProgressStyle::with_template("{bar:16} {pos}/{len} {msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
-        Display { quiet, bar, begins: String::new() }
+        Display { quiet, bar: bar(quiet), begins: String::new() }
     }
 
     fn show(&mut self, notice: &Notice<'_>) {

@@ -10,6 +10,7 @@
 //! | `ssd` | emulated SSDs as block devices |
 //! | `prefetch` | programs under the prefetcher, and what it did for them |
 //! | `harm` | whether the prefetcher harms on this machine |
+//! | `turns` | a program without and with the prefetcher, compared |
 //! | `pages` | man pages and completions |
 //! | `reproduce` | published evaluations as one command |
 //! | `screen` | colours, widths, exit codes |
@@ -31,6 +32,7 @@ mod run;
 mod runs;
 mod screen;
 mod ssd;
+mod turns;
 
 use std::process::ExitCode;
 

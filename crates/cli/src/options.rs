@@ -290,6 +290,7 @@ Examples:
   loadline prefetch explain PID
   loadline prefetch daemon -- ./static-or-go-program      as root
   loadline prefetch harm --dir /data          does it harm on this machine?
+  loadline prefetch compare --drop big.db -- sqlite3 big.db 'select sum(x) from t'
 Modes: auto; predict (streams only); fetch-all (whole files at once); os-only (the program's hints are dropped);
 app-only (nothing); observe. LOADLINE_PREFETCH=off in the environment turns it off in all programs started later."
 )]
@@ -331,6 +332,8 @@ pub enum PrefetchWhat {
     Daemon(PrefetchDaemon),
     /// Does it harm on this machine? Programs that read in known patterns, without and with it in turns, judged
     Harm(Box<crate::harm::HarmOptions>),
+    /// Does it harm, or help, this program? It is run without and with it in turns
+    Compare(Box<crate::turns::CompareOptions>),
     /// Read a file in a pattern: the program that `harm` runs
     #[command(hide = true)]
     Reader(crate::harm::ReaderOptions),

@@ -182,3 +182,81 @@ fn wrong_words_are_explained() {
         }
     }
 }
+
+#[test]
+fn a_program_is_compared_with_itself_under_the_library() {
+    if !has_library() {
+        return;
+    }
+    let place = Place::new();
+    std::fs::write(place.path("data"), vec![7; 8 << 20]).unwrap();
+    let words =
+        ["compare", "--drop", "data", "--rounds", "3", "--rounds-max", "3", "--csv", "runs.csv", "--"];
+    let (code, out, err) = place.run(&[&words[..], &["cksum", "data"]].concat());
+    assert!(matches!(code, Some(0 | 1 | 4)), "{out}\n{err}");
+    assert!(out.starts_with("cksum data: 3 rounds\n"), "{out}");
+    assert!(out.contains("the same in all 6 runs: 24 bytes, exit code 0"), "{out}");
+    assert!(err.contains("round 3 of 3: alone") && err.contains("round 3 of 3: with the library"), "{err}");
+    let csv = std::fs::read_to_string(place.path("runs.csv")).unwrap();
+    assert_eq!(csv.lines().count(), 7, "{csv}");
+    assert!(csv.lines().skip(1).all(|line| line.ends_with(",0,24")), "{csv}");
+}
+
+#[test]
+fn another_output_under_the_library_is_seen_and_a_varying_one_forgiven() {
+    if !has_library() {
+        return;
+    }
+    let place = Place::new();
+    let compare = |line: &str, more: &[&str]| {
+        let words =
+            [&["compare", "--rounds", "2", "--rounds-max", "2", "-q"], more, &["--", "sh", "-c", line]];
+        place.run(&words.concat())
+    };
+    let (code, out, err) = compare("echo $LD_PRELOAD", &[]);
+    assert_eq!(code, Some(1), "{out}\n{err}");
+    assert!(out.contains("DIFFERS: alone 1 bytes") && out.ends_with("DIFFERS\n"), "{out}");
+    let (code, out, err) = compare("date +%N", &[]);
+    assert_eq!(code, Some(4), "two rounds tell nothing of the time: {out}\n{err}");
+    assert!(out.contains("varies without the library"), "{out}");
+    let (_, out, _) = compare("echo why >&2; exit 3", &[]);
+    assert!(out.contains("exit code 3") && out.contains("it fails as well: why"), "{out}");
+    let (_, out, _) = compare("echo x >> log; wc -l < log", &["--prepare", "rm -f log"]);
+    assert!(out.contains("the same in all 4 runs: 2 bytes"), "each run is prepared: {out}");
+}
+
+#[test]
+fn a_comparison_says_what_is_wrong_and_ends_at_ctrl_c() {
+    let place = Place::new();
+    assert_eq!(place.run(&["compare"]).0, Some(2));
+    if !has_library() {
+        return;
+    }
+    for (words, code, hint) in [
+        (&["--drop", "nothing", "--", "true"][..], 2, "no such file"),
+        (&["--mode", "fast", "--", "true"], 2, "fetch-all"),
+        (&["--memory", "much", "--", "true"], 2, "--memory"),
+        (
+            &["--", "./no-such-program"],
+            1,
+            "cannot run ./no-such-program: No such file or directory (os error 2)\n",
+        ),
+        (&["--prepare", "exit 5", "--", "true"], 1, "--prepare exit 5"),
+    ] {
+        let (ended, _, err) = place.run(&[&["compare"], words].concat());
+        assert_eq!(ended, Some(code), "{err}");
+        assert!(err.contains(hint), "{words:?}: {err}");
+    }
+    let mut command = place.command(&["compare", "--", "sh", "-c", "echo x >> log; sleep 1000"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
+    let begin = Instant::now();
+    while !place.path("log").exists() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it never ran");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
+        .unwrap();
+    let (code, out, err) = told(&child.wait_with_output().unwrap());
+    assert_eq!((code, out.as_str()), (Some(130), ""), "{err}");
+    assert!(begin.elapsed() < Duration::from_secs(60), "the sleep went on");
+}

@@ -22,13 +22,13 @@ pub const LEVEL: f64 = 0.9;
 /// How they are drawn.
 pub const RESAMPLING: Resampling = Resampling { resamples: 1000, seed: 0x10ad_11fe };
 /// The least gain.
-const GAIN: f64 = 0.97;
+pub(crate) const GAIN: f64 = 0.97;
 /// The most that p99 may grow: this factor or this time, whichever is more.
 const P99_FACTOR: f64 = 1.1;
 const P99_NS: f64 = 100_000.0;
 
 /// The sign test's level.
-const SIGN: f64 = 0.05;
+pub(crate) const SIGN: f64 = 0.05;
 
 /// What is said of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,7 +82,7 @@ pub(crate) fn p99s(rounds: &[Round]) -> (f64, f64) {
 }
 
 /// The chance that of `n` tosses of a coin at least `heads` show heads.
-fn by_chance(heads: usize, n: usize) -> f64 {
+pub(crate) fn by_chance(heads: usize, n: usize) -> f64 {
     let mut ways = 1.0;
     let mut sum = 0.0;
     for k in 0..=n {

@@ -7,8 +7,10 @@
 //! | [`reader`] | the program that is measured: reads a file in a pattern |
 //! | [`matrix`] | measures cell after cell |
 //! | `run` | one round: the reader without and with the library, each in a process of its own |
+//! | `timed` | one program: wall and CPU time, what it printed, how it ended |
 //! | `device` | files on this machine's own file system, and on emulated SSDs |
 //! | `group` | a memory cgroup for each run |
+//! | [`turns`] | the user's own program without and with the library |
 //! | [`judge`] | how a cell is judged |
 //! | [`table`] | cells as lines of CSV and as tables of markdown |
 
@@ -19,10 +21,12 @@ pub mod pattern;
 pub mod plan;
 pub mod reader;
 pub mod table;
+pub mod turns;
 
 mod device;
 mod group;
 mod run;
+mod timed;
 
 use std::path::Path;
 
@@ -45,12 +49,12 @@ pub enum HarmError {
     #[error("interrupted")]
     Interrupted,
     /// A file or directory.
-    #[error("{what}: {source}")]
+    #[error("{what}: {why}")]
     File {
         /// What was done to which file.
         what: String,
         /// Why it failed.
-        source: std::io::Error,
+        why: std::io::Error,
     },
     /// A program.
     #[error("{0}")]
@@ -65,7 +69,7 @@ pub enum HarmError {
 
 /// Says which file an I/O error is about.
 fn at<'a>(verb: &'a str, path: &'a Path) -> impl FnOnce(std::io::Error) -> HarmError + 'a {
-    move |source| HarmError::File { what: format!("cannot {verb} {}", path.display()), source }
+    move |why| HarmError::File { what: format!("cannot {verb} {}", path.display()), why }
 }
 
 /// Whether this process may mount, attach devices and make cgroups.

@@ -11,7 +11,7 @@ use crate::run::{Round, Runner};
 use crate::{Cell, HarmError, Key, Pattern, Plan};
 
 /// Rounds that are added before a cell is judged again.
-const STEP: usize = 3;
+pub(crate) const STEP: usize = 3;
 
 /// How a measurement ended that met no error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

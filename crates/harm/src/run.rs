@@ -113,7 +113,12 @@ impl<'a> Runner<'a> {
 }
 
 /// A program and its arguments under the library, which keeps its statistics in `scratch`.
-fn helped(library: &Path, mode: &str, scratch: &Path, words: &[OsString]) -> Result<Command, HarmError> {
+pub(crate) fn helped(
+    library: &Path,
+    mode: &str,
+    scratch: &Path,
+    words: &[OsString],
+) -> Result<Command, HarmError> {
     let known = Mode::parse(mode.as_bytes()).unwrap_or_default();
     let launch = Launch { mode: known, budget_mib: None, directory: Some(scratch.join("statistics")) };
     let mut command = launch.command(library, words)?;
@@ -124,7 +129,7 @@ fn helped(library: &Path, mode: &str, scratch: &Path, words: &[OsString]) -> Res
 }
 
 /// The same without it, even when this program was started under it.
-fn alone(words: &[OsString]) -> Command {
+pub(crate) fn alone(words: &[OsString]) -> Command {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
     if let Some(loaded) = std::env::var_os("LD_PRELOAD") {
@@ -144,9 +149,8 @@ fn without(loaded: &OsStr) -> OsString {
 fn output(command: &mut Command, stop: &AtomicBool) -> Result<Output, HarmError> {
     let program = Path::new(command.get_program()).display().to_string();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command
-        .spawn()
-        .map_err(|source| HarmError::File { what: format!("cannot run {program}"), source })?;
+    let mut child =
+        command.spawn().map_err(|why| HarmError::File { what: format!("cannot run {program}"), why })?;
     wait_for_words(&mut child, stop);
     if stop.load(Ordering::Relaxed) {
         // It has ended, or ends now.
@@ -157,7 +161,7 @@ fn output(command: &mut Command, stop: &AtomicBool) -> Result<Output, HarmError>
     if stop.load(Ordering::Relaxed) {
         return Err(HarmError::Interrupted);
     }
-    output.map_err(|source| HarmError::File { what: format!("cannot wait for {program}"), source })
+    output.map_err(|why| HarmError::File { what: format!("cannot wait for {program}"), why })
 }
 
 /// Until it prints, ends, or the end is asked for. Five wakes a second: the measured program may need all processors.
