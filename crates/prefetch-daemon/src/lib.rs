@@ -14,7 +14,7 @@
 //! | [`assemble`] | what threads did, out of those: reads and touches with how long they waited |
 //! | [`candidates`] | files that were missed in, until they are worth following |
 //! | [`files`] | finds the file of an inode among those a process has open or mapped, and opens it |
-//! | [`table`] | the files that are followed: streams, limits, letting go |
+//! | [`table`] | the files that are followed: streams, limits, whether one is worth its events, letting go |
 //! | [`touch`] | what a fault-around window says about the pages that were touched |
 //! | [`service`] | from events to requests, and what is looked at from time to time |
 //! | [`worker`] | the threads that ask the kernel |
