@@ -102,8 +102,10 @@ pub fn measure_all(
     stop: &AtomicBool,
     tell: &mut Tell<'_>,
 ) -> Result<Ended, HarmError> {
-    let scratch = tempfile::Builder::new().prefix("loadline-harm.").tempdir();
-    let scratch = scratch.map_err(crate::at("make a directory in", &std::env::temp_dir()))?;
+    // Not in /tmp, where programs may be forbidden to run or files lie in memory.
+    std::fs::create_dir_all(&plan.home).map_err(crate::at("make", &plan.home))?;
+    let scratch = tempfile::Builder::new().prefix("harm.").tempdir_in(&plan.home);
+    let scratch = scratch.map_err(crate::at("make a directory in", &plan.home))?;
     measure_in(scratch.path(), plan, cells, stop, tell)
 }
 
