@@ -241,6 +241,11 @@ impl Device {
         rate == 0 || rate >= bandwidth / 2 || (rate >= bandwidth / 5 && rate / 9 >= own_rate / 4)
     }
 
+    /// Whether others read it than one stream of so many bytes/s; 0: not known.
+    fn is_shared(&self, own_rate: u64) -> bool {
+        own_rate != 0 && self.traffic_rate.load(Relaxed) / 3 > own_rate / 2
+    }
+
     /// Learns a rate at which the device surely delivered, bytes/s.
     pub fn learn_rate(&self, rate: u64) {
         let known = self.bandwidth.load(Relaxed);
@@ -334,16 +339,20 @@ impl Device {
     /// How long a stream waits after asking for so many bytes, ns; `None` while it may ask for more at once. The streams
     /// of a device take turns, or one that asked for several pieces at once would get them at once, again and again,
     /// and every other one would wait for all of them. Turns are shorter than they could be, by a quarter once the
-    /// bandwidth is known, by half before, and long enough not to wake a thread all the time.
-    pub fn turn_ns(&self, bytes: u64) -> Option<u64> {
+    /// bandwidth is known, by half before, and long enough not to wake a thread all the time. Until then a stream that
+    /// the kernel does not read ahead of, and that read so much alone (`own_rate`, bytes/s), begins no faster than with
+    /// twice of what the device delivers: else the reads beside which it begins would wait for all that it asks for.
+    pub fn turn_ns(&self, bytes: u64, own_rate: Option<u64>) -> Option<u64> {
         let streams = self.streams();
-        if streams < 2 {
+        if streams < 2 && !own_rate.is_some_and(|rate| self.is_shared(rate)) {
             return None;
         }
         let known = self.bandwidth_or_assumed();
         let steady = self.window.is_settled() && self.steady.load(Relaxed) >= 2;
-        let rate = if steady { known + known / 3 } else { known.saturating_mul(2) };
-        let turn = u128::from(bytes) * u128::from(streams) * 1_000_000_000 / u128::from(rate.max(1));
+        let ample = u128::from(self.ample_bytes()) * 1_000_000_000 / u128::from(self.latency_ns().max(1));
+        let ample = own_rate.map_or(u64::MAX, |_| u64::try_from(ample).unwrap_or(u64::MAX));
+        let rate = if steady { known + known / 3 } else { known.saturating_mul(2).min(ample) };
+        let turn = u128::from(bytes) * u128::from(streams.max(1)) * 1_000_000_000 / u128::from(rate.max(1));
         let turn = u64::try_from(turn).unwrap_or(u64::MAX).min(self.latency_ns().max(TURN_NS_MIN));
         (bytes >= CHUNK_MIN && turn >= TURN_NS_MIN).then_some(turn)
     }
@@ -360,15 +369,29 @@ impl Device {
         let requests = self.chunk_bytes() * self.streams().clamp(1, 8);
         let idle = latency + requests.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
         let patience = self.window.patience_ns(idle.max(typical));
-        if self.window.learn(elapsed_ns, (latency, patience), self.streams(), ahead) && ahead > 0 {
+        // Of the request that each stream reads at the moment half has been read.
+        let ample = self.ample_bytes().saturating_add(requests / 2);
+        if self.window.learn(elapsed_ns, (latency, patience), self.streams(), (ahead, ample)) && ahead > 0 {
             // What was delivered is known better than what was on its way.
             match self.bandwidth() {
                 0 => {
-                    self.learn_saturated((u128::from(ahead) * 1_000_000_000 / u128::from(elapsed_ns)) as u64)
+                    let arrives = (u128::from(ahead) * 1_000_000_000 / u128::from(elapsed_ns)) as u64;
+                    self.learn_saturated(arrives.max(self.traffic_rate.load(Relaxed)))
                 }
                 rate => self.learn_saturated(rate),
             }
         }
+    }
+
+    /// Twice of what arrives in a latency, and at least the first window, bytes: while more is on its way, the rest of it
+    /// only waits (Little's law). No limit before it is known.
+    fn ample_bytes(&self) -> u64 {
+        let (rate, latency_ns) = (self.traffic_rate.load(Relaxed), self.latency_ns());
+        if rate == 0 {
+            return u64::MAX;
+        }
+        let arrives = u128::from(rate) * u128::from(latency_ns) / 1_000_000_000;
+        u64::try_from(2 * arrives).unwrap_or(u64::MAX).max(Window::first(latency_ns))
     }
 
     /// The share of one stream in [`Device::ahead_bytes_max`], and at least `least`, bytes: what is in flight for it

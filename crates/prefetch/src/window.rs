@@ -12,7 +12,7 @@ use crate::waits::Waits;
 /// The window before anything was timed: what a device of 250 MB/s delivers in a latency, and at least this, bytes.
 const FIRST: u64 = 256 << 10;
 /// The smallest and largest window, bytes.
-const RANGE: core::ops::RangeInclusive<u64> = (256 << 10)..=(64 << 20);
+const RANGE: core::ops::RangeInclusive<u64> = (64 << 10)..=(64 << 20);
 /// Queueing that is always borne, ns: less cannot be told from a busy CPU.
 const SLACK_NS: u64 = 100_000;
 
@@ -47,9 +47,14 @@ impl Window {
     /// Its size, bytes, on a device of so much latency.
     pub fn bytes(&self, latency_ns: u64) -> u64 {
         match self.bytes.load(Relaxed) {
-            0 => (latency_ns / 4).clamp(FIRST, *RANGE.end()),
+            0 => Window::first(latency_ns),
             known => known,
         }
+    }
+
+    /// Its size before anything was timed, bytes.
+    pub fn first(latency_ns: u64) -> u64 {
+        (latency_ns / 4).clamp(FIRST, *RANGE.end())
     }
 
     /// What a request takes at least, ns; 0 before that is known.
@@ -79,14 +84,14 @@ impl Window {
     }
 
     /// A read waited for what had been asked for `waited_ns` before it arrived; one of `streams` that say so in each
-    /// latency, while they were `ahead` bytes ahead. Waits over `patience_ns` are queueing. Whether the device was
+    /// latency, while they were `ahead` bytes ahead; with `ample` bytes on the way it is large enough. Waits over `patience_ns` are queueing. Whether the device was
     /// found saturated.
     pub fn learn(
         &self,
         waited_ns: u64,
         (latency_ns, patience_ns): (u64, u64),
         streams: u64,
-        ahead: u64,
+        (ahead, ample): (u64, u64),
     ) -> bool {
         let streams = streams.max(1);
         self.note(waited_ns);
@@ -104,7 +109,7 @@ impl Window {
             self.settled.store(true, Relaxed);
             let excess = u128::from(now) * u128::from(waited_ns - patience_ns) / u128::from(waited_ns);
             now - (excess as u64).min(now / 2) / (streams / 2).max(1)
-        } else if ahead < now / 2 {
+        } else if ahead < now / 2 || now > ample {
             // Something else than the window is the limit.
             now
         } else if self.settled.load(Relaxed) {
@@ -128,7 +133,7 @@ mod tests {
         for _ in 0..rounds {
             let waited = MS + window.bytes(MS).saturating_sub(1 << 20);
             let patience = window.patience_ns(MS);
-            window.learn(waited, (MS, patience), 1, window.bytes(MS));
+            window.learn(waited, (MS, patience), 1, (window.bytes(MS), u64::MAX));
         }
         window.bytes(MS)
     }
@@ -153,18 +158,18 @@ mod tests {
         let window = Window::new();
         served(&window, 20);
         let before = window.bytes(MS);
-        assert!(!window.learn(80 * MS, (MS, 2 * MS), 1, 1 << 20));
+        assert!(!window.learn(80 * MS, (MS, 2 * MS), 1, (1 << 20, u64::MAX)));
         assert!(window.bytes(MS) >= before);
-        assert!(window.learn(80 * MS, (MS, 2 * MS), 1, 1 << 20));
+        assert!(window.learn(80 * MS, (MS, 2 * MS), 1, (1 << 20, u64::MAX)));
         assert!(window.bytes(MS) <= before * 3 / 4);
     }
 
     #[test]
     fn it_never_leaves_its_range() {
         let window = Window::new();
-        (0..200).for_each(|_| _ = window.learn(u64::MAX, (1, 2), 1, 1 << 20));
+        (0..200).for_each(|_| _ = window.learn(u64::MAX, (1, 2), 1, (1 << 20, u64::MAX)));
         assert_eq!(window.bytes(MS), *RANGE.start());
-        (0..2000).for_each(|_| _ = window.learn(1, (MS, 2 * MS), 3, 1 << 30));
+        (0..2000).for_each(|_| _ = window.learn(1, (MS, 2 * MS), 3, (1 << 30, u64::MAX)));
         assert_eq!(window.bytes(MS), *RANGE.end());
         assert!(window.patience_ns(u64::MAX) == u64::MAX);
     }

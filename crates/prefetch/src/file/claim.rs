@@ -2,7 +2,7 @@
 
 use super::{FileState, Request, STREAMS};
 use crate::reason::Reason;
-use crate::stream::Stream;
+use crate::stream::{Shape, Stream};
 use crate::{Budget, Device};
 
 impl FileState {
@@ -15,6 +15,7 @@ impl FileState {
             .min_by_key(|at| self.streams.get(*at).map(|stream| stream.ahead()))?;
         let ahead_max = self.streams.get(at).map(|stream| self.ahead_max(stream, device))?;
         let (size, chunk) = (self.size, self.chunk_bytes(self.streams.get(at)?, device));
+        let random_hint = self.random_hint;
         let stream = self.streams.get_mut(at)?;
         let before = *stream;
         let (offset, len) = stream.claim(ahead_max, chunk, size)?;
@@ -26,7 +27,8 @@ impl FileState {
         stream.owed += len;
         stream.time_claim(offset, len, now_ns);
         stream.turn_bytes = stream.turn_bytes.saturating_add(len);
-        if let Some(turn_ns) = device.turn_ns(stream.turn_bytes) {
+        let own_rate = (stream.shape != Shape::Forward || random_hint).then_some(stream.base_rate);
+        if let Some(turn_ns) = device.turn_ns(stream.turn_bytes, own_rate) {
             stream.turn_bytes = 0;
             stream.paced_ns = now_ns.saturating_add(turn_ns);
         }

@@ -173,11 +173,13 @@ impl FileState {
             _ => 2,
         };
         let ramp = stream.run_bytes.saturating_mul(stake).max(128 << 10);
+        // Two requests. Those of a stride are pieces, however small: a device may take as long for each as for a long one.
         let least = match stream.shape {
-            Shape::Forward if !self.random_hint => 2 * device.readahead_bytes(),
-            _ => 2 * stream.piece,
+            Shape::Forward if !self.random_hint => (2 * device.readahead_bytes()).max(128 << 10),
+            Shape::Stride(_) => 2 * stream.piece,
+            _ => (2 * stream.piece).max(128 << 10),
         };
-        let share = device.ahead_bytes_share(least.clamp(128 << 10, 1 << 20));
+        let share = device.ahead_bytes_share(least.min(1 << 20));
         let run = self.usual_run();
         // Up to the usual length, then nothing until the run has clearly outgrown it.
         let run_left = if stream.run_bytes > run.saturating_add(run / 4) {

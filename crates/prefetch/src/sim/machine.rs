@@ -17,6 +17,8 @@ pub struct MachineOptions {
     pub memory_bytes: u64,
     /// The longest request, bytes: its pages arrive together.
     pub request_bytes: u64,
+    /// How long the device, or the processor that serves it, is busy with a request besides its bytes, ns.
+    pub request_ns: u64,
 }
 
 /// The kernel's read-ahead of one open file.
@@ -84,7 +86,8 @@ impl Machine {
             let run = (page..end).take_while(|page| self.ready[*page] == ABSENT).count().min(longest);
             let bytes = run as u64 * PAGE;
             self.bus_free_ns = self.bus_free_ns.max(now_ns)
-                + (u128::from(bytes) * 1_000_000_000 / u128::from(self.options.bandwidth)) as u64;
+                + (u128::from(bytes) * 1_000_000_000 / u128::from(self.options.bandwidth)) as u64
+                + self.options.request_ns;
             let ready = self.bus_free_ns + self.options.latency_ns;
             self.device_bytes += bytes;
             for each in page..page + run {
@@ -149,6 +152,7 @@ mod tests {
         readahead_bytes: 128 << 10,
         memory_bytes: 64 << 20,
         request_bytes: 1 << 20,
+        request_ns: 0,
     };
 
     fn rate(readahead_bytes: u64, offsets: impl Iterator<Item = u64>) -> f64 {
