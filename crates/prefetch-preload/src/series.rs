@@ -22,6 +22,8 @@ use crate::{cost, report, worker};
 /// What is not opened for so long was fetched in vain, ns.
 const PATIENCE_NS: u64 = 5_000_000_000;
 
+/// How often an open tries to be noted while another thread notes one: a few microseconds.
+const TRIES: u32 = 64;
 /// The beginning of a file is evicted first: so many bytes of it are looked at.
 const EVICTED_BYTES: u64 = 256 << 10;
 
@@ -73,13 +75,23 @@ fn with<T>(work: impl FnOnce(&mut Known) -> T) -> Option<T> {
     Some(done)
 }
 
+/// As [`with`], but tries for a moment: an open that is missed breaks its series.
+fn patiently<T>(mut work: impl FnMut(&mut Known) -> T) -> Option<T> {
+    (0..TRIES).find_map(|turn| {
+        if turn > 0 {
+            core::hint::spin_loop();
+        }
+        with(&mut work)
+    })
+}
+
 /// The program opened a file for reading: `name` in the directory `parent` below `directory`. Whether it is the next
 /// of a series.
 pub fn on_open(key: u64, directory: c_int, parent: &[u8], name: &[u8], fd: c_int) -> bool {
     if !name.iter().any(u8::is_ascii_digit) {
         return false;
     }
-    let told = with(|known| {
+    let told = patiently(|known| {
         let opened = known.opens.on_open(key, name)?;
         let open = OPEN.get(opened.at)?;
         let before = open.swap(fd, Relaxed);

@@ -6,8 +6,9 @@
 
 /// Files read through without fetching before it is tried: as many as confirm a series.
 const FIRST: u32 = 2;
-/// The same where several series are read at a time: as many are not read through yet and do not count.
-const FIRST_OF_SEVERAL: u32 = 8;
+/// Where several series are read at a time, the rate is that of so many files after the first ones: those were all
+/// begun together, while nothing was computed, and the rate was lower.
+const SEVERAL: (u32, u32) = (4, 8);
 /// Files after which a rate is compared with another.
 const WITH: (u32, u32) = (16, 4096);
 const WITHOUT: u32 = 8;
@@ -27,6 +28,8 @@ pub struct Order {
     since_ns: u64,
     files: u32,
     bytes: u64,
+    /// When the first files of several had been left, ns, and their bytes.
+    begun: (u64, u64),
     /// Files to be left before this measurement begins.
     skip: u32,
     /// Files after which it ends.
@@ -51,6 +54,7 @@ impl Order {
             since_ns: 0,
             files: 0,
             bytes: 0,
+            begun: (0, 0),
             skip: 0,
             need: FIRST,
             without: 0,
@@ -77,13 +81,23 @@ impl Order {
         }
         self.files = self.files.saturating_add(1);
         self.bytes = self.bytes.saturating_add(bytes);
+        if self.files == SEVERAL.0 {
+            self.begun = (now_ns, self.bytes);
+        }
     }
 
     /// Whether to fetch what comes next, on a device of so many bytes/s; `several`: more than one series is being read.
     /// Those are left alone where they keep the device busy for half of the time, as forward streams are.
     pub fn wants(&mut self, now_ns: u64, several: bool, full_rate: u64) -> bool {
-        let elapsed_ns = now_ns.saturating_sub(self.since_ns).max(1);
-        let least = if several && !self.fetching { FIRST_OF_SEVERAL } else { FIRST };
+        let later = several && !self.fetching;
+        let least = if later { SEVERAL.0 + SEVERAL.1 } else { FIRST };
+        let (since_ns, bytes, files) = match later {
+            true => {
+                (self.begun.0, self.bytes.saturating_sub(self.begun.1), self.files.saturating_sub(SEVERAL.0))
+            }
+            false => (self.since_ns, self.bytes, self.files),
+        };
+        let elapsed_ns = now_ns.saturating_sub(since_ns).max(1);
         let due = self.skip == 0 && self.files >= self.need.max(least);
         if !due || self.fetching && elapsed_ns < LEAST_NS {
             return self.fetching;
@@ -92,7 +106,7 @@ impl Order {
             let rate = u128::from(bytes) * 1_000_000_000 / u128::from(elapsed_ns);
             u64::try_from(rate).unwrap_or(u64::MAX)
         };
-        let rate = per_second(self.bytes.saturating_add(FILE_BYTES * u64::from(self.files)));
+        let rate = per_second(bytes.saturating_add(FILE_BYTES * u64::from(files)));
         if self.fetching {
             self.with = rate;
             if rate >= self.without / 20 * 21 {
@@ -106,7 +120,7 @@ impl Order {
                 self.skip = (LEFT_OVER.0 / mean).clamp(4, LEFT_OVER.1) as u32;
                 self.need = WITHOUT;
             }
-        } else if several && per_second(self.bytes) >= full_rate / 2 || self.with > 0 && self.with < rate {
+        } else if several && per_second(bytes) >= full_rate / 2 || self.with > 0 && self.with < rate {
             self.rest = self.rest.saturating_mul(2).clamp(REST.0, REST.1);
             self.with = 0;
             self.measure(now_ns, self.rest);
@@ -174,6 +188,18 @@ mod tests {
         // One reader leaves it idle whenever it computes.
         assert!(read(&mut Order::new(), 1000, false, 1_400_000, 1_000_000) > 900);
         assert!(read(&mut Order::new(), 1000, true, 3_000_000, 1_000_000) > 980);
+    }
+
+    #[test]
+    fn the_first_files_of_several_do_not_count() {
+        let mut order = Order::new();
+        order.on_open(1_000_000);
+        // All four wait for each other, then the device never rests.
+        for n in 0..64u64 {
+            let now_ns = 1_000_000 + if n < 4 { 20_000_000 } else { 20_000_000 + n * 1_500_000 };
+            order.on_left(MIB, now_ns);
+            assert!(!order.wants(now_ns, true, 1_000_000_000), "{n}");
+        }
     }
 
     #[test]
