@@ -16,24 +16,24 @@ use crate::screen::{self, Exit, bad_input};
 /// Options of `prefetch harm`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Patterns: seq, reverse, stride, small-stride, interleaved, permutation, windows (shuffled within 64 blocks), runs (16
-blocks forward at random places), random, variable (several sizes), hot (within 16 MiB); held out from those who chose
+Patterns: seq, reverse, stride, small-stride, interleaved, permutation, windows (shuffled within 64 blocks), runs (16 \
+blocks forward at random places), random, variable (several sizes), hot (within 16 MiB); held out from those who chose \
 the policy's constants: zipf, phases, gaps, two-strides, backward-stride, pingpong, btree, burst.
 
-A cell is `ok` when the 90 % intervals of gain (ratio of median wall times, at least 0.97) and of p99 (all reads of all
-rounds; at most 1.1 times or 0.1 ms more) are within these limits as a whole; it FAILS (bold) when one is outside as a
-whole and most single rounds are, too (sign test, 5 %); else it is untold (?). Ctrl-C ends it, detaches the device, and
+A cell is `ok` when the 90 % intervals of gain (ratio of median wall times, at least 0.97) and of p99 (all reads of all \
+rounds; at most 1.1 times or 0.1 ms more) are within these limits as a whole; it FAILS (bold) when one is outside as a \
+whole and most single rounds are, too (sign test, 5 %); else it is untold (?). Ctrl-C ends it, detaches the device, and \
 shows the cells that there are.
 
 Examples:
-  loadline prefetch harm --dir /data                    this file system, the whole matrix; without root, too
-  loadline prefetch harm --devices 'slow(1ms,1GB/s)' --patterns stride,small-stride:4:16 --memory none,25
-  loadline prefetch harm --csv cells.csv --seconds 600               ten minutes of all; then again and again:
+  loadline prefetch harm --dir /data           this file system; without root, too
+  loadline prefetch harm --devices 'slow(1ms,1GB/s)' --patterns stride,hot:2:4 --memory 25
+  loadline prefetch harm --csv cells.csv --seconds 600      ten minutes of all; then again:
   loadline prefetch harm --csv cells.csv --seconds 600 --resume
-  loadline prefetch harm --csv cells.csv --resume --seconds 0        only shows what there is
+  loadline prefetch harm --csv cells.csv --resume --seconds 0      only shows what there is
   loadline prefetch harm --devices held-out --patterns held-out --memory none
   loadline prefetch harm --control --devices raw --memory none --csv control.csv
-Exit codes: 0 all cells are ok; 1 one FAILS; 3 this machine cannot; 4 none fails, but some are untold or not measured;
+Exit codes: 0 all cells are ok; 1 one FAILS; 3 this machine cannot; 4 none fails, but some are untold or not measured; \
 130 interrupted.")]
 pub struct HarmOptions {
     /// `raw` (the file system of --dir), profiles such as slow(1ms,1GB/s) (as root), `matrix` or `held-out` [default:

@@ -17,18 +17,18 @@ use crate::screen::{self, Exit, bad_input};
 /// Options of `prefetch compare`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The gain is the median wall time without the library over that with it, with a 90 % bootstrap interval over rounds.
-`faster`: all of the interval is at 1.03 or more; `no harm`: at 0.97 or more; `SLOWER`: below 0.97 as a whole, in most
-single rounds, and after three more rounds again; else `untold`. Standard output and the exit code of all runs are
-compared. The program gets no input; what it prints is not shown. Without --cold and --drop it runs once before all, and
-then reads what is in the page cache: the library has nothing to gain there.
+The gain is the median wall time without the library over that with it, with a 90 % bootstrap interval over rounds. \
+`faster`: all of the interval is at 1.03 or more; `no harm`: at 0.97 or more; `SLOWER`: below 0.97 as a whole, in most \
+single rounds, and after three more rounds again; else `untold`. Standard output and the exit code of all runs are \
+compared. The program gets no input; what it prints is not shown. Without --cold it runs once before \
+the rounds; without --drop, too, it then reads what is in the page cache: the library has nothing to gain there.
 
 Examples:
   loadline prefetch compare --drop big.db -- sqlite3 big.db 'select sum(x) from t'
   loadline prefetch compare --drop src -- grep -rc text src
   loadline prefetch compare --cold --memory 2G -- ./analyse data             as root
   loadline prefetch compare --drop . --prepare 'make clean' -- make
-Exit codes: 0 faster or no harm, and the same output; 1 slower, or another output; 3 this machine cannot; 4 untold; 130
+Exit codes: 0 faster or no harm, and the same output; 1 slower, or another output; 3 this machine cannot; 4 untold; 130 \
 interrupted.")]
 pub struct CompareOptions {
     /// Drop the whole page cache before each run (as root)
