@@ -2,8 +2,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
+use crate::latency::{Confidence, Latency, Seen};
+use crate::pace::Pace;
 use crate::trial::Trial;
-use crate::waits::Waits;
 use crate::window::Window;
 
 /// Bandwidth assumed until one was measured, bytes/s.
@@ -27,11 +28,10 @@ const BARREN_READS: u64 = 4096;
 /// One device, as learned from reads. All methods may race: a lost update costs a sample.
 #[derive(Debug, Default)]
 pub struct Device {
-    latency_ns: AtomicU64,
-    typical_ns: AtomicU64,
+    latency: Latency,
     bandwidth: AtomicU64,
     saturated: AtomicU64,
-    fetch_rate: AtomicU64,
+    pace: Pace,
     /// Windows in a row, while streams were prefetched, that delivered hardly more than the best one before.
     steady: AtomicU64,
     readahead: AtomicU64,
@@ -53,10 +53,6 @@ pub struct Device {
     traffic_bytes: AtomicU64,
     traffic_start_ns: AtomicU64,
     traffic_rate: AtomicU64,
-    /// Waits that may be shorter than a latency, less their transfer, ns.
-    partial: Waits,
-    /// Whether a miss was seen that surely waited for its own request.
-    sure: AtomicBool,
     /// Whether files are fetched in their order.
     ordered: AtomicBool,
     /// Whether prefetching streams pays.
@@ -67,11 +63,10 @@ impl Device {
     /// Nothing measured yet.
     pub const fn new() -> Device {
         Device {
-            latency_ns: AtomicU64::new(0),
-            typical_ns: AtomicU64::new(0),
+            latency: Latency::new(),
             bandwidth: AtomicU64::new(0),
             saturated: AtomicU64::new(0),
-            fetch_rate: AtomicU64::new(0),
+            pace: Pace::new(),
             steady: AtomicU64::new(0),
             readahead: AtomicU64::new(0),
             call: AtomicU64::new(0),
@@ -89,8 +84,6 @@ impl Device {
             traffic_bytes: AtomicU64::new(0),
             traffic_start_ns: AtomicU64::new(0),
             traffic_rate: AtomicU64::new(0),
-            partial: Waits::new(),
-            sure: AtomicBool::new(false),
             ordered: AtomicBool::new(false),
             trial: Trial::new(),
         }
@@ -130,69 +123,36 @@ impl Device {
         self.call.load(Relaxed) != 0
     }
 
-    /// Learns from a miss that no prefetch had covered. Follows the fast ones: queueing only adds to a latency. Long reads
-    /// are several requests, of which the program may have asked for some before.
+    /// Learns from a miss that no prefetch had covered. Long reads are several requests, of which the program may have
+    /// asked for some before.
     pub fn learn_miss(&self, elapsed_ns: u64, bytes: u64) {
-        if self.is_ordered() {
-            return;
-        }
-        let transfer = bytes.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
-        if bytes > MISS_BYTES_MAX && self.sure.load(Relaxed) {
-            return;
-        }
-        if bytes > MISS_BYTES_MAX {
-            if self.latency_ns() == 0 {
-                self.latency_ns.store(elapsed_ns.saturating_sub(transfer).max(1_000), Relaxed);
-            }
-            return self.learn_partial_miss(elapsed_ns, bytes);
-        }
-        self.sure.store(true, Relaxed);
-        self.follow(elapsed_ns.saturating_sub(transfer).max(1_000), elapsed_ns);
-    }
-
-    fn follow(&self, sample: u64, elapsed_ns: u64) {
-        if self.streams() == 0 && self.fetches.load(Relaxed) == 0 {
-            let typical = self.typical_ns.load(Relaxed);
-            let next = if typical == 0 { elapsed_ns } else { typical - typical / 8 + elapsed_ns / 8 };
-            self.typical_ns.store(next, Relaxed);
-        }
-        let known = self.latency_ns.load(Relaxed);
-        let next = match known {
-            0 => sample,
-            _ if sample < known => known - (known - sample) / 4,
-            // What waits behind prefetches says nothing of the latency.
-            _ if self.streams() > 0 || self.fetches.load(Relaxed) > 0 => known,
-            // A sample ten times as slow is a queue, not a latency.
-            _ => known + (sample.min(known.saturating_mul(2)) - known) / 16,
+        let seen = match bytes > MISS_BYTES_MAX {
+            true if self.is_prefetching() => return,
+            true => Seen::Long,
+            false if self.is_prefetching() => Seen::Beside,
+            false => Seen::Miss,
         };
-        self.latency_ns.store(next, Relaxed);
+        let elapsed_ns = match seen {
+            // The kernel asks for two of its windows at a time, one while the other is copied.
+            Seen::Long => elapsed_ns / (bytes / (2 * self.readahead_bytes())).max(1),
+            _ => elapsed_ns,
+        };
+        self.latency.note(seen, elapsed_ns, self.own_transfer_ns(bytes));
     }
 
-    /// Learns from a read that may have waited for the rest only of what the kernel had read ahead. Of eight such waits
-    /// the longest, a hiccup perhaps, is left out, and what half of the others' time was spent in is taken for a miss:
-    /// few of them may have waited from the beginning, but those took the time.
+    /// Learns from a read that may have waited for the rest only of what the kernel had read ahead.
     pub fn learn_partial_miss(&self, elapsed_ns: u64, bytes: u64) {
-        if self.streams() > 0 || self.is_fetching() || self.is_ordered() {
-            return;
+        if !self.is_prefetching() {
+            self.latency.note(Seen::Partial, elapsed_ns, self.own_transfer_ns(bytes));
         }
-        let transfer = bytes.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
-        let Some(waits) = self.partial.note(elapsed_ns.saturating_sub(transfer)) else { return };
-        let [waits @ .., _] = waits;
-        let mut left = waits.iter().fold(0u64, |sum, wait| sum.saturating_add(*wait)) / 2;
-        let mut sample = 0;
-        for wait in waits.iter().rev() {
-            sample = *wait;
-            match left.checked_sub(sample) {
-                Some(rest) => left = rest,
-                None => break,
-            }
-        }
-        if !self.sure.load(Relaxed) && sample > self.latency_ns() {
-            self.latency_ns.store(sample, Relaxed);
-            self.typical_ns.store(sample, Relaxed);
-        } else {
-            self.follow(sample, sample);
-        }
+    }
+
+    fn is_prefetching(&self) -> bool {
+        self.streams() > 0 || self.is_fetching() || self.is_ordered()
+    }
+
+    fn own_transfer_ns(&self, bytes: u64) -> u64 {
+        bytes.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed()
     }
 
     /// Files are fetched in their order, or no more: reads of others wait behind them, and say nothing of the latency.
@@ -270,11 +230,14 @@ impl Device {
         self.window_start_ns.store(now_ns, Relaxed);
     }
 
-    /// Latency of a small read on an idle device, ns; 0 when unknown. Where no prefetch arrives in four times what was
-    /// learned from reads, those were hits beside a busy processor.
+    /// Latency of a small read on an idle device, ns; 0 when unknown.
     pub fn latency_ns(&self) -> u64 {
-        let (known, floor) = (self.latency_ns.load(Relaxed), self.window.floor_ns());
-        if known > 0 && known < floor / 4 { floor } else { known }
+        self.latency.ns()
+    }
+
+    /// How well the latency is known.
+    pub fn latency_confidence(&self) -> Confidence {
+        self.latency.confidence()
     }
 
     /// The highest rate seen, bytes/s; 0 when unknown. A lower bound.
@@ -305,25 +268,18 @@ impl Device {
         bytes.min(1 << 40) as u64
     }
 
-    /// Learns the rate at which a step of fetching a file went, beside whatever else the device did, bytes/s. A slow
-    /// step may have waited for something else: slower ones count less.
-    pub fn learn_fetch(&self, rate: u64) {
-        let known = self.fetch_rate.load(Relaxed);
-        let next = match known {
-            0 => rate,
-            _ if rate > known => known + (rate - known) / 4,
-            _ => known - (known - rate) / 16,
-        };
-        self.fetch_rate.store(next.max(1), Relaxed);
+    /// Learns that a step of fetching, of `own` bytes, took so long while `under_way` bytes were, its own among them.
+    pub fn learn_fetch(&self, under_way: u64, own: u64, elapsed_ns: u64) {
+        self.pace.learn(under_way, own, elapsed_ns, self.latency_ns());
     }
 
-    /// How long fetching so many bytes in one go takes, ns.
+    /// How long fetching so many bytes takes, ns.
     pub fn transfer_ns(&self, bytes: u64) -> u64 {
-        let rate = match self.fetch_rate.load(Relaxed) {
-            0 => self.bandwidth_or_assumed(),
-            rate => rate,
+        let ns = match self.pace.price_ns() {
+            None => u128::from(bytes) * 1_000_000_000 / u128::from(self.bandwidth_or_assumed()),
+            Some(price) => (u128::from(bytes) * u128::from(price)) >> 20,
         };
-        (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64
+        u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
     /// Whether the kernel's read-ahead keeps the device busy for a forward reader.
@@ -363,8 +319,9 @@ impl Device {
         if latency == 0 || elapsed_ns == 0 {
             return;
         }
+        self.latency.note(Seen::Arrival, elapsed_ns, 0);
         // As long as a miss took before anything was prefetched, and a tenth more, is no queue of ours.
-        let typical = self.typical_ns.load(Relaxed);
+        let typical = self.latency.typical_ns();
         // Each stream has one request before the device, also in turn.
         let requests = self.chunk_bytes() * self.streams().clamp(1, 8);
         let idle = latency + requests.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
@@ -499,7 +456,7 @@ impl Device {
 
     /// One step of fetching a file, bytes: a read that comes after it waits an eighth of a latency.
     pub fn fetch_step_bytes(&self) -> u64 {
-        (self.fetch_bdp() / 8).clamp(32 << 10, 1 << 20).next_multiple_of(crate::PAGE)
+        (self.fetch_bdp() / 8).clamp(32 << 10, 768 << 10).next_multiple_of(crate::PAGE)
     }
 
     /// Steps of fetching that may be under way at a time: three quarters of what the program leaves of latency x
@@ -510,20 +467,16 @@ impl Device {
         (free * 3 / 4 / self.fetch_step_bytes()).clamp(1, FETCH_WIDTH_MAX as u64) as usize
     }
 
-    /// Latency x bandwidth, bytes; the bandwidth that fetching found, if that is less.
+    /// Latency x bandwidth, bytes; with the bandwidth that fetching found, if that is less.
     fn fetch_bdp(&self) -> u64 {
-        match self.fetch_rate.load(Relaxed) {
-            0 => self.bdp(),
-            rate => self.bdp().min((u128::from(self.latency_ns()) * u128::from(rate) / 1_000_000_000) as u64),
-        }
+        let priced = |price: u64| (u128::from(self.latency_ns()) << 20) / u128::from(price.max(1));
+        let found = self.pace.usual_ns().map(|price| u64::try_from(priced(price)).unwrap_or(u64::MAX));
+        self.bdp().min(found.unwrap_or(u64::MAX))
     }
 
     /// How long a miss took lately while nothing was prefetched, ns; the latency before that was seen.
     pub fn typical_ns(&self) -> u64 {
-        match self.typical_ns.load(Relaxed) {
-            0 => self.latency_ns(),
-            typical => typical,
-        }
+        self.latency.typical_ns()
     }
 }
 
@@ -544,7 +497,7 @@ mod tests {
         }
         assert_eq!(device.latency_ns(), latency_ns);
         device.set_ordered(false);
-        device.learn_miss(2_000_000, 64 << 10);
+        (0..2).for_each(|_| device.learn_miss(2_000_000, 64 << 10));
         assert!(device.latency_ns() > latency_ns);
     }
 

@@ -11,8 +11,10 @@
 //! | [`stream`] | one stream: forward, backward, stride; confirm, ramp, depth |
 //! | [`file`](mod@file) | the streams of a file, its misses, fetching all of it, feedback |
 //! | [`rent`] | fetching files whose misses have no pattern, once that pays |
+//! | [`pace`] | what fetching costs on a device, and how much of it may be under way |
 //! | [`device`] | what was measured of a device: latency, bandwidth, caps |
-//! | [`waits`] | waits taken eight at a time |
+//! | [`latency`] | the latency of a device, from everything that waited for it |
+//! | [`waits`] | waits judged several at a time |
 //! | [`window`] | how much may be on its way, by the queueing it causes |
 //! | [`trial`] | whether prefetching pays, by the program's reads without and with it |
 //! | [`budget`] | how much may be prefetched and unread: headroom, pressure, evictions |
@@ -29,9 +31,11 @@ pub mod area;
 pub mod budget;
 pub mod device;
 pub mod file;
+pub mod latency;
 pub mod names;
 pub mod order;
 pub mod os;
+pub mod pace;
 pub mod reason;
 pub mod rent;
 pub mod series;

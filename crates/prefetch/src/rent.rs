@@ -32,6 +32,12 @@ pub struct Rent {
     width: u8,
     /// Steps since the width changed.
     fine: u8,
+    /// Steps that are under way.
+    under_way: u8,
+    /// Steps until the one ends that is followed, itself among them; 0 without one.
+    follow: u8,
+    /// Bytes that came since it began.
+    follow_bytes: u64,
     /// Up to where in the file, bytes.
     next: u64,
     lost_ns: u64,
@@ -148,6 +154,11 @@ impl Rent {
             if self.running && self.next < end {
                 let range = (self.next, device.fetch_step_bytes().min(end - self.next));
                 self.next += range.1;
+                self.under_way = self.under_way.saturating_add(1);
+                if self.follow == 0 {
+                    self.follow = self.under_way;
+                    self.follow_bytes = 0;
+                }
                 return Some(range);
             }
             if self.running {
@@ -181,10 +192,26 @@ impl Rent {
         usize::from(self.width) + 1
     }
 
-    /// A step is done. Puts more before the device as long as nobody waits for it; `false`: going on would not pay.
-    pub fn on_step(&mut self, size: u64, bytes: u64, device: &Device) -> bool {
+    /// Has a step that is done count for what fetching costs: it took so long, and so many bytes of it were not cached.
+    pub fn measure(&mut self, fresh: u64, elapsed_ns: u64, device: &Device) {
+        self.under_way = self.under_way.saturating_sub(1);
+        self.follow_bytes = self.follow_bytes.saturating_add(fresh);
+        if self.follow != 1 {
+            self.follow = self.follow.saturating_sub(1);
+            return;
+        }
+        self.follow = 0;
+        if fresh > 0 {
+            device.learn_fetch(self.follow_bytes, fresh, elapsed_ns);
+        }
+    }
+
+    /// A step of so many bytes is done, of which some were not cached. Puts more before the device as long as nobody
+    /// waits for it; `false`: going on would not pay.
+    pub fn on_step(&mut self, size: u64, bytes: u64, fresh: u64, device: &Device) -> bool {
         self.idle_bytes = self.idle_bytes.saturating_add(bytes);
-        self.fine = self.fine.saturating_add(1);
+        // What was there already says nothing of what the device bears.
+        self.fine = self.fine.saturating_add(u8::from(fresh > bytes / 2));
         if usize::from(self.fine) > 2 * self.width() && self.width() < device.fetch_width() {
             self.width += 1;
             self.fine = 0;
@@ -206,6 +233,7 @@ impl Rent {
         self.lost_ns /= 2;
         self.lost_misses = 0;
         self.width = 0;
+        (self.under_way, self.follow) = (0, 0);
         self.wait_ns = 0;
         self.idle_bytes = 0;
     }
@@ -238,7 +266,7 @@ mod tests {
             assert!(rent.covers(offset, SIZE));
             bytes += len;
             rent.on_hit(1_000_000);
-            assert!(rent.on_step(SIZE, len, &device));
+            assert!(rent.on_step(SIZE, len, len, &device));
         }
         assert_eq!(bytes, SIZE);
         assert!(rent.is_complete());
@@ -267,8 +295,10 @@ mod tests {
         let mut rent = Rent::default();
         (0..200).for_each(|miss| rent.on_miss(miss * 327_680, SIZE, 1_000_000, (miss + 1) * 1_000_000));
         assert!(rent.claim(SIZE, &device).is_some());
-        device.learn_fetch(10_000_000);
-        assert!(!rent.on_step(SIZE, 1 << 20, &device));
+        device.learn_fetch(1 << 20, 1 << 20, 100_000_000);
+        assert!(rent.on_step(SIZE, 1 << 20, 1 << 20, &device));
+        (0..15).for_each(|_| device.learn_fetch(1 << 20, 1 << 20, 100_000_000));
+        assert!(!rent.on_step(SIZE, 1 << 20, 1 << 20, &device));
     }
 
     #[test]
@@ -278,10 +308,10 @@ mod tests {
         let mut rent = Rent::default();
         (0..200).for_each(|miss| rent.on_miss(miss * 327_680, SIZE, 1_000_000, (miss + 1) * 1_000_000));
         device.note_wait_beside(9_000_000);
-        assert!(rent.claim(SIZE, &device).is_some() && rent.on_step(SIZE, 1 << 20, &device));
+        assert!(rent.claim(SIZE, &device).is_some() && rent.on_step(SIZE, 1 << 20, 1 << 20, &device));
         assert!(device.fetch_begins());
         (0..200).for_each(|_| device.note_wait_beside(1_100_000));
-        assert!(!rent.on_step(SIZE, 1 << 20, &device));
+        assert!(!rent.on_step(SIZE, 1 << 20, 1 << 20, &device));
     }
 
     #[test]

@@ -7,8 +7,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use crate::waits::Waits;
-
 /// The window before anything was timed: what a device of 250 MB/s delivers in a latency, and at least this, bytes.
 const FIRST: u64 = 256 << 10;
 /// The smallest and largest window, bytes.
@@ -22,9 +20,6 @@ pub struct Window {
     bytes: AtomicU64,
     /// The shortest wait, ns: a request of ours on an idle device, the way to it included.
     least_ns: AtomicU64,
-    waits: Waits,
-    /// The least of what counts of each eight waits, ns.
-    floor_ns: AtomicU64,
     /// The wait before this one, ns: a single long one may be a busy CPU's.
     before_ns: AtomicU64,
     /// Queueing was seen: from now on it grows slowly.
@@ -37,8 +32,6 @@ impl Window {
         Window {
             bytes: AtomicU64::new(0),
             least_ns: AtomicU64::new(0),
-            waits: Waits::new(),
-            floor_ns: AtomicU64::new(0),
             before_ns: AtomicU64::new(0),
             settled: AtomicBool::new(false),
         }
@@ -55,19 +48,6 @@ impl Window {
     /// Its size before anything was timed, bytes.
     pub fn first(latency_ns: u64) -> u64 {
         (latency_ns / 4).clamp(FIRST, *RANGE.end())
-    }
-
-    /// What a request takes at least, ns; 0 before that is known.
-    pub fn floor_ns(&self) -> u64 {
-        self.floor_ns.load(Relaxed)
-    }
-
-    fn note(&self, waited_ns: u64) {
-        // What was there already arrives at once: the third shortest counts.
-        if let Some([_, _, third, ..]) = self.waits.note(waited_ns) {
-            let known = self.floor_ns.load(Relaxed);
-            self.floor_ns.store(if known == 0 { third } else { third.min(known) }, Relaxed);
-        }
     }
 
     /// Whether queueing was seen.
@@ -94,7 +74,6 @@ impl Window {
         (ahead, ample): (u64, u64),
     ) -> bool {
         let streams = streams.max(1);
-        self.note(waited_ns);
         let least = self.least_ns.load(Relaxed);
         if least == 0 || waited_ns < least {
             self.least_ns.store(waited_ns, Relaxed);

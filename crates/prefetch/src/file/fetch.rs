@@ -94,15 +94,10 @@ impl FileState {
     /// Tells how long a step took, and how much of it had been cached. Stops when going on would not pay.
     pub fn fetched(&mut self, bytes: u64, cached: u64, elapsed_ns: u64, device: &Device, mode: Mode) {
         self.counters.redundant += cached;
-        // On a busy device the latency that was learned may be longer than this step's.
-        let transfer = elapsed_ns.saturating_sub(device.latency_ns()).max(elapsed_ns / 16).max(1_000);
         let fresh = bytes.saturating_sub(cached);
-        if fresh >= 64 << 10 {
-            let rate = (u128::from(fresh) * 1_000_000_000 / u128::from(transfer)) as u64;
-            device.learn_fetch(rate);
-        }
+        self.rent.measure(fresh, elapsed_ns, device);
         let running = self.fetch == FetchState::Running;
-        if running && mode != Mode::FetchAll && !self.rent.on_step(self.size, bytes, device) {
+        if running && mode != Mode::FetchAll && !self.rent.on_step(self.size, bytes, fresh, device) {
             self.end_fetch(Reason::Paying, device);
         }
     }

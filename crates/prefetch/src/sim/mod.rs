@@ -8,7 +8,7 @@ mod machine;
 mod patterns;
 
 pub use machine::{Machine, MachineOptions};
-pub use patterns::{Pattern, Trace};
+pub use patterns::{Noise, Pattern, Trace};
 
 use std::collections::VecDeque;
 
@@ -44,7 +44,7 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
     budget.tell(&Memory { available: 16 << 30, limit: Some(limit), ..Memory::default() });
     let mut machine = Machine::new(options, trace.size, trace.threads.len());
     let mut shells: Vec<Shell> = (0..if trace.shared { 1 } else { trace.threads.len() })
-        .map(|_| Shell { file: FileState::new(trace.size), steps: VecDeque::new(), turn_ns: None })
+        .map(|at| Shell::new(trace, at as u64))
         .collect();
     // In the order of time: the device serves in the order in which it is asked. A thread is about to read, or its
     // read has returned.
@@ -53,6 +53,7 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
     let mut next = vec![0usize; trace.threads.len()];
     let mut times = Vec::new();
     let mut random = patterns::Random(11);
+    let mut noise = patterns::Random(trace.noise.seed);
     loop {
         let ready = (0..clocks.len()).filter(|thread| next[*thread] < trace.threads[*thread].len());
         let Some(thread) = ready.min_by_key(|thread| clocks[*thread]) else { break };
@@ -68,7 +69,8 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
         }
         let Some(begin) = began[thread].take() else {
             began[thread] = Some(now);
-            clocks[thread] = machine.read(thread, offset, len, now);
+            let late = noise.late(trace.noise.read_one_in, trace.noise.read_ns);
+            clocks[thread] = machine.read(thread, offset, len, now) + late;
             continue;
         };
         next[thread] += 1;
@@ -109,9 +111,32 @@ struct Shell {
     steps: VecDeque<(u64, u64, u64, u64)>,
     /// When a stream has its turn, ns.
     turn_ns: Option<u64>,
+    noise: Noise,
+    random: patterns::Random,
+    /// When the thread that waits for steps was last woken, ns.
+    woken_ns: u64,
 }
 
 impl Shell {
+    fn new(trace: &Trace, at: u64) -> Shell {
+        Shell {
+            file: FileState::new(trace.size),
+            steps: VecDeque::new(),
+            turn_ns: None,
+            noise: trace.noise,
+            random: patterns::Random(trace.noise.seed + at + 1),
+            woken_ns: 0,
+        }
+    }
+
+    /// When the thread has noticed that a step is done, ns.
+    fn noticed(&mut self, done_ns: u64) -> u64 {
+        let late = self.random.late(self.noise.step_one_in, self.noise.step_ns);
+        let wake = if done_ns > self.woken_ns { self.random.below(self.noise.wake_ns) } else { 0 };
+        self.woken_ns = self.woken_ns.max(done_ns) + late + wake;
+        self.woken_ns
+    }
+
     fn close(&mut self, device: &Device, budget: &Budget) {
         self.file.close(device, budget);
         self.turn_ns = None;
@@ -134,6 +159,7 @@ impl Shell {
                 let Some(request) = self.file.claim_fetch(device, budget) else { break };
                 let cached = machine.cached_bytes(request.offset, request.len);
                 let done = machine.prefetch(request.offset, request.len, at_ns).max(at_ns + 1_000);
+                let done = self.noticed(done);
                 self.steps.push_back((request.len, cached, at_ns, done));
             }
             let Some((bytes, cached, begin, done)) = self.steps.front().copied() else { return };

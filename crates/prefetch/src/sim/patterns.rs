@@ -13,8 +13,27 @@ pub struct Trace {
     pub jitter_ns: u64,
     /// The first reads of each thread, which the policy is not told of: a descriptor is looked at from the second on.
     pub unseen: usize,
+    /// What disturbs the program and the threads that fetch.
+    pub noise: Noise,
     /// The reads of each thread: offset and length.
     pub threads: Vec<Vec<(u64, u64)>>,
+}
+
+/// A busy CPU: it wakes threads late. Zeroes are none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Noise {
+    /// What is late is drawn from this.
+    pub seed: u64,
+    /// One read in so many, cached ones too, ends later.
+    pub read_one_in: u64,
+    /// By up to so much, ns.
+    pub read_ns: u64,
+    /// The end of one step of fetching in so many is noticed later.
+    pub step_one_in: u64,
+    /// By up to so much, ns.
+    pub step_ns: u64,
+    /// The end of each other step is noticed later by up to so much, ns.
+    pub wake_ns: u64,
 }
 
 /// The patterns of the do-no-harm matrix.
@@ -40,10 +59,12 @@ pub enum Pattern {
     Hot,
     /// Random 4 KiB.
     Random4k,
+    /// Every page once, in random order: a scan of a table by an index.
+    Scattered,
 }
 
 impl Pattern {
-    /// All.
+    /// Those of the matrix: all but the last.
     pub const ALL: [Pattern; 10] = [
         Pattern::Sequential,
         Pattern::Reverse,
@@ -63,7 +84,15 @@ impl Pattern {
         let mut random = Random(seed);
         let all =
             (0..threads as u64).map(|thread| self.reads(size, part, thread, threads as u64, &mut random));
-        Trace { size, shared, think_ns: 0, jitter_ns: 0, unseen: 0, threads: all.collect() }
+        Trace {
+            size,
+            shared,
+            think_ns: 0,
+            jitter_ns: 0,
+            unseen: 0,
+            noise: Noise::default(),
+            threads: all.collect(),
+        }
     }
 
     fn reads(self, size: u64, part: u64, thread: u64, threads: u64, random: &mut Random) -> Vec<(u64, u64)> {
@@ -78,8 +107,9 @@ impl Pattern {
             Pattern::Stride => upwards(5 * BLOCK, BLOCK),
             Pattern::SmallStride => upwards(BLOCK, BLOCK / 4),
             Pattern::Interleaved => (0..blocks).map(|i| ((i * threads + thread) * BLOCK, BLOCK)).collect(),
-            Pattern::Permutation => {
-                let mut reads = upwards(BLOCK, BLOCK);
+            Pattern::Permutation | Pattern::Scattered => {
+                let piece = if self == Pattern::Scattered { 4096 } else { BLOCK };
+                let mut reads = upwards(piece, piece);
                 for at in (1..reads.len()).rev() {
                     reads.swap(at, random.below(at as u64 + 1) as usize);
                 }
@@ -107,5 +137,10 @@ impl Random {
     pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit.max(1)
+    }
+
+    /// Up to `limit` of one in so many; 0 of the others, and of none in 0.
+    pub(super) fn late(&mut self, one_in: u64, limit: u64) -> u64 {
+        if one_in > 0 && self.below(one_in) == 0 { self.below(limit) } else { 0 }
     }
 }
