@@ -110,7 +110,10 @@ impl Latency {
                 self.elapsed.note(elapsed_ns);
                 self.beside.clear();
                 self.stale.store(0, Relaxed);
-                self.typical_ns.store(self.elapsed.middle(), Relaxed);
+                // One or two may be hits beside a busy processor: what was guessed stands until there are three.
+                if self.elapsed.len() >= 3 || self.typical_ns.load(Relaxed) == 0 {
+                    self.typical_ns.store(self.elapsed.middle(), Relaxed);
+                }
             }
             Seen::Beside if self.ns() == 0 => self.guess_ns.store(sample, Relaxed),
             Seen::Beside => self.beside.note(sample),
@@ -180,8 +183,9 @@ impl Latency {
             1 | 2 if guess > 0 => self.misses.third_with(guess),
             _ => self.misses.third(),
         };
-        // Both may be longer than a latency, but not shorter: not half of eight.
-        for most in [self.beside.full_median(), self.arrivals.full_median()].into_iter().flatten() {
+        // Misses beside prefetches may be longer than a latency, but not shorter: not half of eight. Of what arrives, the
+        // kernel may have asked for a part before: not all but one of eight.
+        for most in [self.beside.full_median(), self.arrivals.full_most()].into_iter().flatten() {
             ns = ns.min(most);
         }
         // Where no prefetch ever arrives in four times of it, what was seen were hits beside a busy processor.

@@ -117,6 +117,12 @@ impl<const N: usize> Recent<N> {
         (self.len() == N).then(|| self.median())
     }
 
+    /// All but one of `N` are less, once there are `N`.
+    pub fn full_most(&self) -> Option<u64> {
+        let (values, len) = self.sorted();
+        values.iter().rev().nth(1).copied().filter(|_| len == N)
+    }
+
     /// The mean of the middle half; 0 of none.
     pub fn middle(&self) -> u64 {
         let (values, len) = self.sorted();
@@ -168,6 +174,7 @@ mod tests {
             let mut last = all[all.len().saturating_sub(16)..].to_vec();
             last.sort_unstable();
             assert_eq!(recent.third(), last[last.len() / 3]);
+            assert_eq!(recent.full_most(), last.get(14).copied().filter(|_| last.len() == 16));
             assert_eq!((recent.median(), recent.eighth()), (last[last.len() / 2], last[last.len() / 8]));
             let middle = &last[last.len() / 4..last.len() - last.len() / 4];
             assert_eq!(recent.middle(), middle.iter().sum::<u64>() / middle.len() as u64);
