@@ -53,6 +53,8 @@ pub struct Device {
     traffic_bytes: AtomicU64,
     traffic_start_ns: AtomicU64,
     traffic_rate: AtomicU64,
+    /// Whether that was half as much again as the time before.
+    traffic_grows: AtomicBool,
     /// Whether files are fetched in their order.
     ordered: AtomicBool,
     /// Whether prefetching streams pays.
@@ -84,6 +86,7 @@ impl Device {
             traffic_bytes: AtomicU64::new(0),
             traffic_start_ns: AtomicU64::new(0),
             traffic_rate: AtomicU64::new(0),
+            traffic_grows: AtomicBool::new(false),
             ordered: AtomicBool::new(false),
             trial: Trial::new(),
         }
@@ -188,7 +191,8 @@ impl Device {
             return;
         }
         let rate = if start == 0 { 0 } else { u128::from(total) * 1_000_000_000 / u128::from(elapsed) };
-        self.traffic_rate.store(rate as u64, Relaxed);
+        let before = self.traffic_rate.swap(rate as u64, Relaxed);
+        self.traffic_grows.store(before > 0 && rate as u64 / 3 >= before / 2, Relaxed);
         self.traffic_bytes.store(0, Relaxed);
         self.traffic_start_ns.store(now_ns, Relaxed);
     }
@@ -341,14 +345,16 @@ impl Device {
     }
 
     /// Twice of what arrives in a latency, and at least the first window, bytes: while more is on its way, the rest of it
-    /// only waits (Little's law). No limit before it is known.
+    /// only waits (Little's law). Four times while that is seen to grow: a device that is not full yet is reached in fewer
+    /// latencies. No limit before it is known.
     fn ample_bytes(&self) -> u64 {
         let (rate, latency_ns) = (self.traffic_rate.load(Relaxed), self.latency_ns());
         if rate == 0 {
             return u64::MAX;
         }
         let arrives = u128::from(rate) * u128::from(latency_ns) / 1_000_000_000;
-        u64::try_from(2 * arrives).unwrap_or(u64::MAX).max(Window::first(latency_ns))
+        let times = if self.traffic_grows.load(Relaxed) { 4 } else { 2 };
+        u64::try_from(times * arrives).unwrap_or(u64::MAX).max(Window::first(latency_ns))
     }
 
     /// The share of one stream in [`Device::ahead_bytes_max`], and at least `least`, bytes: what is in flight for it
@@ -499,6 +505,24 @@ mod tests {
         device.set_ordered(false);
         (0..2).for_each(|_| device.learn_miss(2_000_000, 64 << 10));
         assert!(device.latency_ns() > latency_ns);
+    }
+
+    #[test]
+    fn more_may_be_under_way_while_ever_more_arrives() {
+        let device = Device::new();
+        (0..3).for_each(|_| device.learn_miss(20_000_000, 4096));
+        assert_eq!(device.ample_bytes(), u64::MAX);
+        let mut now_ns = 1;
+        device.note_traffic(now_ns, 0);
+        // How many times what arrives in a latency, in two of which so many bytes did.
+        let mut times = |bytes: u64| {
+            now_ns += 40_000_000;
+            device.note_traffic(now_ns, bytes);
+            (device.ample_bytes() as f64 / (bytes as f64 / 2.0)).round()
+        };
+        assert_eq!(times(16 << 20), 2.0, "nothing to compare with");
+        assert_eq!(times(32 << 20), 4.0, "twice as much arrives");
+        assert_eq!(times(33 << 20), 2.0, "it is full");
     }
 
     #[test]
