@@ -40,7 +40,7 @@ pub struct HarmOptions {
     /// matrix; raw when --dir is given, and without root]
     #[arg(long, value_name = "LIST")]
     devices: Option<String>,
-    /// NAME[:THREADS[:BLOCK_KIB[:shared]]], `matrix` or `held-out`; unless said 4 threads and 64 KiB
+    /// `NAME[:THREADS[:BLOCK_KIB[:shared]]]`, `matrix` or `held-out`; unless said 4 threads and 64 KiB
     #[arg(long, value_name = "LIST", default_value = "matrix")]
     patterns: String,
     /// Percent of the file in a memory cgroup (as root), or `none` [default: none,75,50,25; none without root]

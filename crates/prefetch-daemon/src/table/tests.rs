@@ -73,23 +73,26 @@ fn read(first: u64, at_ns: u64, waited_ns: u64, missed: bool) -> Access {
     Access { key, tid, first, last, waited_ns, at_ns, kind, missed, contiguous, asked_ns }
 }
 
-/// Strides of `streams` readers with 64 KiB of every 320; what was prefetched keeps each read waiting a fifth of a
-/// miss. The claims that were refused though something was wanted.
+/// Strides of `streams` readers with 64 KiB of every 320; what was prefetched arrives as late as a miss does, and keeps
+/// each read waiting a fifth of that at least. The claims that were refused though something was wanted.
 fn late_strides(table: &mut Table<()>, streams: u64) -> u32 {
     let device = table.device_index(77);
     let ticket = table.follow(key(1), 1 << 30, device, 0, ()).0;
-    let mut prefetched = std::collections::HashSet::new();
+    let mut asked = std::collections::HashMap::new();
     let (mut now_ns, mut held) = (0, 0);
     for at in 0..200 {
         for stream in 0..streams {
             let first = (stream << 16) + at * 80;
-            let hit = prefetched.contains(&first);
-            now_ns += if hit { MS / 5 } else { MS };
-            if table.access(&read(first, now_ns, if hit { MS / 5 } else { MS }, !hit)).is_none() {
+            let asked_ns = asked.get(&first).copied();
+            let waited_ns =
+                asked_ns.map_or(MS, |asked_ns: u64| (asked_ns + MS).saturating_sub(now_ns).max(MS / 5));
+            now_ns += waited_ns;
+            if table.access(&read(first, now_ns, waited_ns, asked_ns.is_none())).is_none() {
                 continue;
             }
             while let Some(request) = table.claim(ticket, now_ns) {
-                prefetched.extend(request.offset / PAGE..(request.offset + request.len) / PAGE);
+                let pages = request.offset / PAGE..(request.offset + request.len) / PAGE;
+                asked.extend(pages.map(|page| (page, now_ns)));
             }
             held += u32::from(table.next_claim_ns(ticket).is_some_and(|turn_ns| turn_ns > now_ns));
         }

@@ -27,7 +27,9 @@ impl FileState {
         stream.owed += len;
         stream.time_claim(offset, len, now_ns);
         stream.turn_bytes = stream.turn_bytes.saturating_add(len);
-        let own_rate = (stream.shape != Shape::Forward || random_hint).then_some(stream.base_rate);
+        // What it reads since it is prefetched is its own as well, not a sign of others.
+        let own_rate = stream.base_rate.max(stream.rate_alone(now_ns));
+        let own_rate = (stream.shape != Shape::Forward || random_hint).then_some(own_rate);
         if let Some(turn_ns) = device.turn_ns(stream.turn_bytes, own_rate) {
             stream.turn_bytes = 0;
             stream.paced_ns = now_ns.saturating_add(turn_ns);
