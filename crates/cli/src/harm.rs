@@ -297,14 +297,7 @@ impl Display {
     }
 
     fn line(&self, text: &str) {
-        if self.quiet {
-            return;
-        }
-        if self.bar.is_hidden() {
-            eprintln!("{text}");
-        } else {
-            self.bar.println(text);
-        }
+        crate::progress::line(&self.bar, self.quiet, text);
     }
 }
 

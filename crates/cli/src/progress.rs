@@ -126,14 +126,19 @@ impl Progress {
     }
 
     fn line(&self, text: &str) {
-        if self.quiet {
-            return;
-        }
-        if self.bar.is_hidden() {
-            eprintln!("{text}");
-        } else {
-            self.bar.println(text);
-        }
+        line(&self.bar, self.quiet, text);
+    }
+}
+
+/// A line on standard error that stays, above the bar where there is one.
+pub fn line(bar: &ProgressBar, quiet: bool, text: &str) {
+    if quiet {
+        return;
+    }
+    if bar.is_hidden() {
+        eprintln!("{text}");
+    } else {
+        bar.println(text);
     }
 }
 

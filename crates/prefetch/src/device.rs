@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
-use crate::latency::{Confidence, Latency, Seen};
+use crate::latency::{Latency, Seen};
 use crate::pace::Pace;
 use crate::trial::Trial;
 use crate::window::Window;
@@ -237,11 +237,6 @@ impl Device {
     /// Latency of a small read on an idle device, ns; 0 when unknown.
     pub fn latency_ns(&self) -> u64 {
         self.latency.ns()
-    }
-
-    /// How well the latency is known.
-    pub fn latency_confidence(&self) -> Confidence {
-        self.latency.confidence()
     }
 
     /// The highest rate seen, bytes/s; 0 when unknown. A lower bound.
