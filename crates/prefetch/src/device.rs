@@ -199,8 +199,9 @@ impl Device {
 
     /// Whether a forward stream of so many bytes/s, which the kernel reads ahead of, would gain little: the device
     /// delivers half of what it can, or a fifth of it to several streams; or it was not watched long enough.
-    pub fn is_busy(&self, own_rate: u64) -> bool {
-        let rate = self.traffic_rate.load(Relaxed);
+    pub fn is_busy(&self, own_rate: u64, with_gaps: impl Fn(u64) -> u64) -> bool {
+        let rate = with_gaps(self.traffic_rate.load(Relaxed));
+        let own_rate = with_gaps(own_rate);
         let bandwidth = self.bandwidth_or_assumed();
         rate == 0 || rate >= bandwidth / 2 || (rate >= bandwidth / 5 && rate / 9 >= own_rate / 4)
     }

@@ -182,6 +182,7 @@ impl FileState {
         stream.reader = self.reader;
         self.note_order(stream.is_confirmed());
         self.account(&mut stream, read, (covered, fetched), device, budget, tuning.mode);
+        stream.count_misfit(read.is_slow());
         if tuning.mode.predicts() {
             self.steer(&mut stream, read, covered, device, budget, tuning);
         }

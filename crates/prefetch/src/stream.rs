@@ -5,6 +5,8 @@ use crate::vote::Deltas;
 
 /// Reads remembered to recognise a direction through jitter.
 const RECENT: usize = 8;
+/// Two of each piece that is missed less one of each that is met, with which a stride is given up.
+const MISFITS: u8 = 5;
 
 /// The order of a stream's reads, once it is confirmed by three reads that agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -89,6 +91,16 @@ pub struct Stream {
     recent: [u64; RECENT],
     contiguous: i8,
     gaps: u8,
+    /// Bytes of the run when it was recognised late or anew: until then it says nothing.
+    doubted_bytes: u64,
+    /// Bytes read lately, and how far forward that led.
+    dense: (u64, u64),
+    /// Whether the latest read began a piece where the stride leads, or elsewhere.
+    meets: Option<bool>,
+    /// Grows with pieces that are not where the stride leads, falls with those that are.
+    misfits: u8,
+    /// Orders that were given up: the next one has to be met more often.
+    mistakes: u8,
     /// A backward stride has reached the file's start.
     ended: bool,
 }
@@ -132,6 +144,11 @@ impl Stream {
 
     fn slack(&self, len: u64) -> u64 {
         len.saturating_mul(4).max(128 << 10)
+    }
+
+    /// Bytes read in its order.
+    pub fn proven_bytes(&self) -> u64 {
+        self.run_bytes - self.doubted_bytes
     }
 
     /// How well a read continues the stream: a smaller number is better, `None` not at all.
@@ -179,6 +196,7 @@ impl Stream {
         self.run_bytes = self.run_bytes.saturating_add(len);
         match self.shape {
             Shape::Forward => {
+                self.count_way(end, len);
                 self.count_gap(offset > self.end.saturating_add(len));
                 self.start = offset;
                 self.end = self.end.max(end);
@@ -188,22 +206,69 @@ impl Stream {
                 self.start = self.start.min(offset);
                 self.end = self.start.saturating_add(len);
             }
-            Shape::Stride(_) if offset >= self.start && offset <= self.end => self.end = self.end.max(end),
-            Shape::Stride(stride) => self.next_piece(offset, end, stride),
+            Shape::Stride(_) if offset >= self.start && offset <= self.end => {
+                let usual = self.start.saturating_add(self.piece + self.piece / 2);
+                self.meets = (self.end <= usual && end > usual).then_some(false);
+                self.end = self.end.max(end);
+            }
+            Shape::Stride(stride) => {
+                self.meets = Some(self.steps(offset, stride) == Some(1));
+                self.next_piece(offset, end, stride);
+            }
             Shape::Unknown => self.learn(offset, end),
         }
         self.remember(offset);
+    }
+
+    /// Counts how far a reader that goes forward comes; a jump is no more than five reads.
+    fn count_way(&mut self, end: u64, len: u64) {
+        let (read, way) = self.dense;
+        let read = read.saturating_add(len);
+        // Several readers of one range come no farther than they read.
+        let way = way.saturating_add(end.saturating_sub(self.end).min(len.saturating_mul(5)));
+        self.dense = (read - read / 16, way - way / 16);
+    }
+
+    /// What a device would have to deliver for so much of it to be read, when all that lies between is prefetched.
+    pub fn with_gaps(&self, amount: u64) -> u64 {
+        let (read, way) = self.dense;
+        let all = u128::from(amount) * u128::from(way) / u128::from(read.max(1));
+        u64::try_from(all).unwrap_or(u64::MAX).max(amount)
     }
 
     /// Gaps wider than the reads, four in a row, are no dense stream: learn again.
     fn count_gap(&mut self, gap: bool) {
         self.gaps = if gap { self.gaps + 1 } else { 0 };
         if self.gaps >= 4 {
-            self.shape = Shape::Unknown;
             self.gaps = 0;
-            self.contiguous = 0;
-            self.deltas.clear();
+            self.doubt();
         }
+    }
+
+    /// Takes how the latest read went. What is asked for nobody reads where the pieces lie elsewhere: where more than a
+    /// third do, there is no stride. Learn again.
+    pub fn count_misfit(&mut self, slow: bool) {
+        if !matches!(self.shape, Shape::Stride(_)) {
+            return;
+        }
+        self.misfits = match self.meets.take() {
+            Some(true) => self.misfits.saturating_sub(1),
+            // Another reader of the file may have had it fetched.
+            Some(false) if slow => self.misfits + 2,
+            _ => self.misfits,
+        };
+        if self.misfits >= MISFITS {
+            self.misfits = 0;
+            self.doubt();
+        }
+    }
+
+    /// Its order was none: learn again, and believe it later.
+    fn doubt(&mut self) {
+        self.shape = Shape::Unknown;
+        self.mistakes = self.mistakes.saturating_add(1);
+        self.contiguous = 0;
+        self.deltas.clear();
     }
 
     fn next_piece(&mut self, offset: u64, end: u64, stride: i64) {
@@ -240,9 +305,21 @@ impl Stream {
         if self.shape == Shape::Unknown && self.run_reads >= RECENT as u32 {
             self.shape = self.drift();
         }
+        if self.is_confirmed() && self.run_reads > RECENT as u32 {
+            self.doubted_bytes = self.run_bytes;
+        }
         if self.shape == Shape::Unknown {
             // A piece that never ends would never end a vote either.
             self.contiguous = self.contiguous.clamp(-3, 3);
+        }
+    }
+
+    /// How many of the last eight deltas have to agree, where three of four were not enough before or did not.
+    fn agreeing(&self) -> Option<usize> {
+        match self.mistakes {
+            0 if !self.deltas.is_full() => None,
+            0 | 1 => Some(6),
+            _ => Some(8),
         }
     }
 
@@ -253,7 +330,9 @@ impl Stream {
         if self.contiguous <= -3 {
             return Shape::Backward;
         }
-        let Some(stride) = self.deltas.majority((self.piece / 8).max(PAGE)) else { return Shape::Unknown };
+        let Some(stride) = self.deltas.majority((self.piece / 8).max(PAGE), self.agreeing()) else {
+            return Shape::Unknown;
+        };
         let dense = stride.unsigned_abs() <= self.piece.saturating_add(self.piece / 2);
         match (dense, stride > 0) {
             (true, true) => Shape::Forward,
@@ -546,6 +625,62 @@ mod tests {
             stream.advance(at, len, tick as u32 + 2);
         }
         assert_eq!(stream.shape, Shape::Backward);
+    }
+
+    #[test]
+    fn a_stride_by_chance_is_given_up_and_believed_later_the_next_time() {
+        let read = |stream: &mut Stream, block: &mut u64, gap: u64, slow: bool| {
+            *block += gap;
+            stream.advance(*block * 64 * K, 64 * K, 9);
+            stream.count_misfit(slow);
+        };
+        let mut block = 6;
+        let mut stream = feed((0..4).map(|i| i * 128 * K), 64 * K);
+        assert_eq!(stream.shape, Shape::Stride(128 * 1024));
+        // Fast ones were fetched for another reader; one of three may be elsewhere.
+        (0..40).for_each(|_| read(&mut stream, &mut block, 3, false));
+        (0..40).for_each(|at| read(&mut stream, &mut block, if at % 3 == 0 { 4 } else { 2 }, true));
+        assert_eq!(stream.shape, Shape::Stride(128 * 1024));
+        [4, 3, 4].iter().for_each(|gap| read(&mut stream, &mut block, *gap, true));
+        assert_eq!(stream.shape, Shape::Unknown);
+        // Four times the same is not enough now, and what was read before proves nothing.
+        [2, 2, 2, 2, 4].iter().for_each(|gap| read(&mut stream, &mut block, *gap, true));
+        assert_eq!(stream.shape, Shape::Unknown);
+        [2, 2].iter().for_each(|gap| read(&mut stream, &mut block, *gap, true));
+        assert_eq!(stream.shape, Shape::Stride(128 * 1024));
+        assert_eq!(stream.proven_bytes(), 0);
+        read(&mut stream, &mut block, 2, true);
+        assert_eq!(stream.proven_bytes(), 64 * K);
+    }
+
+    #[test]
+    fn a_piece_that_is_longer_once_is_no_misfit_however_many_reads_it_has() {
+        let mut stream = feed((0..5).flat_map(|i| (0..3).map(move |at| (1024 * i + at * 16) * K)), 16 * K);
+        assert_eq!(stream.shape, Shape::Stride(1024 * 1024));
+        for at in 0..12 {
+            stream.advance((5 * 1024 + at * 16) * K, 16 * K, 99);
+            stream.count_misfit(true);
+        }
+        assert_eq!(stream.shape, Shape::Stride(1024 * 1024));
+    }
+
+    #[test]
+    fn what_is_left_out_costs_and_what_others_read_is_not_left_out() {
+        let after = |blocks: &mut dyn Iterator<Item = u64>| {
+            let mut stream = feed((0..4).map(|i| i * 64 * K), 64 * K);
+            blocks.for_each(|block| stream.advance(block * 64 * K, 64 * K, 9));
+            assert_eq!(stream.shape, Shape::Forward);
+            stream.with_gaps(100)
+        };
+        let mut at = 3;
+        let cost = after(&mut [1, 0, 2, 3].iter().cycle().take(60).map(|gap| {
+            at += 1 + gap;
+            at
+        }));
+        assert!((220..280).contains(&cost), "{cost}");
+        // Four readers, each of them ahead of the others at times.
+        let cost = after(&mut (1..60).flat_map(|i| [2, 0, 3, 1].map(|of| 4 * i + of)));
+        assert!(cost < 130, "{cost}");
     }
 
     #[test]

@@ -3,14 +3,18 @@
 use prefetch::Mode;
 use prefetch::sim::{self, MachineOptions, Pattern, replay};
 
-const DEVICES: [(&str, u64, u64, u64); 6] = [
+const DEVICES: [(&str, u64, u64, u64); 8] = [
     ("fast, 18 us, 3.5 GB/s, 8 MiB", 18_000, 3_500_000_000, 8 << 20),
     ("0.1 ms, 3 GB/s, 128 KiB", 100_000, 3_000_000_000, 128 << 10),
     ("1 ms, 1 GB/s, 128 KiB", 1_000_000, 1_000_000_000, 128 << 10),
     ("1 ms, 1 GB/s, 4 MiB", 1_000_000, 1_000_000_000, 4 << 20),
     ("20 ms, 400 MB/s, 128 KiB", 20_000_000, 400_000_000, 128 << 10),
     ("1 ms, 250 MB/s, 128 KiB", 1_000_000, 250_000_000, 128 << 10),
+    ("0.3 ms, 600 MB/s, 128 KiB", 300_000, 600_000_000, 128 << 10),
+    ("5 ms, 200 MB/s, 128 KiB", 5_000_000, 200_000_000, 128 << 10),
 ];
+/// Those of the matrix; the others were held out of it.
+const MATRIX: usize = 6;
 const SIZE: u64 = 256 << 20;
 
 fn options(device: usize, memory_percent: u64) -> MachineOptions {
@@ -63,7 +67,7 @@ fn no_cell_is_slower() {
     let mut worst: Vec<(f64, String)> = Vec::new();
     let mut tails: Vec<(f64, String)> = Vec::new();
     for pattern in Pattern::ALL {
-        for (device, (name, ..)) in DEVICES.into_iter().enumerate() {
+        for (device, (name, ..)) in DEVICES.into_iter().enumerate().take(MATRIX) {
             for (threads, shared) in [(1, false), (4, false), (4, true)] {
                 for memory in [1000, 75, 50, 25] {
                     let (gain, p99) =
@@ -184,10 +188,51 @@ fn threads_of_one_descriptor_gain_though_they_drift_apart() {
 #[test]
 fn predicting_alone_never_loses_but_on_runs() {
     for pattern in Pattern::ALL.into_iter().filter(|pattern| *pattern != Pattern::Runs) {
-        for (device, (name, ..)) in DEVICES.into_iter().enumerate() {
+        for (device, (name, ..)) in DEVICES.into_iter().enumerate().take(MATRIX) {
             for memory in [1000, 50, 25] {
                 let gain = gain(pattern, device, 4, false, memory, Mode::Predict);
                 assert!(gain >= 0.97, "{gain:.3} {pattern:?} {} {memory}%", name);
+            }
+        }
+    }
+}
+
+/// Three of four gaps are the same by chance often enough: what is prefetched for that is bandwidth lost.
+#[test]
+fn a_forward_reader_that_leaves_blocks_out_has_no_stride() {
+    for device in [5, 6, 7] {
+        for seed in 1..=12 {
+            let trace = Pattern::Gaps.trace(SIZE, 4, false, seed);
+            let alone = replay(&trace, &options(device, 1000), Mode::AppOnly);
+            let helped = replay(&trace, &options(device, 1000), Mode::Predict);
+            let gain = alone.elapsed_ns as f64 / helped.elapsed_ns as f64;
+            let p99 = helped.p99_ns as f64 / alone.p99_ns as f64;
+            let issued = helped.issued as f64 / alone.device_bytes as f64;
+            assert!(
+                gain >= 0.98 && p99 <= 1.15 && issued <= 0.1,
+                "{}, seed {seed}: {gain:.3}, p99 x {p99:.2}, prefetched {issued:.3} of what was read",
+                DEVICES[device].0
+            );
+        }
+    }
+}
+
+#[test]
+fn orders_that_change_or_leave_something_out_lose_nothing() {
+    for pattern in Pattern::UNEVEN {
+        for (device, (name, ..)) in DEVICES.into_iter().enumerate() {
+            for (threads, shared) in [(1, false), (4, false), (4, true)] {
+                let (gain, p99) = gain_and_p99(SIZE, pattern, device, (threads, shared), 1000, Mode::Auto);
+                let cell = format!("{pattern:?} {name} x{threads} shared={shared}");
+                assert!(gain >= 0.96, "{gain:.3} {cell}");
+                // Two streams a thread, eight in all: on a device that is busy already reads wait for their pieces in
+                // turns until the trial has ended it. Reads without order wait for what is fetched beside them.
+                let most = match (pattern, threads) {
+                    (Pattern::TwoStrides, 4) => 2.8,
+                    (Pattern::Phases, 4) => 2.2,
+                    _ => 1.3,
+                };
+                assert!(p99 <= most, "p99 x {p99:.2} {cell}");
             }
         }
     }

@@ -52,7 +52,8 @@ impl FileState {
                 device.learn_forward(barren);
             }
             let barren = comparable && device.has_barren_forward();
-            if barren || device.trial.is_bad() {
+            let gappy = comparable && self.leaves_out_much(stream, device);
+            if barren || gappy || device.trial.is_bad() {
                 self.settle(stream, device, budget);
                 stream.active = false;
                 stream.owed = 0;
@@ -101,7 +102,13 @@ impl FileState {
         if forward && !self.random_hint && self.usual_run() <= 8 * device.readahead_bytes() {
             return Some(Reason::ShortRuns);
         }
-        let busy = || device.is_busy(stream.rate_alone(self.now_ns)) || device.forward_is_barren();
+        let busy = || {
+            device.is_busy(stream.rate_alone(self.now_ns), |rate| stream.with_gaps(rate))
+                || device.forward_is_barren()
+        };
+        if forward && !self.random_hint && self.leaves_out_much(stream, device) {
+            return Some(Reason::Wasteful);
+        }
         if forward && !self.random_hint && busy() {
             return Some(Reason::Saturated);
         }
@@ -119,6 +126,19 @@ impl FileState {
             return Some(Reason::Wasteful);
         }
         None
+    }
+
+    /// Whether a forward stream leaves out more than a third, on a device that is not far enough for it: of what is
+    /// prefetched less is read, and more has to come for it.
+    fn leaves_out_much(&self, stream: &Stream, device: &Device) -> bool {
+        let far = stream.with_gaps(stream.with_gaps(16 * device.readahead_bytes()));
+        // It is among the streams itself.
+        let near = |other: &&Stream| {
+            let lately = self.tick.wrapping_sub(other.used) <= 32;
+            other.is_used() && lately && other.end.abs_diff(stream.end) <= 1 << 20
+        };
+        let alone = || self.streams.iter().filter(near).count() <= 1;
+        stream.with_gaps(100) >= 150 && device.bdp() < far && alone()
     }
 
     /// The length that three quarters of the last runs did not exceed; unlimited before the first ended.
@@ -172,7 +192,7 @@ impl FileState {
             Shape::Stride(_) => 4,
             _ => 2,
         };
-        let ramp = stream.run_bytes.saturating_mul(stake).max(128 << 10);
+        let ramp = stream.proven_bytes().saturating_mul(stake).max(128 << 10);
         // Two requests. Those of a stride are pieces, however small: a device may take as long for each as for a long one.
         let least = match stream.shape {
             Shape::Forward if !self.random_hint => (2 * device.readahead_bytes()).max(128 << 10),

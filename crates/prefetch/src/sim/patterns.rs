@@ -61,10 +61,18 @@ pub enum Pattern {
     Random4k,
     /// Every page once, in random order: a scan of a table by an index.
     Scattered,
+    /// Upwards; after each block 0 to 3 are left out.
+    Gaps,
+    /// In turns every third block of the first half and every fifth of the second.
+    TwoStrides,
+    /// 8 MiB upwards, the same downwards, the next 8 MiB.
+    PingPong,
+    /// A third upwards, a third in random order, a third downwards.
+    Phases,
 }
 
 impl Pattern {
-    /// Those of the matrix: all but the last.
+    /// Those of the matrix.
     pub const ALL: [Pattern; 10] = [
         Pattern::Sequential,
         Pattern::Reverse,
@@ -77,6 +85,9 @@ impl Pattern {
         Pattern::Hot,
         Pattern::Random4k,
     ];
+
+    /// Orders that change or leave something out.
+    pub const UNEVEN: [Pattern; 4] = [Pattern::Gaps, Pattern::TwoStrides, Pattern::PingPong, Pattern::Phases];
 
     /// The reads of `threads` threads on a file of `size` bytes, from a seed.
     pub fn trace(self, size: u64, threads: usize, shared: bool, seed: u64) -> Trace {
@@ -107,13 +118,34 @@ impl Pattern {
             Pattern::Stride => upwards(5 * BLOCK, BLOCK),
             Pattern::SmallStride => upwards(BLOCK, BLOCK / 4),
             Pattern::Interleaved => (0..blocks).map(|i| ((i * threads + thread) * BLOCK, BLOCK)).collect(),
-            Pattern::Permutation | Pattern::Scattered => {
-                let piece = if self == Pattern::Scattered { 4096 } else { BLOCK };
-                let mut reads = upwards(piece, piece);
-                for at in (1..reads.len()).rev() {
-                    reads.swap(at, random.below(at as u64 + 1) as usize);
-                }
-                reads
+            Pattern::Permutation => random.shuffle(upwards(BLOCK, BLOCK)),
+            Pattern::Scattered => random.shuffle(upwards(4096, 4096)),
+            Pattern::Gaps => {
+                let mut at = 0;
+                let next = || {
+                    let here = at;
+                    at += 1 + random.below(4);
+                    (here < blocks).then_some((base + here * BLOCK, BLOCK))
+                };
+                std::iter::from_fn(next).collect()
+            }
+            Pattern::TwoStrides => (0..blocks / 10)
+                .flat_map(|i| [i * 3, blocks / 2 + i * 5])
+                .map(|at| (base + at * BLOCK, BLOCK))
+                .collect(),
+            Pattern::PingPong => upwards(8 << 20, 8 << 20)
+                .into_iter()
+                .flat_map(|(start, run)| {
+                    let blocks = (0..run / BLOCK).map(move |i| (start + i * BLOCK, BLOCK));
+                    blocks.clone().chain(blocks.rev())
+                })
+                .collect(),
+            Pattern::Phases => {
+                let mut all = upwards(BLOCK, BLOCK);
+                let third = all.len() / 3;
+                let last = all.split_off(2 * third);
+                let middle = random.shuffle(all.split_off(third));
+                all.into_iter().chain(middle).chain(last.into_iter().rev()).collect()
             }
             Pattern::Sparse => (0..200).map(|_| (random.below(size / BLOCK) * BLOCK, BLOCK)).collect(),
             Pattern::Runs => (0..blocks / 16)
@@ -137,6 +169,12 @@ impl Random {
     pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit.max(1)
+    }
+
+    /// Fisher-Yates.
+    fn shuffle<T>(&mut self, mut all: Vec<T>) -> Vec<T> {
+        (1..all.len()).rev().for_each(|at| all.swap(at, self.below(at as u64 + 1) as usize));
+        all
     }
 
     /// Up to `limit` of one in so many; 0 of the others, and of none in 0.
