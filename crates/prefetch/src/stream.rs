@@ -305,6 +305,12 @@ impl Stream {
         if self.shape == Shape::Unknown && self.run_reads >= RECENT as u32 {
             self.shape = self.drift();
         }
+        if self.shape == Shape::Unknown
+            && let Some(way) = self.rise()
+        {
+            self.shape = Shape::Forward;
+            self.dense = way;
+        }
         if self.is_confirmed() && self.run_reads > RECENT as u32 {
             self.doubted_bytes = self.run_bytes;
         }
@@ -367,6 +373,22 @@ impl Stream {
         } else {
             Shape::Unknown
         }
+    }
+
+    /// Upwards with gaps of different sizes, eight reads at least, three left out for each at most: about how much was
+    /// read, and how far that led.
+    fn rise(&self) -> Option<(u64, u64)> {
+        if self.run_reads <= RECENT as u32 || self.deltas.len() < 4 {
+            return None;
+        }
+        // The latest one is not remembered yet.
+        let at = self.run_reads as usize;
+        let before = |back: usize| self.recent.get((at + RECENT - back) % RECENT).copied().unwrap_or(0);
+        let rises = before(1) < self.start && (2..RECENT).all(|back| before(back) < before(back - 1));
+        let varies = self.deltas.majority((self.piece / 8).max(PAGE), None).is_none();
+        let read = self.run_bytes / u64::from(self.run_reads) * (RECENT as u64 - 1);
+        let way = self.start.saturating_sub(before(RECENT - 1));
+        (rises && varies && way <= read.saturating_mul(4)).then_some((read, way))
     }
 
     fn remember(&mut self, offset: u64) {
@@ -662,6 +684,21 @@ mod tests {
             stream.count_misfit(true);
         }
         assert_eq!(stream.shape, Shape::Stride(1024 * 1024));
+    }
+
+    #[test]
+    fn gaps_of_all_sizes_are_forward_but_a_stride_that_is_learned_anew_is_not() {
+        let mut stream = feed([0, 1, 4, 6, 9, 10, 14, 15, 17, 20].map(|block| block * 64 * K), 64 * K);
+        assert_eq!(stream.shape, Shape::Forward);
+        assert!((180..300).contains(&stream.with_gaps(100)), "{}", stream.with_gaps(100));
+        stream.doubt();
+        stream.doubt();
+        // The reads before are taken for a drift until four gaps in a row were wider than the reads.
+        (1..20).for_each(|at| stream.advance((20 + 3 * at) * 64 * K, 64 * K, 99));
+        assert_eq!(stream.shape, Shape::Stride(192 * 1024));
+        // Downwards, or with a jump, it is nothing.
+        let random = [90, 80, 77, 75, 70, 66, 65, 61, 60, 40];
+        assert_ne!(feed(random.map(|block| block * 64 * K), 64 * K).shape, Shape::Forward);
     }
 
     #[test]

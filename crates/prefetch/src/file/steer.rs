@@ -98,6 +98,9 @@ impl FileState {
         if forward && !self.random_hint && (device.kernel_has_it() || !ramped) {
             return Some(Reason::KernelHasIt);
         }
+        if forward && !self.random_hint && self.leaves_out_much(stream, device) {
+            return Some(Reason::Wasteful);
+        }
         // Runs of a few windows: the kernel is done before anything is confirmed.
         if forward && !self.random_hint && self.usual_run() <= 8 * device.readahead_bytes() {
             return Some(Reason::ShortRuns);
@@ -106,9 +109,6 @@ impl FileState {
             device.is_busy(stream.rate_alone(self.now_ns), |rate| stream.with_gaps(rate))
                 || device.forward_is_barren()
         };
-        if forward && !self.random_hint && self.leaves_out_much(stream, device) {
-            return Some(Reason::Wasteful);
-        }
         if forward && !self.random_hint && busy() {
             return Some(Reason::Saturated);
         }
