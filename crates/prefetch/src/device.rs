@@ -14,6 +14,8 @@ const CHUNK_MIN: u64 = 64 << 10;
 
 /// The most steps of fetching that are under way at a time.
 pub const FETCH_WIDTH_MAX: usize = 16;
+/// Misses that are taken to wait for what was under way when a fetch ended: one of each of so many threads.
+const LEFT_OVER: u64 = 16;
 /// Streams count as live while they are read at least once in so long, ns: four latencies where those are longer.
 const EPOCH_NS_MIN: u64 = 20_000_000;
 /// Reads from which a latency is learned, bytes.
@@ -47,6 +49,8 @@ pub struct Device {
     live_before: AtomicU64,
     barren: AtomicU64,
     fetches: AtomicU64,
+    /// Misses that may have begun before the latest fetch ended.
+    left_over: AtomicU64,
     /// How much longer misses in other files took beside the fetch than without it, ns.
     beside_ns: AtomicI64,
     window: Window,
@@ -81,6 +85,7 @@ impl Device {
             live_before: AtomicU64::new(0),
             barren: AtomicU64::new(0),
             fetches: AtomicU64::new(0),
+            left_over: AtomicU64::new(0),
             beside_ns: AtomicI64::new(0),
             window: Window::new(),
             traffic_bytes: AtomicU64::new(0),
@@ -132,7 +137,7 @@ impl Device {
         let seen = match bytes > MISS_BYTES_MAX {
             true if self.is_prefetching() => return,
             true => Seen::Long,
-            false if self.is_prefetching() => Seen::Beside,
+            false if self.is_prefetching() || self.left_over() => Seen::Beside,
             false => Seen::Miss,
         };
         let elapsed_ns = match seen {
@@ -148,6 +153,12 @@ impl Device {
         if !self.is_prefetching() {
             self.latency.note(Seen::Partial, elapsed_ns, self.own_transfer_ns(bytes));
         }
+    }
+
+    /// Whether a miss that ends now may have waited for steps of a fetch that was given up.
+    fn left_over(&self) -> bool {
+        let took = |left: u64| left.checked_sub(1);
+        self.left_over.load(Relaxed) > 0 && self.left_over.fetch_update(Relaxed, Relaxed, took).is_ok()
     }
 
     fn is_prefetching(&self) -> bool {
@@ -270,12 +281,19 @@ impl Device {
 
     /// Learns that a step of fetching, of `own` bytes, took so long while `under_way` bytes were, its own among them.
     pub fn learn_fetch(&self, under_way: u64, own: u64, elapsed_ns: u64) {
-        self.pace.learn(under_way, own, elapsed_ns, self.latency_ns());
+        self.pace.learn((under_way, own), elapsed_ns, self.own_transfer_ns(own), self.latency_ns());
+        // Misses of the program's opening may have been hits beside a busy processor.
+        self.latency.note(Seen::Arrival, elapsed_ns, 0);
+    }
+
+    /// Notes how long a step of fetching took until it was noticed.
+    pub fn note_step(&self, elapsed_ns: u64) {
+        self.pace.note_step(elapsed_ns, self.latency_ns());
     }
 
     /// How long fetching so many bytes takes, ns.
     pub fn transfer_ns(&self, bytes: u64) -> u64 {
-        let ns = match self.pace.price_ns() {
+        let ns = match self.pace.price_ns(self.latency_ns()) {
             None => u128::from(bytes) * 1_000_000_000 / u128::from(self.bandwidth_or_assumed()),
             Some(price) => (u128::from(bytes) * u128::from(price)) >> 20,
         };
@@ -407,7 +425,8 @@ impl Device {
         }
         let typical = i64::try_from(self.typical_ns()).unwrap_or(i64::MAX / 2);
         // As in `Rent::on_wait`: what is longer than twice the usual is a busy CPU.
-        let waited = i64::try_from(elapsed_ns).unwrap_or(i64::MAX).min(typical.saturating_mul(2)) - typical;
+        let mean = i64::try_from(self.mean_ns()).unwrap_or(i64::MAX / 2);
+        let waited = i64::try_from(elapsed_ns).unwrap_or(i64::MAX).min(typical.saturating_mul(2)) - mean;
         self.beside_ns.fetch_add(waited, Relaxed);
     }
 
@@ -419,6 +438,7 @@ impl Device {
     /// It is fetched, or was given up.
     pub fn fetch_ends(&self) {
         self.fetches.store(0, Relaxed);
+        self.left_over.store(LEFT_OVER, Relaxed);
     }
 
     /// Learns whether prefetching a forward stream brought anything beside the kernel's own read-ahead. Three streams
@@ -456,29 +476,51 @@ impl Device {
         live.min(self.streams.load(Relaxed))
     }
 
-    /// One step of fetching a file, bytes: a read that comes after it waits an eighth of a latency.
+    /// One step of fetching a file, bytes: a read that comes after it waits a tenth of a latency,
+    /// or more where the processor is too busy for such short ones.
     pub fn fetch_step_bytes(&self) -> u64 {
-        (self.fetch_bdp() / 8).clamp(32 << 10, 768 << 10).next_multiple_of(crate::PAGE)
+        (self.fetch_bdp() / 10 * self.pace.stretch()).clamp(16 << 10, 768 << 10).next_multiple_of(crate::PAGE)
     }
 
     /// Steps of fetching that may be under way at a time: three quarters of what the program leaves of latency x
     /// bandwidth, so that the device is not idle and nobody waits long.
     pub fn fetch_width(&self) -> usize {
-        let own = u128::from(self.traffic_rate.load(Relaxed)) * u128::from(self.latency_ns()) / 1_000_000_000;
-        let free = self.fetch_bdp().saturating_sub(u64::try_from(own).unwrap_or(u64::MAX));
-        (free * 3 / 4 / self.fetch_step_bytes()).clamp(1, FETCH_WIDTH_MAX as u64) as usize
+        let free = self.free_bdp();
+        (free * 5 / 8 / self.fetch_step_bytes()).clamp(1, FETCH_WIDTH_MAX as u64) as usize
     }
 
-    /// Latency x bandwidth, bytes; with the bandwidth that fetching found, if that is less.
+    /// What the program leaves of it, bytes.
+    fn free_bdp(&self) -> u64 {
+        let own = u128::from(self.traffic_rate.load(Relaxed)) * u128::from(self.latency_ns()) / 1_000_000_000;
+        self.fetch_bdp().saturating_sub(u64::try_from(own).unwrap_or(u64::MAX))
+    }
+
+    /// How long fetching so many bytes takes in what the program leaves of the device, ns.
+    pub fn fetch_ns(&self, bytes: u64) -> u64 {
+        let (all, free) = (self.fetch_bdp(), self.free_bdp());
+        let ns = u128::from(self.transfer_ns(bytes)) * u128::from(all.max(1))
+            / u128::from(free.max(all / 64).max(1));
+        u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+
+    /// Latency x bandwidth, bytes; with the bandwidth that fetching found.
     fn fetch_bdp(&self) -> u64 {
-        let priced = |price: u64| (u128::from(self.latency_ns()) << 20) / u128::from(price.max(1));
-        let found = self.pace.usual_ns().map(|price| u64::try_from(priced(price)).unwrap_or(u64::MAX));
-        self.bdp().min(found.unwrap_or(u64::MAX))
+        let Some(price) = self.pace.price_ns(self.latency_ns()) else { return self.bdp() };
+        let found = (u128::from(self.latency_ns()) << 20) / u128::from(price.max(1));
+        // Where streams found it full others may have been the reason.
+        let most = BANDWIDTH_ASSUMED.max(self.bandwidth());
+        let most = u128::from(self.latency_ns()) * u128::from(most) / 1_000_000_000;
+        u64::try_from(found.min(most)).unwrap_or(u64::MAX).min(1 << 40)
     }
 
     /// How long a miss took lately while nothing was prefetched, ns; the latency before that was seen.
     pub fn typical_ns(&self) -> u64 {
         self.latency.typical_ns()
+    }
+
+    /// The mean of the same, of which longer ones count as twice the typical one, ns.
+    pub fn mean_ns(&self) -> u64 {
+        self.latency.mean_ns()
     }
 }
 

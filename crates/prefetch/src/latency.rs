@@ -59,6 +59,7 @@ pub struct Latency {
     /// The shortest that six of eight arrivals in a row exceeded, ns.
     floor_ns: AtomicU64,
     typical_ns: AtomicU64,
+    mean_ns: AtomicU64,
 }
 
 impl Latency {
@@ -75,6 +76,7 @@ impl Latency {
             arrivals: Recent::new(),
             floor_ns: AtomicU64::new(0),
             typical_ns: AtomicU64::new(0),
+            mean_ns: AtomicU64::new(0),
         }
     }
 
@@ -101,6 +103,12 @@ impl Latency {
         }
     }
 
+    /// The mean of such misses, of which longer ones count as twice the typical one, ns: as long as that at least, since a
+    /// few are always late. The latest ones count most.
+    pub fn mean_ns(&self) -> u64 {
+        self.mean_ns.load(Relaxed).max(self.typical_ns())
+    }
+
     /// Notes a wait of `elapsed_ns`, of which its own bytes took `transfer_ns`.
     pub fn note(&self, seen: Seen, elapsed_ns: u64, transfer_ns: u64) {
         let sample = elapsed_ns.saturating_sub(transfer_ns).max(1_000);
@@ -114,6 +122,12 @@ impl Latency {
                 if self.elapsed.len() >= 3 || self.typical_ns.load(Relaxed) == 0 {
                     self.typical_ns.store(self.elapsed.middle(), Relaxed);
                 }
+                let capped = elapsed_ns.min(2 * self.typical_ns());
+                let mean = match self.mean_ns.load(Relaxed) {
+                    0 => capped,
+                    known => known - known / 32 + capped / 32,
+                };
+                self.mean_ns.store(mean, Relaxed);
             }
             Seen::Beside if self.ns() == 0 => self.guess_ns.store(sample, Relaxed),
             Seen::Beside => self.beside.note(sample),

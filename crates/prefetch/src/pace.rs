@@ -5,45 +5,132 @@
 //! law), and what it took beyond a latency, divided by its own. The first is close while the device is busy, the second
 //! while it is not. What others did meanwhile only adds to both, so that the low ones of the latest count.
 
-use crate::waits::Recent;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Prices before which the assumed one counts.
-const PRICES_MIN: usize = 3;
+/// Steps that are remembered.
+const STEPS: usize = 16;
+/// Steps before which the assumed price counts.
+const STEPS_MIN: usize = 3;
 /// How late the thread that waits for a step is woken at least, ns, or a quarter of a latency.
 const WAKE_NS: u64 = 30_000;
+/// Latencies vary by more than such a part, so that a step whose bytes are expected to take less tells nothing.
+const RESOLVED: u64 = 32;
+/// A step of three latencies and so much was noticed late, ns.
+const LATE_NS: u64 = 1_000_000;
+/// All steps.
+const ALL: u64 = 1 << 16;
+
+/// What is known of one step.
+#[derive(Debug)]
+struct Step {
+    /// Bytes that were under way with it, its own among them.
+    under_way: AtomicU64,
+    own: AtomicU64,
+    elapsed_ns: AtomicU64,
+    /// What its own bytes take on a device as fast as was assumed, ns.
+    assumed_ns: AtomicU64,
+}
+
+impl Step {
+    const fn new() -> Step {
+        Step {
+            under_way: AtomicU64::new(0),
+            own: AtomicU64::new(0),
+            elapsed_ns: AtomicU64::new(0),
+            assumed_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// The most that a MiB cost, ns. `None` where that cannot be told.
+    fn price_ns(&self, latency_ns: u64) -> Option<u64> {
+        if self.assumed_ns.load(Relaxed) < latency_ns / RESOLVED {
+            return None;
+        }
+        let price = |ns: u64, bytes: u64| u128::from(ns) * (1 << 20) / u128::from(bytes.max(1));
+        let elapsed_ns = self.elapsed_ns.load(Relaxed);
+        // On a busy device the latency that was learned may be longer than this step's.
+        let beyond_ns = elapsed_ns.saturating_sub(latency_ns);
+        let transfer_ns = beyond_ns - WAKE_NS.min(latency_ns / 4).min(beyond_ns / 4);
+        let transfer_ns = transfer_ns.max(elapsed_ns / 16).max(1_000);
+        let price =
+            price(elapsed_ns, self.under_way.load(Relaxed)).min(price(transfer_ns, self.own.load(Relaxed)));
+        Some(u64::try_from(price).unwrap_or(u64::MAX).max(1))
+    }
+}
 
 /// What was learned from steps of fetching. All methods may race: a lost update costs a sample.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Pace {
-    /// Of a MiB, ns.
-    prices: Recent<16>,
+    /// The latest ones. The latency may be learned after them, so that the price is not kept.
+    steps: [Step; STEPS],
+    count: AtomicU64,
+    /// Whether the latest step was noticed late.
+    is_late: AtomicBool,
+    /// How many of the latest steps were the first of late ones, in [`ALL`].
+    late: AtomicU64,
+}
+
+impl Default for Pace {
+    fn default() -> Pace {
+        Pace::new()
+    }
 }
 
 impl Pace {
     /// Nothing was fetched yet.
     pub const fn new() -> Pace {
-        Pace { prices: Recent::new() }
+        Pace {
+            steps: [const { Step::new() }; STEPS],
+            count: AtomicU64::new(0),
+            is_late: AtomicBool::new(false),
+            late: AtomicU64::new(0),
+        }
     }
 
-    /// Learns that a step, of `own` bytes, took so long while `under_way` bytes were, its own among them.
-    pub fn learn(&self, under_way: u64, own: u64, elapsed_ns: u64, latency_ns: u64) {
-        let price = |ns: u64, bytes: u64| u128::from(ns) * (1 << 20) / u128::from(bytes.max(1));
-        // On a busy device the latency that was learned may be longer than this step's.
-        let transfer_ns = elapsed_ns.saturating_sub(latency_ns).saturating_sub(WAKE_NS.min(latency_ns / 4));
-        let transfer_ns = transfer_ns.max(elapsed_ns / 16).max(1_000);
-        let price = price(elapsed_ns, under_way).min(price(transfer_ns, own));
-        self.prices.note(u64::try_from(price).unwrap_or(u64::MAX).max(1));
+    /// Learns that a step, of `own` bytes, took so long while `under_way` bytes were, its own among them. On a device that
+    /// is as fast as is assumed its own take `assumed_ns`; where that is nothing beside the latency it is forgotten.
+    pub fn learn(&self, (under_way, own): (u64, u64), elapsed_ns: u64, assumed_ns: u64, latency_ns: u64) {
+        if assumed_ns < latency_ns / RESOLVED {
+            return;
+        }
+        let count = self.count.fetch_add(1, Relaxed) as usize;
+        if let Some(step) = self.steps.get(count % STEPS) {
+            step.under_way.store(under_way, Relaxed);
+            step.own.store(own, Relaxed);
+            step.elapsed_ns.store(elapsed_ns, Relaxed);
+            step.assumed_ns.store(assumed_ns, Relaxed);
+        }
     }
 
-    /// The price of a MiB, ns: an eighth of the latest steps was cheaper. `None` while it is not known.
-    pub fn price_ns(&self) -> Option<u64> {
-        (self.prices.len() >= PRICES_MIN).then(|| self.prices.eighth())
+    /// Notes how long any step took until it was noticed.
+    pub fn note_step(&self, elapsed_ns: u64, latency_ns: u64) {
+        let late = elapsed_ns > latency_ns.saturating_mul(3).saturating_add(LATE_NS);
+        let first = late && !self.is_late.swap(late, Relaxed);
+        self.is_late.store(late, Relaxed);
+        let known = self.late.load(Relaxed);
+        self.late.store(known - known / 32 + if first { ALL / 32 } else { 0 }, Relaxed);
     }
 
-    /// What a MiB costs while the program's reads are in the way, ns: half of the latest steps were cheaper. Steps are as
-    /// long as this says. `None` while it is not known.
-    pub fn usual_ns(&self) -> Option<u64> {
-        (self.prices.len() >= PRICES_MIN).then(|| self.prices.median())
+    /// How many times longer steps are to be than where the processor is idle: while the thread that waits for them is
+    /// not woken, nothing is asked for, so that where this happens often steps are fewer.
+    pub fn stretch(&self) -> u64 {
+        match self.late.load(Relaxed) {
+            late if late > ALL / 4 => 4,
+            late if late > ALL / 12 => 2,
+            _ => 1,
+        }
+    }
+
+    /// The price of a MiB on a device of so much latency, ns: an eighth of the latest steps was cheaper, since what others
+    /// did meanwhile only adds. `None` while it is not known.
+    pub fn price_ns(&self, latency_ns: u64) -> Option<u64> {
+        let noted = (self.count.load(Relaxed) as usize).min(STEPS);
+        let mut prices = [0; STEPS];
+        let told = self.steps.iter().take(noted).filter_map(|step| step.price_ns(latency_ns));
+        let count = prices.iter_mut().zip(told).map(|(price, told)| *price = told).count();
+        let known = prices.get_mut(..count).filter(|known| known.len() >= STEPS_MIN)?;
+        known.sort_unstable();
+        known.get(count / 8).copied()
     }
 }
 
@@ -57,29 +144,69 @@ mod tests {
     /// The price of a MiB at 1 GB/s, ns.
     const AT_1_GB: u64 = 1_048_576;
 
+    fn learn(pace: &Pace, (under_way, own): (u64, u64), elapsed_ns: u64) {
+        pace.learn((under_way, own), elapsed_ns, u64::MAX, MS);
+    }
+
+    #[test]
+    fn a_step_that_is_all_latency_tells_nothing() {
+        let pace = Pace::new();
+        let short = (MIB / 64, MIB / 64);
+        (0..64).for_each(|_| pace.learn(short, MS + 100_000, AT_1_GB / 64, MS));
+        assert_eq!(pace.price_ns(MS), None);
+        // The latency was not known yet.
+        (0..16).for_each(|_| pace.learn(short, MS + 100_000, AT_1_GB / 64, 4_000));
+        assert_eq!(pace.price_ns(MS), None);
+        (0..8).for_each(|_| pace.learn((MIB / 8, MIB / 8), MS + AT_1_GB / 2, AT_1_GB / 8, MS));
+        assert!(pace.price_ns(MS).is_some_and(|price| price > 3 * AT_1_GB));
+    }
+
     #[test]
     fn a_busy_device_and_an_idle_one_have_the_same_price() {
         let (busy, idle) = (Pace::new(), Pace::new());
         for _ in 0..16 {
-            busy.learn(4 * MIB, MIB / 8, 4 * AT_1_GB, MS);
-            idle.learn(MIB / 8, MIB / 8, MS + AT_1_GB / 8 + WAKE_NS, MS);
+            learn(&busy, (4 * MIB, MIB / 8), 4 * AT_1_GB);
+            learn(&idle, (MIB / 8, MIB / 8), MS + AT_1_GB / 8 + WAKE_NS);
         }
-        assert_eq!((busy.price_ns(), idle.price_ns()), (Some(AT_1_GB), Some(AT_1_GB)));
+        assert_eq!((busy.price_ns(MS), idle.price_ns(MS)), (Some(AT_1_GB), Some(AT_1_GB)));
     }
 
     #[test]
     fn slow_steps_do_not_decide_and_a_slow_device_does() {
         let pace = Pace::new();
-        pace.learn(MIB, MIB, 80 * MS, MS);
-        assert_eq!(pace.price_ns(), None);
+        learn(&pace, (MIB, MIB), 80 * MS);
+        assert_eq!(pace.price_ns(MS), None);
         for step in 0..64 {
-            pace.learn(MIB, MIB, if step % 8 < 5 { MS + AT_1_GB } else { 80 * MS }, MS);
-            assert!(step == 0 || pace.price_ns().is_some_and(|price| price <= AT_1_GB), "step {step}");
+            learn(&pace, (MIB, MIB), if step % 8 < 5 { MS + AT_1_GB } else { 80 * MS });
+            assert!(step == 0 || pace.price_ns(MS).is_some_and(|price| price <= AT_1_GB), "step {step}");
         }
-        assert!(pace.usual_ns().is_some_and(|price| price <= AT_1_GB));
-        (0..16).for_each(|_| pace.learn(MIB, MIB, 80 * MS, MS));
-        assert_eq!(pace.price_ns(), Some(79 * MS - WAKE_NS));
-        pace.learn(0, 0, 0, u64::MAX);
-        pace.learn(u64::MAX, 1, u64::MAX, 0);
+        (0..16).for_each(|_| learn(&pace, (MIB, MIB), 80 * MS));
+        assert_eq!(pace.price_ns(MS), Some(79 * MS - WAKE_NS));
+        pace.learn((0, 0), 0, 0, 0);
+        pace.learn((u64::MAX, 1), u64::MAX, u64::MAX, u64::MAX);
+        assert!(pace.price_ns(u64::MAX).is_some() && pace.price_ns(0).is_some());
+    }
+
+    #[test]
+    fn a_latency_learned_later_corrects_the_price() {
+        let pace = Pace::new();
+        (0..16).for_each(|_| learn(&pace, (MIB / 8, MIB / 8), MS + AT_1_GB / 8 + WAKE_NS));
+        assert!(
+            pace.price_ns(4_000).is_some_and(|price| price > 8 * AT_1_GB),
+            "hits of the opening passed for misses"
+        );
+        assert_eq!(pace.price_ns(MS), Some(AT_1_GB));
+    }
+
+    #[test]
+    fn steps_that_are_often_late_are_longer() {
+        let pace = Pace::new();
+        (0..640).for_each(|_| pace.note_step(MS, MS));
+        assert_eq!(pace.stretch(), 1);
+        (0..640).for_each(|step| pace.note_step(if step % 6 == 0 { 20 * MS } else { MS }, MS));
+        assert!(pace.stretch() > 1);
+        // Several that are late together were one delay.
+        (0..640).for_each(|step| pace.note_step(if step % 64 < 8 { 20 * MS } else { MS }, MS));
+        assert_eq!(pace.stretch(), 1);
     }
 }

@@ -96,13 +96,7 @@ impl<const N: usize> Recent<N> {
         if len == 0 { 0 } else { values.get(len / 2).copied().unwrap_or(0) }
     }
 
-    /// An eighth of them is less; 0 of none.
-    pub fn eighth(&self) -> u64 {
-        let (values, len) = self.sorted();
-        if len == 0 { 0 } else { values.get(len / 8).copied().unwrap_or(0) }
-    }
-
-    /// The same with one more among them, which must not be full.
+    /// [`Recent::third`] with one more among them, which must not be full.
     pub fn third_with(&self, value: u64) -> u64 {
         let (mut values, len) = self.sorted();
         if let Some(last) = values.last_mut().filter(|_| len < N) {
@@ -175,7 +169,7 @@ mod tests {
             last.sort_unstable();
             assert_eq!(recent.third(), last[last.len() / 3]);
             assert_eq!(recent.full_most(), last.get(14).copied().filter(|_| last.len() == 16));
-            assert_eq!((recent.median(), recent.eighth()), (last[last.len() / 2], last[last.len() / 8]));
+            assert_eq!(recent.median(), last[last.len() / 2]);
             let middle = &last[last.len() / 4..last.len() - last.len() / 4];
             assert_eq!(recent.middle(), middle.iter().sum::<u64>() / middle.len() as u64);
         }

@@ -42,7 +42,8 @@ impl FileState {
                 device.learn_delivery(read.now_ns, read.len);
             }
             if stream.slow_count() > 0 {
-                device.note_traffic(read.now_ns, read.len);
+                // What was fetched is there, and keeps no device busy.
+                device.note_traffic(read.now_ns, if fetched && !slow { 0 } else { read.len });
             }
             self.try_out(stream, read, elapsed, covered, device, mode);
         }

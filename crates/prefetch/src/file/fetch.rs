@@ -31,7 +31,7 @@ impl FileState {
         // A forward read may wait for the rest of the kernel's read-ahead only: that says nothing of the queue.
         if stream.shape != Shape::Forward {
             if self.fetch == FetchState::Running {
-                self.rent.on_wait(elapsed_ns, device.typical_ns());
+                self.rent.on_wait(elapsed_ns, device);
             } else {
                 device.note_wait_beside(elapsed_ns);
             }
@@ -95,7 +95,7 @@ impl FileState {
     pub fn fetched(&mut self, bytes: u64, cached: u64, elapsed_ns: u64, device: &Device, mode: Mode) {
         self.counters.redundant += cached;
         let fresh = bytes.saturating_sub(cached);
-        self.rent.measure(fresh, elapsed_ns, device);
+        self.rent.measure(bytes, cached, elapsed_ns, device);
         let running = self.fetch == FetchState::Running;
         if running && mode != Mode::FetchAll && !self.rent.on_step(self.size, bytes, fresh, device) {
             self.end_fetch(Reason::Paying, device);
