@@ -24,8 +24,8 @@ const MISS_BYTES_MAX: u64 = 128 << 10;
 const TURN_NS_MIN: u64 = 50_000;
 /// Streams without gain that decide for a device.
 const BARREN_VOTES: u64 = 3;
-/// Reads until forward streams are tried again.
-const BARREN_READS: u64 = 4096;
+/// Reads until forward streams are tried again, the first time, and at most: each time twice as many.
+const BARREN_READS: (u64, u64) = (512, 4096);
 
 /// One device, as learned from reads. All methods may race: a lost update costs a sample.
 #[derive(Debug, Default)]
@@ -48,6 +48,8 @@ pub struct Device {
     live: AtomicU64,
     live_before: AtomicU64,
     barren: AtomicU64,
+    /// Reads of the latest rest; 0 before the first.
+    barren_rest: AtomicU64,
     fetches: AtomicU64,
     /// Misses that may have begun before the latest fetch ended.
     left_over: AtomicU64,
@@ -84,6 +86,7 @@ impl Device {
             live: AtomicU64::new(0),
             live_before: AtomicU64::new(0),
             barren: AtomicU64::new(0),
+            barren_rest: AtomicU64::new(0),
             fetches: AtomicU64::new(0),
             left_over: AtomicU64::new(0),
             beside_ns: AtomicI64::new(0),
@@ -331,13 +334,16 @@ impl Device {
         (bytes >= CHUNK_MIN && turn >= TURN_NS_MIN).then_some(turn)
     }
 
-    /// Learns how long a prefetch took that a read waited for, while all streams were `ahead` bytes ahead.
-    pub fn learn_wait(&self, elapsed_ns: u64, ahead: u64) {
+    /// Learns how long a prefetch took that a read waited for, while all streams were `ahead` bytes ahead. It says something
+    /// of the latency when nobody else had asked for a part of it (`own`).
+    pub fn learn_wait(&self, elapsed_ns: u64, ahead: u64, own: bool) {
         let latency = self.latency_ns();
         if latency == 0 || elapsed_ns == 0 {
             return;
         }
-        self.latency.note(Seen::Arrival, elapsed_ns, 0);
+        if own {
+            self.latency.note(Seen::Arrival, elapsed_ns, 0);
+        }
         // As long as a miss took before anything was prefetched, and a tenth more, is no queue of ours.
         let typical = self.latency.typical_ns();
         // Each stream has one request before the device, also in turn.
@@ -446,9 +452,18 @@ impl Device {
     /// share to the others.
     pub fn learn_forward(&self, barren: bool) {
         let known = self.barren.load(Relaxed);
+        let rest = self.barren_rest.load(Relaxed);
         let next = match (barren, known) {
-            (false, _) => 0,
-            (true, 0..BARREN_VOTES) if known + 1 == BARREN_VOTES => BARREN_VOTES + BARREN_READS,
+            (false, _) => {
+                self.barren_rest.store(0, Relaxed);
+                0
+            }
+            (true, 0..BARREN_VOTES) if known + 1 == BARREN_VOTES => {
+                // The latency may have been learned wrong: a single stream that is left alone for that is a pity.
+                let rest = (2 * rest).clamp(BARREN_READS.0, BARREN_READS.1);
+                self.barren_rest.store(rest, Relaxed);
+                BARREN_VOTES + rest
+            }
             (true, _) => known + 1,
         };
         self.barren.store(next, Relaxed);
@@ -603,13 +618,13 @@ mod tests {
         let device = Device::new();
         device.learn_miss(30_000, 4096);
         for wait in 0..64u64 {
-            device.learn_wait(if wait % 5 == 0 { 20_000 } else { 1_050_000 + wait }, 128 << 10);
+            device.learn_wait(if wait % 5 == 0 { 20_000 } else { 1_050_000 + wait }, 128 << 10, true);
         }
         assert!((1_000_000..1_100_000).contains(&device.latency_ns()), "{}", device.latency_ns());
         // a queue of twice the latency is no latency
         let queued = Device::new();
         queued.learn_miss(1_000_000, 0);
-        (0..64).for_each(|_| queued.learn_wait(3_000_000, 128 << 10));
+        (0..64).for_each(|_| queued.learn_wait(3_000_000, 128 << 10, true));
         assert_eq!(queued.latency_ns(), 1_000_000);
     }
 
@@ -628,13 +643,13 @@ mod tests {
         let slow = Device::new();
         slow.learn_miss(1_000_000, 0);
         slow.learn_saturated(250_000_000);
-        slow.learn_wait(1_300_000, 256 << 10);
-        (0..50).for_each(|_| slow.learn_wait(4_000_000, 1 << 20));
+        slow.learn_wait(1_300_000, 256 << 10, true);
+        (0..50).for_each(|_| slow.learn_wait(4_000_000, 1 << 20, true));
         assert!(slow.ahead_bytes_max() <= 256 << 10, "{}", slow.ahead_bytes_max());
         let far = Device::new();
         far.learn_miss(20_000_000, 0);
         let first = far.ahead_bytes_max();
-        (0..8).for_each(|_| far.learn_wait(20_500_000, far.ahead_bytes_max()));
+        (0..8).for_each(|_| far.learn_wait(20_500_000, far.ahead_bytes_max(), true));
         assert!(far.ahead_bytes_max() >= 8 * first && far.saturated() == 0, "{}", far.ahead_bytes_max());
         for _ in 0..2 {
             far.stream_begins();
@@ -664,9 +679,12 @@ mod tests {
         device.learn_forward(false);
         (0..3).for_each(|_| device.learn_forward(true));
         assert!(device.has_barren_forward());
-        let reads = (0..10_000).take_while(|_| device.forward_is_barren()).count();
-        assert_eq!(reads as u64, BARREN_READS + 1);
-        assert!(!device.has_barren_forward());
+        for rest in [512, 1024, 2048, 4096, 4096] {
+            let reads = (0..10_000).take_while(|_| device.forward_is_barren()).count();
+            assert_eq!(reads, rest + 1);
+            assert!(!device.has_barren_forward());
+            (0..3).for_each(|_| device.learn_forward(true));
+        }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! A file is divided into 64 regions. A region is worth fetching once it was missed in; the price of all such
 //! regions, in what the program leaves of the device, is weighed against the time lost in misses so far, so the
-//! device's time is bounded by a small multiple of the better of both choices (Karlin et al., "Competitive snoopy caching", 1988), and a program that stays in
-//! a small part of a big file pays for that part only.
+//! device's time is bounded by a small multiple of the better of both choices (Karlin et al., "Competitive snoopy
+//! caching", 1988), and a program that stays in a small part of a big file pays for that part only.
 
 use crate::PAGE;
 use crate::device::Device;

@@ -245,7 +245,7 @@ impl Known {
                 // It came since it was last looked at: of no use when that is long ago.
                 let unsure_ns = now_ns.saturating_sub(seen_ns);
                 if unsure_ns < 200_000 + device.latency_ns() / 8 {
-                    device.learn_wait((now_ns - unsure_ns / 2).saturating_sub(since_ns), ahead);
+                    device.learn_wait((now_ns - unsure_ns / 2).saturating_sub(since_ns), ahead, true);
                 }
             } else if now_ns.saturating_sub(since_ns) > 500_000_000 {
                 *probe = None;

@@ -65,7 +65,9 @@ impl FileState {
                 stream.fast_row = 0;
                 if let Some((since_ns, ahead)) = timed.filter(|_| !self.coarse) {
                     let ahead = ahead.saturating_mul(device.streams().max(1));
-                    device.learn_wait(read.now_ns.saturating_sub(since_ns), ahead);
+                    // Ahead of a forward stream the kernel may have asked for a part of it before.
+                    let own = stream.shape != Shape::Forward || self.random_hint;
+                    device.learn_wait(read.now_ns.saturating_sub(since_ns), ahead, own);
                 }
             } else {
                 stream.fast_row = stream.fast_row.saturating_add(1);
