@@ -177,6 +177,9 @@ impl Service {
             if let Some(elapsed_ns) = fetched_ns {
                 file.fetching = false;
                 file.state.fetched(request.len, done.cached, elapsed_ns, device, mode);
+                if done.meets_writers(request.len) {
+                    file.state.fetch_meets_writers(device, mode);
+                }
                 self.ready.push(ticket);
             } else if done.cached > 0 {
                 file.state.redundant(done.cached, device, budget);

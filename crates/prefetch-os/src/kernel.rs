@@ -32,7 +32,11 @@ impl Os for Kernel {
             return Err(Refused(libc::ENOSYS));
         }
         match sys::cachestat(fd, offset, len) {
-            Ok(stat) => Ok(Residency { cached: stat.cached * PAGE, evicted: stat.recently_evicted * PAGE }),
+            Ok(stat) => Ok(Residency {
+                cached: stat.cached * PAGE,
+                evicted: stat.recently_evicted * PAGE,
+                written: (stat.dirty + stat.writeback) * PAGE,
+            }),
             Err(errno) => {
                 // EPERM is about this file (neither owned nor writable), ENOSYS about the kernel.
                 if errno == libc::ENOSYS {

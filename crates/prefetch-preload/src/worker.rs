@@ -450,6 +450,11 @@ fn fetch_file(at: usize, slot: &'static Slot) -> bool {
             let done = issue(&KERNEL, fd, request, slot.device().call_bytes(), true);
             let cached = if done.refused { request.len } else { done.cached };
             steps.push(Step { offset: request.offset, len: request.len, cached, begin_ns });
+            if done.meets_writers(request.len)
+                && let Some(mut file) = patiently(slot)
+            {
+                file.fetch_meets_writers(slot.device(), table::tuning().mode);
+            }
             if done.refused {
                 return busy;
             }

@@ -10,6 +10,8 @@ pub struct Residency {
     pub cached: u64,
     /// Were in the page cache once and were evicted.
     pub evicted: u64,
+    /// Cached ones that are dirty or being written back.
+    pub written: u64,
 }
 
 /// The kernel does not tell, or does not do it: errno.
@@ -41,6 +43,8 @@ const ASK_BYTES: u64 = 256 << 10;
 pub struct Done {
     /// Bytes that were cached already, as far as was asked.
     pub cached: u64,
+    /// Bytes of them that are dirty or being written back.
+    pub written: u64,
     /// Whether the kernel refused.
     pub refused: bool,
 }
@@ -52,6 +56,7 @@ pub fn issue(os: &impl Os, fd: i32, request: Request, call_bytes: u64, ask: bool
         && let Ok(residency) = os.residency(fd, request.offset, request.len)
     {
         done.cached = residency.cached.min(request.len);
+        done.written = residency.written;
         if done.cached == request.len {
             return done;
         }
@@ -67,6 +72,13 @@ pub fn issue(os: &impl Os, fd: i32, request: Request, call_bytes: u64, ask: bool
         at += len;
     }
     done
+}
+
+impl Done {
+    /// Whether somebody is writing in a range of so many bytes: a 32nd of it is dirty or being written.
+    pub fn meets_writers(&self, len: u64) -> bool {
+        self.written > 0 && self.written >= len / 32
+    }
 }
 
 /// One step of fetching a file: asks for the range and waits for its last page. The time it took, ns.
@@ -117,7 +129,7 @@ impl Os for FakeOs {
         }
         let pages = offset / crate::PAGE..(offset + len).div_ceil(crate::PAGE);
         let cached = self.cached.borrow().range(pages).count() as u64 * crate::PAGE;
-        Ok(Residency { cached, evicted: 0 })
+        Ok(Residency { cached, evicted: 0, written: 0 })
     }
 
     fn wait_for(&self, _fd: i32, offset: u64) -> Result<(), Refused> {
@@ -158,7 +170,7 @@ mod tests {
         let os = FakeOs::default();
         issue(&os, 3, Request { offset: 0, len: MIB }, MIB, false);
         let again = issue(&os, 3, Request { offset: 0, len: MIB }, MIB, false);
-        assert_eq!(again, Done { cached: MIB, refused: false });
+        assert_eq!(again, Done { cached: MIB, written: 0, refused: false });
         assert_eq!(os.calls.borrow().len(), 1);
     }
 

@@ -33,11 +33,13 @@ pub enum Reason {
     Finished = 12,
     /// Compared with the reads before: no faster, or single reads took longer.
     NoGain = 13,
+    /// Not fetched whole: it is being written.
+    Written = 14,
 }
 
 impl Reason {
     /// All, in the order of their numbers.
-    pub const ALL: [Reason; 14] = [
+    pub const ALL: [Reason; 15] = [
         Reason::NoPattern,
         Reason::Prefetching,
         Reason::FetchingAll,
@@ -52,6 +54,7 @@ impl Reason {
         Reason::Saturated,
         Reason::Finished,
         Reason::NoGain,
+        Reason::Written,
     ];
 
     /// From its number; unknown numbers are [`Reason::NoPattern`].
@@ -76,6 +79,7 @@ impl Reason {
             Reason::Saturated => "more depth brought no more bandwidth",
             Reason::Finished => "read once, nothing left to gain",
             Reason::NoGain => "tried: no faster, or single reads took longer",
+            Reason::Written => "the file is being written: writers would wait for what is fetched",
         }
     }
 }

@@ -46,6 +46,8 @@ pub struct Rent {
     lost_ns: u64,
     lost_until_ns: u64,
     lost_misses: u32,
+    /// How often somebody else was writing what was fetched: each time twice as much must have been lost before the next.
+    wary: u8,
     spoiled: u32,
     hits: u32,
     /// A part of what misses cost and what hits saved, less what fetching made the misses wait, ns.
@@ -144,7 +146,7 @@ impl Rent {
             && self.lost_misses >= misses_min
             && self.credit_ns > 0
             && !self.is_spoiled()
-            && device.fetch_ns(wanted) <= self.lost_ns.saturating_mul(PRICE_BEGIN)
+            && device.fetch_ns(wanted) <= (self.lost_ns >> self.wary).saturating_mul(PRICE_BEGIN)
     }
 
     /// Wants the whole file, whatever was missed.
@@ -252,6 +254,13 @@ impl Rent {
         self.idle_bytes = 0;
     }
 
+    /// Stops because the file is being written: writers wait for pages that are read, and nobody counts that.
+    pub fn stop_for_writers(&mut self) {
+        self.stop();
+        self.lost_ns = 0;
+        self.wary = (self.wary + 1).min(16);
+    }
+
     /// Whether everything was fetched.
     pub fn is_complete(&self) -> bool {
         self.fetched == u64::MAX
@@ -335,6 +344,25 @@ mod tests {
         let mut rent = Rent::default();
         (0..100).for_each(|miss| rent.on_miss(0, SIZE, 1_000_000, 1_000_000 + miss));
         assert_eq!(rent.lost_ns, 1_000_099);
+    }
+
+    #[test]
+    fn a_file_that_is_written_is_dearer_each_time() {
+        let device = Device::new();
+        let (mut rent, mut now_ns, mut before) = (Rent::default(), 0, 0u64);
+        for _ in 0..3 {
+            let mut misses = 0;
+            while !rent.is_worth(SIZE, &device, 1) {
+                now_ns += 1_000_000;
+                rent.on_miss(misses * 7919 * 4096 % SIZE, SIZE, 1_000_000, now_ns);
+                misses += 1;
+                assert!(misses < 10_000);
+            }
+            assert!(misses > before * 3 / 2, "{misses} after {before}");
+            before = misses;
+            assert!(rent.claim(SIZE, &device).is_some());
+            rent.stop_for_writers();
+        }
     }
 
     #[test]

@@ -102,6 +102,14 @@ impl FileState {
         }
     }
 
+    /// Somebody is writing what a step was to fetch.
+    pub fn fetch_meets_writers(&mut self, device: &Device, mode: Mode) {
+        if self.fetch == FetchState::Running && mode != Mode::FetchAll {
+            self.rent.stop_for_writers();
+            self.end_fetch(Reason::Written, device);
+        }
+    }
+
     pub(super) fn end_fetch(&mut self, reason: Reason, device: &Device) {
         if self.fetch == FetchState::Running {
             device.fetch_ends();
