@@ -429,11 +429,14 @@ impl Device {
         if !self.is_fetching() {
             return;
         }
-        let typical = i64::try_from(self.typical_ns()).unwrap_or(i64::MAX / 2);
-        // As in `Rent::on_wait`: what is longer than twice the usual is a busy CPU.
-        let mean = i64::try_from(self.mean_ns()).unwrap_or(i64::MAX / 2);
-        let waited = i64::try_from(elapsed_ns).unwrap_or(i64::MAX).min(typical.saturating_mul(2)) - mean;
-        self.beside_ns.fetch_add(waited, Relaxed);
+        self.beside_ns.fetch_add(self.waited_ns(elapsed_ns), Relaxed);
+    }
+
+    /// How much longer than on average without a fetch a miss took, ns; negative: shorter. What is longer than twice the
+    /// usual is a busy CPU rather than a tenth of a latency in the queue.
+    pub fn waited_ns(&self, elapsed_ns: u64) -> i64 {
+        let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX / 2);
+        signed(elapsed_ns.min(self.typical_ns().saturating_mul(2))) - signed(self.mean_ns())
     }
 
     /// How much longer misses in other files took beside the fetch than without, since this was last asked, ns.
@@ -497,14 +500,14 @@ impl Device {
         (self.fetch_bdp() / 10 * self.pace.stretch()).clamp(16 << 10, 768 << 10).next_multiple_of(crate::PAGE)
     }
 
-    /// Steps of fetching that may be under way at a time: three quarters of what the program leaves of latency x
+    /// Steps of fetching that may be under way at a time: five eighths of what the program leaves of latency x
     /// bandwidth, so that the device is not idle and nobody waits long.
     pub fn fetch_width(&self) -> usize {
         let free = self.free_bdp();
         (free * 5 / 8 / self.fetch_step_bytes()).clamp(1, FETCH_WIDTH_MAX as u64) as usize
     }
 
-    /// What the program leaves of it, bytes.
+    /// What the program leaves of [`Device::fetch_bdp`], bytes.
     fn free_bdp(&self) -> u64 {
         let own = u128::from(self.traffic_rate.load(Relaxed)) * u128::from(self.latency_ns()) / 1_000_000_000;
         self.fetch_bdp().saturating_sub(u64::try_from(own).unwrap_or(u64::MAX))

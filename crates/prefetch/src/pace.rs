@@ -105,8 +105,7 @@ impl Pace {
     /// Notes how long any step took until it was noticed.
     pub fn note_step(&self, elapsed_ns: u64, latency_ns: u64) {
         let late = elapsed_ns > latency_ns.saturating_mul(3).saturating_add(LATE_NS);
-        let first = late && !self.is_late.swap(late, Relaxed);
-        self.is_late.store(late, Relaxed);
+        let first = !self.is_late.swap(late, Relaxed) && late;
         let known = self.late.load(Relaxed);
         self.late.store(known - known / 32 + if first { ALL / 32 } else { 0 }, Relaxed);
     }

@@ -91,10 +91,9 @@ impl Rent {
     /// behind the fetch, less of it is put before the device.
     pub fn on_wait(&mut self, elapsed_ns: u64, device: &Device) {
         let typical_ns = device.typical_ns();
-        // What is longer than twice the usual is a busy CPU rather than a tenth of a latency in the queue.
+        self.credit_ns = self.credit_ns.saturating_sub(device.waited_ns(elapsed_ns));
+        // As there: longer ones are a busy CPU.
         let elapsed_ns = elapsed_ns.min(2 * typical_ns);
-        let saved = i64::try_from(device.mean_ns()).unwrap_or(0) - i64::try_from(elapsed_ns).unwrap_or(0);
-        self.credit_ns = self.credit_ns.saturating_add(saved);
         self.wait_ns = match self.wait_ns {
             0 => typical_ns - typical_ns / 8 + elapsed_ns / 8,
             known => known - known / 8 + elapsed_ns / 8,
@@ -187,7 +186,6 @@ impl Rent {
             if region != self.region || self.next >= end {
                 self.next = u64::from(region) * region_bytes;
             }
-            self.next = self.next.max(u64::from(region) * region_bytes);
             self.region = region;
         }
         None
