@@ -143,12 +143,17 @@ impl Device {
             false if self.is_prefetching() || self.left_over() => Seen::Beside,
             false => Seen::Miss,
         };
-        let elapsed_ns = match seen {
-            // The kernel asks for two of its windows at a time, one while the other is copied.
-            Seen::Long => elapsed_ns / (bytes / (2 * self.readahead_bytes())).max(1),
-            _ => elapsed_ns,
-        };
-        self.latency.note(seen, elapsed_ns, self.own_transfer_ns(bytes));
+        if seen != Seen::Long {
+            self.latency.note(seen, elapsed_ns, self.own_transfer_ns(bytes));
+            return;
+        }
+        // The kernel asks for two of its windows at a time, one while the other is copied.
+        let requests = (bytes / (2 * self.readahead_bytes())).max(1);
+        let (elapsed_ns, transfer_ns) = (elapsed_ns / requests, self.own_transfer_ns(bytes) / requests);
+        // What took hardly longer than its transfer had been asked for before, or the device is faster than was assumed.
+        if elapsed_ns > transfer_ns.saturating_add(transfer_ns / 8) {
+            self.latency.note(seen, elapsed_ns, transfer_ns);
+        }
     }
 
     /// Learns from a read that may have waited for the rest only of what the kernel had read ahead.
@@ -388,8 +393,8 @@ impl Device {
         self.streams.fetch_add(1, Relaxed);
     }
 
-    /// A stream that prefetches was read. `epoch` is kept with the stream, 0 before its first read here.
-    pub fn stream_reads(&self, epoch: &mut u64, now_ns: u64) {
+    /// Notes the time: streams that nobody reads any more are counted no longer, whoever reads now.
+    pub fn note_time(&self, now_ns: u64) {
         let elapsed = now_ns.saturating_sub(self.epoch_start_ns.load(Relaxed));
         let length = EPOCH_NS_MIN.max(self.latency_ns().saturating_mul(4)).min(10 * EPOCH_NS_MIN);
         if elapsed >= length {
@@ -398,6 +403,11 @@ impl Device {
             self.epoch.fetch_add(1, Relaxed);
             self.epoch_start_ns.store(now_ns, Relaxed);
         }
+    }
+
+    /// A stream that prefetches was read. `epoch` is kept with the stream, 0 before its first read here.
+    pub fn stream_reads(&self, epoch: &mut u64, now_ns: u64) {
+        self.note_time(now_ns);
         let current = self.epoch.load(Relaxed);
         if *epoch != current {
             *epoch = current;

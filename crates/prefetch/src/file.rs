@@ -17,6 +17,8 @@ pub const STREAMS: usize = 16;
 const RUNS: usize = 8;
 /// A stream that begins in the first reads of a file that were seen may have begun before.
 const READS_NEW: u64 = 16;
+/// A stream that none of so many reads went on with is not read at present.
+const LIVE_READS: u32 = 32;
 /// A stream has ended when it was idle for this many reads of its file, and for four reads of each live stream.
 const IDLE_READS: u32 = 8;
 /// What a read without order adds to [`FileState::unordered`], of which an ordered one takes one away.
@@ -166,6 +168,7 @@ impl FileState {
         self.counters.reads += 1;
         self.counters.bytes += read.len;
         self.now_ns = read.now_ns;
+        device.note_time(read.now_ns);
         let at = self.stream_of(read, device, budget);
         let Some(mut stream) = self.streams.get(at).copied() else { return Effect::default() };
         let covered = stream.covers(read.offset);
@@ -332,6 +335,11 @@ impl FileState {
             Shape::Backward if ahead > 0 => Some(Request::covering(stream.issued, ahead)),
             _ => None,
         }
+    }
+
+    /// Whether the file, or parts of it, are being fetched.
+    pub fn is_fetching(&self) -> bool {
+        self.fetch == FetchState::Running
     }
 
     /// Takes a hint of the program.

@@ -1,6 +1,6 @@
 //! What a read teaches: counters, the latency, the trial, the budget.
 
-use super::{FileState, READS_NEW, Read};
+use super::{FileState, LIVE_READS, READS_NEW, Read};
 use crate::stream::{Shape, Stream};
 use crate::trial::Sample;
 use crate::{Budget, Device, Mode, PAGE};
@@ -22,10 +22,11 @@ impl FileState {
             if slow {
                 self.counters.slow += 1;
                 self.counters.blocked_ns += elapsed;
+                let live = |other: &Stream| other.active && self.tick.wrapping_sub(other.used) <= LIVE_READS;
                 // Forward reads may wait for the rest of the kernel's own read-ahead only. The first ones of a file may
                 // go on where unseen ones were, and what is prefetched for one stream another may meet.
                 let partial = match stream.shape {
-                    _ if self.streams.iter().any(|stream| stream.active) => true,
+                    _ if self.streams.iter().any(live) => true,
                     Shape::Forward => true,
                     Shape::Unknown if stream.run_reads <= 1 => self.counters.reads <= READS_NEW,
                     Shape::Unknown => stream.is_upwards(),

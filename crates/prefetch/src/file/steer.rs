@@ -1,6 +1,6 @@
 //! Whether a stream is prefetched, and how far ahead.
 
-use super::{FetchState, FileState, RUNS, Read};
+use super::{FetchState, FileState, LIVE_READS, RUNS, Read};
 use crate::reason::Reason;
 use crate::stream::{Shape, Stream};
 use crate::tuning::Tuning;
@@ -134,7 +134,7 @@ impl FileState {
         let far = stream.with_gaps(stream.with_gaps(16 * device.readahead_bytes()));
         // It is among the streams itself.
         let near = |other: &&Stream| {
-            let lately = self.tick.wrapping_sub(other.used) <= 32;
+            let lately = self.tick.wrapping_sub(other.used) <= LIVE_READS;
             other.is_used() && lately && other.end.abs_diff(stream.end) <= 1 << 20
         };
         let alone = || self.streams.iter().filter(near).count() <= 1;
