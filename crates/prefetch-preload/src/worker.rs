@@ -245,7 +245,7 @@ fn name(name: &core::ffi::CStr) {
     };
 }
 
-/// Turns and looks at mappings are nearer to each other than the usual 50 us of slack.
+/// Turns, steps of fetching and looks at mappings are nearer to each other than the usual 50 us of slack.
 fn be_punctual() {
     // SAFETY: the thread's own timers, without pointers.
     let _ = unsafe { sys::call(libc::SYS_prctl, [libc::PR_SET_TIMERSLACK as usize, 1_000, 0, 0, 0, 0]) };
@@ -381,6 +381,7 @@ fn check_evictions(fd: i32, file: &mut FileState) {
 
 fn fetches() {
     name(c"ll-fetch");
+    be_punctual();
     loop {
         let seen = WORKER[Role::Fetch as usize].seq.load(SeqCst);
         let mut busy = false;
@@ -431,15 +432,22 @@ impl Steps {
 fn fetch_file(at: usize, slot: &'static Slot) -> bool {
     let mut steps = Steps { ring: [Step::default(); FETCH_WIDTH_MAX], first: 0, count: 0 };
     let mut busy = false;
+    let mut asked_ns = 0;
     while !QUIT.load(Relaxed) {
         let Some(mut file) = patiently(slot) else { return busy };
         let (fd, size) = (slot.fd.load(Relaxed), file.size);
         let idle = fd < 0 || file.fetch != FetchState::Running;
-        let next = if !idle && steps.count < file.fetch_width().min(FETCH_WIDTH_MAX) {
-            file.claim_fetch(slot.device(), &BUDGET)
-        } else {
-            None
-        };
+        let mut next = None;
+        if !idle && steps.count < file.fetch_width().min(FETCH_WIDTH_MAX) {
+            let due_ns = asked_ns + file.fetch_gap_ns(slot.device());
+            let now_ns = sys::now_ns();
+            if now_ns < due_ns {
+                drop(file);
+                sys::sleep_ns(due_ns - now_ns);
+                continue;
+            }
+            next = file.claim_fetch(slot.device(), &BUDGET);
+        }
         drop(file);
         if let Some(request) = next {
             if !table::belongs(fd, at) {
@@ -447,6 +455,7 @@ fn fetch_file(at: usize, slot: &'static Slot) -> bool {
             }
             busy = true;
             let begin_ns = sys::now_ns();
+            asked_ns = begin_ns;
             let done = issue(&KERNEL, fd, request, slot.device().call_bytes(), true);
             let cached = if done.refused { request.len } else { done.cached };
             steps.push(Step { offset: request.offset, len: request.len, cached, begin_ns });

@@ -51,7 +51,10 @@ impl Step {
         // On a busy device the latency that was learned may be longer than this step's.
         let beyond_ns = elapsed_ns.saturating_sub(latency_ns);
         let transfer_ns = beyond_ns - WAKE_NS.min(latency_ns / 4).min(beyond_ns / 4);
-        let transfer_ns = transfer_ns.max(elapsed_ns / 16).max(1_000);
+        // A sixteenth of what it took is noise; of a short step that would be a device slower than any, and steps
+        // shorter still.
+        let noise_ns = (elapsed_ns / 16).min(self.assumed_ns.load(Relaxed));
+        let transfer_ns = transfer_ns.max(noise_ns).max(1_000);
         let price =
             price(elapsed_ns, self.under_way.load(Relaxed)).min(price(transfer_ns, self.own.load(Relaxed)));
         Some(u64::try_from(price).unwrap_or(u64::MAX).max(1))

@@ -91,6 +91,15 @@ impl FileState {
         self.rent.width()
     }
 
+    /// The shortest time between two steps, ns: those that are asked for together arrive together, and each read of the
+    /// program that comes then waits for all of them.
+    pub fn fetch_gap_ns(&self, device: &Device) -> u64 {
+        match self.rent.width() as u64 {
+            0 | 1 => 0,
+            width => device.latency_ns() * 3 / 4 / width,
+        }
+    }
+
     /// Tells how long a step took, and how much of it had been cached. Stops when going on would not pay.
     pub fn fetched(&mut self, bytes: u64, cached: u64, elapsed_ns: u64, device: &Device, mode: Mode) {
         self.counters.redundant += cached;

@@ -52,6 +52,8 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
     let mut began = vec![None; trace.threads.len()];
     let mut next = vec![0usize; trace.threads.len()];
     let mut times = Vec::new();
+    // The latest event.
+    let mut clock = 0;
     let mut random = patterns::Random(11);
     let mut noise = patterns::Random(trace.noise.seed);
     loop {
@@ -61,12 +63,18 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
         let now = clocks[thread];
         let turns = shells.iter().enumerate().filter_map(|(at, shell)| Some((shell.turn_ns?, at)));
         if let Some((turn_ns, at)) = turns.min().filter(|(turn_ns, _)| *turn_ns <= now) {
+            clock = clock.max(turn_ns);
             shells[at].work(&mut machine, &device, &budget, turn_ns);
             continue;
         }
-        for shell in &mut shells {
-            shell.fetch(&mut machine, &device, &budget, mode, now);
+        let fetches =
+            shells.iter().enumerate().filter_map(|(at, shell)| Some((shell.fetch_ns(&device)?, at)));
+        if let Some((fetch_ns, at)) = fetches.min().filter(|(fetch_ns, _)| *fetch_ns <= now) {
+            clock = clock.max(fetch_ns);
+            shells[at].fetch(&mut machine, &device, &budget, mode, clock);
+            continue;
         }
+        clock = clock.max(now);
         let Some(begin) = began[thread].take() else {
             began[thread] = Some(now);
             let late = noise.late(trace.noise.read_one_in, trace.noise.read_ns);
@@ -115,6 +123,8 @@ struct Shell {
     random: patterns::Random,
     /// When the thread that waits for steps was last woken, ns.
     woken_ns: u64,
+    /// When the latest step was asked for, ns.
+    asked_ns: u64,
 }
 
 impl Shell {
@@ -126,6 +136,7 @@ impl Shell {
             noise: trace.noise,
             random: patterns::Random(trace.noise.seed + at + 1),
             woken_ns: 0,
+            asked_ns: 0,
         }
     }
 
@@ -151,24 +162,28 @@ impl Shell {
         self.turn_ns = self.file.next_claim_ns(device).filter(|turn_ns| *turn_ns > now_ns);
     }
 
-    /// The steps of fetching that ended by now, and those that begin in their place.
-    fn fetch(&mut self, machine: &mut Machine, device: &Device, budget: &Budget, mode: Mode, now_ns: u64) {
-        let mut at_ns = now_ns;
-        loop {
-            while self.steps.len() < self.file.fetch_width() {
-                let Some(request) = self.file.claim_fetch(device, budget) else { break };
-                let cached = machine.cached_bytes(request.offset, request.len);
-                let done = machine.prefetch(request.offset, request.len, at_ns).max(at_ns + 1_000);
-                let done = self.noticed(done);
-                self.steps.push_back((request.len, cached, at_ns, done));
-            }
-            let Some((bytes, cached, begin, done)) = self.steps.front().copied() else { return };
-            if done > now_ns {
-                return;
-            }
-            self.steps.pop_front();
-            self.file.fetched(bytes, cached, done - begin, device, mode);
-            at_ns = done;
+    /// When the thread that fetches has something to do, ns: it asks for the next step when that is due, and waits for the
+    /// oldest one while there are enough.
+    fn fetch_ns(&self, device: &Device) -> Option<u64> {
+        if self.file.is_fetching() && self.steps.len() < self.file.fetch_width() {
+            return Some(self.asked_ns + self.file.fetch_gap_ns(device));
         }
+        self.steps.front().map(|(.., done_ns)| *done_ns)
+    }
+
+    /// Ends the oldest step of fetching, or begins one.
+    fn fetch(&mut self, machine: &mut Machine, device: &Device, budget: &Budget, mode: Mode, now_ns: u64) {
+        if !self.file.is_fetching() || self.steps.len() >= self.file.fetch_width() {
+            if let Some((bytes, cached, begin_ns, _)) = self.steps.pop_front() {
+                self.file.fetched(bytes, cached, now_ns - begin_ns, device, mode);
+            }
+            return;
+        }
+        let Some(request) = self.file.claim_fetch(device, budget) else { return };
+        let cached = machine.cached_bytes(request.offset, request.len);
+        let done_ns = machine.prefetch(request.offset, request.len, now_ns).max(now_ns + 1_000);
+        let done_ns = self.noticed(done_ns);
+        self.asked_ns = now_ns;
+        self.steps.push_back((request.len, cached, now_ns, done_ns));
     }
 }

@@ -69,6 +69,8 @@ pub enum Pattern {
     PingPong,
     /// A third upwards, a third in random order, a third downwards.
     Phases,
+    /// Random 4 KiB of the whole file, for two seconds at a millisecond each: point queries of all threads.
+    Points,
 }
 
 impl Pattern {
@@ -157,6 +159,7 @@ impl Pattern {
             Pattern::Hot => {
                 (0..4000).map(|_| (base + random.below((8 << 20) / 4096) * 4096 % part, 4096)).collect()
             }
+            Pattern::Points => (0..2000).map(|_| (random.below(size / 4096) * 4096, 4096)).collect(),
             Pattern::Random4k => (0..1000).map(|_| (base + random.below(part / 4096) * 4096, 4096)).collect(),
         }
     }
