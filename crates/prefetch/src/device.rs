@@ -48,6 +48,8 @@ pub struct Device {
     live: AtomicU64,
     live_before: AtomicU64,
     barren: AtomicU64,
+    /// Whether prefetching a forward stream brought something.
+    forward_gains: AtomicBool,
     /// Reads of the latest rest; 0 before the first.
     barren_rest: AtomicU64,
     fetches: AtomicU64,
@@ -86,6 +88,7 @@ impl Device {
             live: AtomicU64::new(0),
             live_before: AtomicU64::new(0),
             barren: AtomicU64::new(0),
+            forward_gains: AtomicBool::new(false),
             barren_rest: AtomicU64::new(0),
             fetches: AtomicU64::new(0),
             left_over: AtomicU64::new(0),
@@ -468,6 +471,7 @@ impl Device {
         let rest = self.barren_rest.load(Relaxed);
         let next = match (barren, known) {
             (false, _) => {
+                self.forward_gains.store(true, Relaxed);
                 self.barren_rest.store(0, Relaxed);
                 0
             }
@@ -480,6 +484,11 @@ impl Device {
             (true, _) => known + 1,
         };
         self.barren.store(next, Relaxed);
+    }
+
+    /// Whether another forward stream shows first whether prefetching brings anything.
+    pub fn forward_is_tried(&self) -> bool {
+        self.streams() > 0 && !self.forward_gains.load(Relaxed)
     }
 
     /// Whether forward streams are barren at present.

@@ -105,8 +105,10 @@ impl FileState {
         if forward && !self.random_hint && self.usual_run() <= 8 * device.readahead_bytes() {
             return Some(Reason::ShortRuns);
         }
+        let far = device.bdp() >= 16 * device.readahead_bytes();
         let busy = || {
-            device.is_busy(stream.rate_alone(self.now_ns), |rate| stream.with_gaps(rate))
+            (!far && device.forward_is_tried())
+                || device.is_busy(stream.rate_alone(self.now_ns), |rate| stream.with_gaps(rate))
                 || device.forward_is_barren()
         };
         if forward && !self.random_hint && busy() {
