@@ -24,6 +24,8 @@ const MISS_BYTES_MAX: u64 = 128 << 10;
 const TURN_NS_MIN: u64 = 50_000;
 /// Streams without gain that decide for a device.
 const BARREN_VOTES: u64 = 3;
+/// How long others wait for the first one that is tried, ns, or 20 latencies.
+const TRIED_NS_MIN: u64 = 50_000_000;
 /// Reads until forward streams are tried again, the first time, and at most: each time twice as many.
 const BARREN_READS: (u64, u64) = (512, 4096);
 
@@ -50,6 +52,8 @@ pub struct Device {
     barren: AtomicU64,
     /// Whether prefetching a forward stream brought something.
     forward_gains: AtomicBool,
+    /// When the latest one began, ns; 0 before the first.
+    forward_tried_ns: AtomicU64,
     /// Reads of the latest rest; 0 before the first.
     barren_rest: AtomicU64,
     fetches: AtomicU64,
@@ -89,6 +93,7 @@ impl Device {
             live_before: AtomicU64::new(0),
             barren: AtomicU64::new(0),
             forward_gains: AtomicBool::new(false),
+            forward_tried_ns: AtomicU64::new(0),
             barren_rest: AtomicU64::new(0),
             fetches: AtomicU64::new(0),
             left_over: AtomicU64::new(0),
@@ -486,9 +491,17 @@ impl Device {
         self.barren.store(next, Relaxed);
     }
 
-    /// Whether another forward stream shows first whether prefetching brings anything.
-    pub fn forward_is_tried(&self) -> bool {
-        self.streams() > 0 && !self.forward_gains.load(Relaxed)
+    /// A forward stream begins to be prefetched.
+    pub fn try_forward(&self, now_ns: u64) {
+        self.forward_tried_ns.store(now_ns, Relaxed);
+    }
+
+    /// Whether another forward stream shows at present whether prefetching brings anything. It has time for that, but not for
+    /// ever: it may end before.
+    pub fn forward_is_tried(&self, now_ns: u64) -> bool {
+        let time_ns = TRIED_NS_MIN.max(self.latency_ns().saturating_mul(20));
+        let tried_ns = self.forward_tried_ns.load(Relaxed);
+        tried_ns != 0 && now_ns < tried_ns.saturating_add(time_ns) && !self.forward_gains.load(Relaxed)
     }
 
     /// Whether forward streams are barren at present.
@@ -707,6 +720,19 @@ mod tests {
             assert!(!device.has_barren_forward());
             (0..3).for_each(|_| device.learn_forward(true));
         }
+    }
+
+    #[test]
+    fn one_forward_stream_is_tried_before_the_others() {
+        let device = Device::new();
+        assert!(!device.forward_is_tried(1));
+        device.try_forward(1_000_000);
+        assert!(device.forward_is_tried(2_000_000) && device.forward_is_tried(50_000_000));
+        // It ended, or nobody knows.
+        assert!(!device.forward_is_tried(60_000_000));
+        device.try_forward(60_000_000);
+        device.learn_forward(false);
+        assert!(!device.forward_is_tried(60_000_001));
     }
 
     #[test]

@@ -43,11 +43,10 @@ impl FileState {
             stream.owed = 0;
             return;
         }
+        let comparable = stream.shape == Shape::Forward && !self.random_hint && tuning.mode != Mode::Observe;
         if stream.active {
             // The kernel reads ahead of forward streams itself: compare, and give up on all of them together, since
             // a prefetched one would take the bandwidth of the others.
-            let comparable =
-                stream.shape == Shape::Forward && !self.random_hint && tuning.mode != Mode::Observe;
             if comparable && let Some(barren) = stream.is_barren(read.now_ns) {
                 device.learn_forward(barren);
             }
@@ -79,6 +78,9 @@ impl FileState {
                 let depth = (device.bdp() * 3 / 2).clamp(tuning.ramp_bytes, tuning.depth_bytes_max);
                 stream.activate(depth, read.now_ns);
                 device.stream_begins();
+                if comparable {
+                    device.try_forward(read.now_ns);
+                }
                 if self.limit == 0 {
                     self.limit = tuning.depth_bytes_max;
                 }
@@ -107,7 +109,7 @@ impl FileState {
         }
         let far = device.bdp() >= 16 * device.readahead_bytes();
         let busy = || {
-            (!far && device.forward_is_tried())
+            (!far && device.forward_is_tried(self.now_ns))
                 || device.is_busy(stream.rate_alone(self.now_ns), |rate| stream.with_gaps(rate))
                 || device.forward_is_barren()
         };
