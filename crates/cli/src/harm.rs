@@ -58,7 +58,8 @@ pub struct HarmOptions {
     /// For cells that are untold, or fail for the first time, three more at a time
     #[arg(long, value_name = "N", default_value_t = 15)]
     rounds_max: usize,
-    /// No more rounds of a cell that would take longer
+    /// No more rounds of a cell that would take longer; a single run that does (and than a minute) is ended and the cell
+    /// left out
     #[arg(long, value_name = "N", default_value_t = 60.0)]
     cell_seconds: f64,
     /// Begin no cell after so long [default: until all are measured]
@@ -288,6 +289,17 @@ impl Display {
             }
             Notice::Round { number, of } => {
                 self.bar.set_message(format!("{}: round {number} of {of}", self.begins))
+            }
+            // Said in any case: without it a cell would be missing for no reason.
+            Notice::GivenUp { key, time } => {
+                let hint = if key.memory.is_some() {
+                    "; it may thrash: a higher --mib leaves it more memory"
+                } else {
+                    "; a higher --cell-seconds gives it more time"
+                };
+                let text =
+                    format!("{}: left out, a run did not end in {} s{hint}", label(key), time.as_secs());
+                self.bar.suspend(|| eprintln!("loadline: {text}"));
             }
             Notice::Ended { cell } => {
                 self.bar.inc(1);

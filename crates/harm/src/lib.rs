@@ -59,12 +59,19 @@ pub enum HarmError {
     /// A program.
     #[error("{0}")]
     Program(String),
+    /// A run did not end in the time that it had.
+    #[error("a run did not end in {}", shown(.0))]
+    TooLong(std::time::Duration),
     /// The library cannot be loaded into a program.
     #[error(transparent)]
     Launch(#[from] prefetch_os::launch::LaunchError),
     /// Rounds from which no figure can be made.
     #[error("a cell cannot be judged: {0}")]
     Figures(#[from] stats::SampleError),
+}
+
+fn shown(time: &std::time::Duration) -> String {
+    format!("{} s", time.as_secs())
 }
 
 /// Says which file an I/O error is about.

@@ -50,6 +50,13 @@ pub enum Notice<'a> {
         /// How many there will be as far as is known.
         of: usize,
     },
+    /// A run of a cell did not end; the cell is left out.
+    GivenUp {
+        /// Which.
+        key: &'a Key,
+        /// How long it had.
+        time: Duration,
+    },
     /// A cell is there.
     Ended {
         /// The cell.
@@ -142,7 +149,13 @@ fn measure_in(
             let done = (cells.len() - before) as u32;
             let remaining = begin.elapsed().checked_div(done).map(|each| each * left as u32);
             tell(Notice::Begins { key: &one.0, done: cells.len(), left, remaining })?;
-            let cell = measure(&runner, plan, &device, one, tell)?;
+            let cell = match measure(&runner, plan, &device, one, tell) {
+                Err(HarmError::TooLong(time)) => {
+                    tell(Notice::GivenUp { key: &one.0, time })?;
+                    continue;
+                }
+                measured => measured?,
+            };
             tell(Notice::Ended { cell: &cell })?;
             cells.push(cell);
         }

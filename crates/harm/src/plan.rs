@@ -12,6 +12,8 @@ use crate::{HarmError, Pattern, at, is_root};
 
 /// The mode in which the library is loaded and does nothing: every failure is a false alarm.
 pub const OFF: &str = "off";
+/// A run may take so long at least.
+const RUN_TIME_MIN: Duration = Duration::from_secs(60);
 /// The least file that every pattern is something on, MiB.
 const LEAST_MIB: u64 = 16;
 
@@ -90,6 +92,11 @@ impl Plan {
     /// Size of the file on a device, MiB: far ones, of tens of milliseconds, get a quarter.
     pub fn mib_of(&self, device: &str) -> u64 {
         if device.contains("0ms") { (self.mib / 4).max(LEAST_MIB) } else { self.mib }
+    }
+
+    /// How long a single run may take: a program that thrashes ends when nobody waits for it any more.
+    pub fn run_time(&self) -> Duration {
+        self.cell_time.max(RUN_TIME_MIN)
     }
 
     /// The cells of the matrix, in order.

@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use prefetch::Mode;
 use prefetch_os::launch::{LIBRARY, Launch, MODE_VARIABLE};
@@ -95,7 +96,7 @@ impl<'a> Runner<'a> {
         if let Some(group) = &group {
             group.enter_with(&mut command)?;
         }
-        let output = output(&mut command, self.stop)?;
+        let output = output(&mut command, self.stop, self.plan.run_time())?;
         if !output.status.success() {
             let said = String::from_utf8_lossy(&output.stderr);
             let killed = output.status.signal() == Some(libc::SIGKILL) && limit.is_some();
@@ -145,14 +146,14 @@ fn without(loaded: &OsStr) -> OsString {
     others.collect::<Vec<_>>().join(":").into()
 }
 
-/// What a program prints; it is killed when the end is asked for.
-fn output(command: &mut Command, stop: &AtomicBool) -> Result<Output, HarmError> {
+/// What a program prints; it is killed when the end is asked for, or after so long.
+fn output(command: &mut Command, stop: &AtomicBool, time: Duration) -> Result<Output, HarmError> {
     let program = Path::new(command.get_program()).display().to_string();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child =
         command.spawn().map_err(|why| HarmError::File { what: format!("cannot run {program}"), why })?;
-    wait_for_words(&mut child, stop);
-    if stop.load(Ordering::Relaxed) {
+    let said = wait_for_words(&mut child, stop, time);
+    if !said {
         // It has ended, or ends now.
         let _ = child.kill();
     }
@@ -161,19 +162,25 @@ fn output(command: &mut Command, stop: &AtomicBool) -> Result<Output, HarmError>
     if stop.load(Ordering::Relaxed) {
         return Err(HarmError::Interrupted);
     }
+    if !said {
+        return Err(HarmError::TooLong(time));
+    }
     output.map_err(|why| HarmError::File { what: format!("cannot wait for {program}"), why })
 }
 
-/// Until it prints, ends, or the end is asked for. Five wakes a second: the measured program may need all processors.
-fn wait_for_words(child: &mut Child, stop: &AtomicBool) {
-    let Some(out) = &child.stdout else { return };
+/// Whether it printed or ended before the end was asked for or the time was over. Five wakes a second: the measured program
+/// may need all processors.
+fn wait_for_words(child: &mut Child, stop: &AtomicBool, time: Duration) -> bool {
+    let Some(out) = &child.stdout else { return true };
     let mut wanted = libc::pollfd { fd: out.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    while !stop.load(Ordering::Relaxed) {
+    let begin = Instant::now();
+    while !stop.load(Ordering::Relaxed) && begin.elapsed() < time {
         // SAFETY: one struct that is valid for writing.
         if unsafe { libc::poll(&mut wanted, 1, 200) } > 0 {
-            return;
+            return true;
         }
     }
+    false
 }
 
 #[cfg(test)]
@@ -212,9 +219,20 @@ mod tests {
                 std::thread::sleep(std::time::Duration::from_millis(100));
                 stop.store(true, Ordering::Relaxed);
             });
-            let ended = output(Command::new("sleep").arg("30"), &stop);
+            let ended = output(Command::new("sleep").arg("30"), &stop, Duration::MAX);
             assert!(matches!(ended, Err(HarmError::Interrupted)), "{ended:?}");
         });
         assert!(begin.elapsed() < std::time::Duration::from_secs(10));
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_given_up() {
+        let stop = AtomicBool::new(false);
+        let begin = Instant::now();
+        let ended = output(Command::new("sleep").arg("30"), &stop, Duration::from_millis(300));
+        assert!(matches!(ended, Err(HarmError::TooLong(_))), "{ended:?}");
+        assert!(begin.elapsed() < Duration::from_secs(10));
+        let ended = output(&mut Command::new("true"), &stop, Duration::from_secs(30));
+        assert!(ended.is_ok_and(|output| output.status.success()));
     }
 }
