@@ -166,7 +166,8 @@ impl Device {
 
     /// Learns from a read that may have waited for the rest only of what the kernel had read ahead.
     pub fn learn_partial_miss(&self, elapsed_ns: u64, bytes: u64) {
-        if !self.is_prefetching() {
+        // Better a guess than none: streams of a database's opening may be prefetched before any latency was seen.
+        if !self.is_prefetching() || self.latency_ns() == 0 {
             self.latency.note(Seen::Partial, elapsed_ns, self.own_transfer_ns(bytes));
         }
     }
@@ -351,6 +352,9 @@ impl Device {
     /// of the latency when nobody else had asked for a part of it (`own`).
     pub fn learn_wait(&self, elapsed_ns: u64, ahead: u64, own: bool) {
         let latency = self.latency_ns();
+        if latency == 0 && elapsed_ns > 0 {
+            self.latency.note(Seen::Partial, elapsed_ns, 0);
+        }
         if latency == 0 || elapsed_ns == 0 {
             return;
         }
@@ -719,6 +723,22 @@ mod tests {
             assert_eq!(reads, rest + 1);
             assert!(!device.has_barren_forward());
             (0..3).for_each(|_| device.learn_forward(true));
+        }
+    }
+
+    #[test]
+    fn a_guess_is_better_than_no_latency_while_streams_are_prefetched() {
+        let learners: [fn(&Device); 2] = [
+            |device| device.learn_partial_miss(1_000_000, 4096),
+            |device| device.learn_wait(1_000_000, 0, true),
+        ];
+        for learn in learners {
+            let device = Device::new();
+            device.stream_begins();
+            device.stream_reads(&mut 0, 1_000_000);
+            assert_eq!((device.streams(), device.latency_ns()), (1, 0));
+            (0..8).for_each(|_| learn(&device));
+            assert!((900_000..1_100_000).contains(&device.latency_ns()), "{}", device.latency_ns());
         }
     }
 
