@@ -60,7 +60,7 @@ pub enum HarmError {
     #[error("{0}")]
     Program(String),
     /// A run did not end in the time that it had.
-    #[error("a run did not end in {}", shown(.0))]
+    #[error("a run did not end in {} s", .0.as_secs())]
     TooLong(std::time::Duration),
     /// The library cannot be loaded into a program.
     #[error(transparent)]
@@ -68,10 +68,6 @@ pub enum HarmError {
     /// Rounds from which no figure can be made.
     #[error("a cell cannot be judged: {0}")]
     Figures(#[from] stats::SampleError),
-}
-
-fn shown(time: &std::time::Duration) -> String {
-    format!("{} s", time.as_secs())
 }
 
 /// Says which file an I/O error is about.

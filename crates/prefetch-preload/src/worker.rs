@@ -9,7 +9,6 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Or
 
 use prefetch::area::Head;
 use prefetch::device::FETCH_WIDTH_MAX;
-use prefetch::file::FetchState;
 use prefetch::os::{Os, issue};
 use prefetch::{FileState, Request};
 use prefetch_os::{Kernel, memory, sys};
@@ -326,7 +325,7 @@ fn serve(at: usize, slot: &'static Slot) -> (bool, u64) {
             *entry = request;
             claimed += 1;
         }
-        if file.fetch == FetchState::Running {
+        if file.is_fetching() {
             rouse(Role::Fetch);
         }
         turn_ns = file.next_claim_ns(slot.device()).filter(|turn_ns| *turn_ns > now_ns).unwrap_or(0);
@@ -436,7 +435,7 @@ fn fetch_file(at: usize, slot: &'static Slot) -> bool {
     while !QUIT.load(Relaxed) {
         let Some(mut file) = patiently(slot) else { return busy };
         let (fd, size) = (slot.fd.load(Relaxed), file.size);
-        let idle = fd < 0 || file.fetch != FetchState::Running;
+        let idle = fd < 0 || !file.is_fetching();
         let mut next = None;
         if !idle && steps.count < file.fetch_width().min(FETCH_WIDTH_MAX) {
             let due_ns = asked_ns + file.fetch_gap_ns(slot.device());

@@ -322,6 +322,11 @@ impl Device {
         self.bdp() <= self.readahead_bytes()
     }
 
+    /// Whether the kernel's window is a small part of what must be on its way: there is nothing to compare with.
+    pub fn is_far(&self) -> bool {
+        self.bdp() >= 16 * self.readahead_bytes()
+    }
+
     /// What all streams together may be ahead, bytes.
     pub fn ahead_bytes_max(&self) -> u64 {
         self.window.bytes(self.latency_ns())
@@ -352,10 +357,11 @@ impl Device {
     /// of the latency when nobody else had asked for a part of it (`own`).
     pub fn learn_wait(&self, elapsed_ns: u64, ahead: u64, own: bool) {
         let latency = self.latency_ns();
-        if latency == 0 && elapsed_ns > 0 {
-            self.latency.note(Seen::Partial, elapsed_ns, 0);
+        if elapsed_ns == 0 {
+            return;
         }
-        if latency == 0 || elapsed_ns == 0 {
+        if latency == 0 {
+            self.latency.note(Seen::Partial, elapsed_ns, 0);
             return;
         }
         if own {

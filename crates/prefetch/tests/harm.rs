@@ -226,13 +226,15 @@ fn orders_that_change_or_leave_something_out_lose_nothing() {
             for (threads, shared) in [(1, false), (4, false), (4, true)] {
                 let (gain, p99) = gain_and_p99(SIZE, pattern, device, (threads, shared), 1000, Mode::Auto);
                 let cell = format!("{pattern:?} {name} x{threads} shared={shared}");
-                assert!(gain >= 0.95, "{gain:.3} {cell}");
+                assert!(gain >= 0.96, "{gain:.3} {cell}");
                 // Two streams a thread, eight in all: on a device that is busy already reads wait for their pieces in
                 // turns until the trial has ended it. Reads without order wait for what is fetched beside them.
                 let most = match (pattern, threads) {
                     (Pattern::TwoStrides, 4) => 2.8,
                     (Pattern::Phases, 4) => 2.2,
-                    _ => 1.4,
+                    // Where steps are paced, more of them run beside its reads.
+                    (Pattern::Gaps, _) if name.starts_with("5 ms") => 1.4,
+                    _ => 1.3,
                 };
                 assert!(p99 <= most, "p99 x {p99:.2} {cell}");
             }

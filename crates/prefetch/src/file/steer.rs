@@ -65,10 +65,8 @@ impl FileState {
             return;
         }
         let least_ns = device.latency_ns().saturating_mul(4);
-        // Where the kernel's window is a small part of what must be on its way, there is nothing to compare with.
-        let far = device.bdp() >= 16 * device.readahead_bytes();
         let (window, least_ns) =
-            if far { (0, 0) } else { ((4 * device.readahead_bytes()).min(2 << 20), least_ns) };
+            if device.is_far() { (0, 0) } else { ((4 * device.readahead_bytes()).min(2 << 20), least_ns) };
         let ramped = stream.shape != Shape::Forward
             || self.random_hint
             || stream.has_base(window, least_ns, read.now_ns);
@@ -107,9 +105,8 @@ impl FileState {
         if forward && !self.random_hint && self.usual_run() <= 8 * device.readahead_bytes() {
             return Some(Reason::ShortRuns);
         }
-        let far = device.bdp() >= 16 * device.readahead_bytes();
         let busy = || {
-            (!far && device.forward_is_tried(self.now_ns))
+            (!device.is_far() && device.forward_is_tried(self.now_ns))
                 || device.is_busy(stream.rate_alone(self.now_ns), |rate| stream.with_gaps(rate))
                 || device.forward_is_barren()
         };
