@@ -29,6 +29,19 @@ const TRIED_NS_MIN: u64 = 50_000_000;
 /// Reads until forward streams are tried again, the first time, and at most: each time twice as many.
 const BARREN_READS: (u64, u64) = (512, 4096);
 
+/// A prefetch that a read waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wait {
+    /// From the request to the end of the read, ns.
+    pub elapsed_ns: u64,
+    /// How far ahead all streams were, bytes.
+    pub ahead: u64,
+    /// Requests of this stream are no longer, bytes; [`Device::chunk_bytes`] at most.
+    pub request: u64,
+    /// Whether nobody else had asked for a part of it: only then it says something of the latency.
+    pub own: bool,
+}
+
 /// One device, as learned from reads. All methods may race: a lost update costs a sample.
 #[derive(Debug, Default)]
 pub struct Device {
@@ -353,9 +366,9 @@ impl Device {
         (bytes >= CHUNK_MIN && turn >= TURN_NS_MIN).then_some(turn)
     }
 
-    /// Learns how long a prefetch took that a read waited for, while all streams were `ahead` bytes ahead. It says something
-    /// of the latency when nobody else had asked for a part of it (`own`).
-    pub fn learn_wait(&self, elapsed_ns: u64, ahead: u64, own: bool) {
+    /// Learns from a prefetch that a read waited for.
+    pub fn learn_wait(&self, wait: &Wait) {
+        let Wait { elapsed_ns, ahead, request, own } = *wait;
         let latency = self.latency_ns();
         if elapsed_ns == 0 {
             return;
@@ -370,7 +383,9 @@ impl Device {
         // As long as a miss took before anything was prefetched, and a tenth more, is no queue of ours.
         let typical = self.latency.typical_ns();
         // Each stream has one request before the device, also in turn.
-        let requests = self.chunk_bytes() * self.streams().clamp(1, 8);
+        let (streams, chunk) = (self.streams().clamp(1, 8), self.chunk_bytes());
+        // Threads may share a stream, so that several of its pieces are.
+        let requests = request.saturating_mul(streams.max(4)).min(chunk * streams);
         let idle = latency + requests.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
         let patience = self.window.patience_ns(idle.max(typical));
         // Of the request that each stream reads at the moment half has been read.
@@ -588,6 +603,10 @@ impl Device {
 mod tests {
     use super::*;
 
+    fn wait(elapsed_ns: u64, ahead: u64) -> Wait {
+        Wait { elapsed_ns, ahead, request: u64::MAX, own: true }
+    }
+
     #[test]
     fn reads_beside_files_fetched_in_order_teach_no_latency() {
         let device = Device::new();
@@ -662,14 +681,14 @@ mod tests {
     fn prefetches_tell_hits_beside_a_busy_processor_from_a_latency() {
         let device = Device::new();
         device.learn_miss(30_000, 4096);
-        for wait in 0..64u64 {
-            device.learn_wait(if wait % 5 == 0 { 20_000 } else { 1_050_000 + wait }, 128 << 10, true);
+        for turn in 0..64u64 {
+            device.learn_wait(&wait(if turn % 5 == 0 { 20_000 } else { 1_050_000 + turn }, 128 << 10));
         }
         assert!((1_000_000..1_100_000).contains(&device.latency_ns()), "{}", device.latency_ns());
         // a queue of twice the latency is no latency
         let queued = Device::new();
         queued.learn_miss(1_000_000, 0);
-        (0..64).for_each(|_| queued.learn_wait(3_000_000, 128 << 10, true));
+        (0..64).for_each(|_| queued.learn_wait(&wait(3_000_000, 128 << 10)));
         assert_eq!(queued.latency_ns(), 1_000_000);
     }
 
@@ -688,13 +707,13 @@ mod tests {
         let slow = Device::new();
         slow.learn_miss(1_000_000, 0);
         slow.learn_saturated(250_000_000);
-        slow.learn_wait(1_300_000, 256 << 10, true);
-        (0..50).for_each(|_| slow.learn_wait(4_000_000, 1 << 20, true));
+        slow.learn_wait(&wait(1_300_000, 256 << 10));
+        (0..50).for_each(|_| slow.learn_wait(&wait(4_000_000, 1 << 20)));
         assert!(slow.ahead_bytes_max() <= 256 << 10, "{}", slow.ahead_bytes_max());
         let far = Device::new();
         far.learn_miss(20_000_000, 0);
         let first = far.ahead_bytes_max();
-        (0..8).for_each(|_| far.learn_wait(20_500_000, far.ahead_bytes_max(), true));
+        (0..8).for_each(|_| far.learn_wait(&wait(20_500_000, far.ahead_bytes_max())));
         assert!(far.ahead_bytes_max() >= 8 * first && far.saturated() == 0, "{}", far.ahead_bytes_max());
         for _ in 0..2 {
             far.stream_begins();
@@ -736,7 +755,7 @@ mod tests {
     fn a_guess_is_better_than_no_latency_while_streams_are_prefetched() {
         let learners: [fn(&Device); 2] = [
             |device| device.learn_partial_miss(1_000_000, 4096),
-            |device| device.learn_wait(1_000_000, 0, true),
+            |device| device.learn_wait(&wait(1_000_000, 0)),
         ];
         for learn in learners {
             let device = Device::new();

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use prefetch::device::Wait;
 use prefetch::stream::Shape;
 use prefetch::{Device, FileState, Mode, PAGE, Read, Request};
 use prefetch_os::sys;
@@ -245,7 +246,8 @@ impl Known {
                 // It came since it was last looked at: of no use when that is long ago.
                 let unsure_ns = now_ns.saturating_sub(seen_ns);
                 if unsure_ns < 200_000 + device.latency_ns() / 8 {
-                    device.learn_wait((now_ns - unsure_ns / 2).saturating_sub(since_ns), ahead, true);
+                    let elapsed_ns = (now_ns - unsure_ns / 2).saturating_sub(since_ns);
+                    device.learn_wait(&Wait { elapsed_ns, ahead, request: u64::MAX, own: true });
                 }
             } else if now_ns.saturating_sub(since_ns) > 500_000_000 {
                 *probe = None;

@@ -1,6 +1,7 @@
 //! What a read teaches: counters, the latency, the trial, the budget.
 
 use super::{FileState, LIVE_READS, READS_NEW, Read};
+use crate::device::Wait;
 use crate::stream::{Shape, Stream};
 use crate::trial::Sample;
 use crate::{Budget, Device, Mode, PAGE};
@@ -68,7 +69,10 @@ impl FileState {
                     let ahead = ahead.saturating_mul(device.streams().max(1));
                     // Ahead of a forward stream the kernel may have asked for a part of it before.
                     let own = stream.shape != Shape::Forward || self.random_hint;
-                    device.learn_wait(read.now_ns.saturating_sub(since_ns), ahead, own);
+                    // Pieces of a stride are asked for one by one.
+                    let request = if let Shape::Stride(_) = stream.shape { stream.piece } else { u64::MAX };
+                    let elapsed_ns = read.now_ns.saturating_sub(since_ns);
+                    device.learn_wait(&Wait { elapsed_ns, ahead, request, own });
                 }
             } else {
                 stream.fast_row = stream.fast_row.saturating_add(1);
