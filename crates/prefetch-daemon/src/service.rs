@@ -5,8 +5,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use prefetch::Fetched;
 use prefetch::area::Head;
 use prefetch::os::Os;
+use prefetch_os::processor::{FULL, Pressure};
 use prefetch_os::{Kernel, limits, memory, sys};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -46,6 +48,7 @@ pub struct Service {
     workers: Workers,
     page: StatisticsPage,
     kernel: Kernel,
+    pressure: Pressure,
     ready: Vec<Ticket>,
     /// Files with streams that wait for their turn, and when the first of them has it, ns.
     turns: Vec<(Ticket, u64)>,
@@ -71,6 +74,7 @@ impl Service {
             workers,
             page,
             kernel: Kernel::new(),
+            pressure: Pressure::new(),
             ready: Vec::new(),
             turns: Vec::new(),
             events: 0,
@@ -174,9 +178,11 @@ impl Service {
         let mode = self.table.tuning().mode;
         for Answer { ticket, request, done, fetched_ns } in self.workers.answers() {
             let Some((file, device, budget)) = self.table.get(ticket) else { continue };
-            if let Some(elapsed_ns) = fetched_ns {
+            if let Some((elapsed_ns, used_ns)) = fetched_ns {
                 file.fetching = false;
-                file.state.fetched(request.len, done.cached, elapsed_ns, device, mode);
+                let taken_ns = used_ns * self.pressure.look(now_ns) / FULL;
+                let step = Fetched { bytes: request.len, cached: done.cached, elapsed_ns, taken_ns };
+                file.state.fetched(&step, device, mode);
                 if done.meets_writers(request.len) {
                     file.state.fetch_meets_writers(device, mode);
                 }

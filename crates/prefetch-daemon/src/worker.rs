@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use prefetch::Request;
 use prefetch::os::{Done, fetch, issue};
-use prefetch_os::Kernel;
+use prefetch_os::{Kernel, sys};
 
 use crate::table::Ticket;
 
@@ -37,8 +37,8 @@ pub struct Answer {
     pub request: Request,
     /// What the kernel said.
     pub done: Done,
-    /// How long a step of fetching took, ns; `None` for prefetching ahead.
-    pub fetched_ns: Option<u64>,
+    /// How long a step of fetching took, and what it had of a processor, ns; `None` for prefetching ahead.
+    pub fetched_ns: Option<(u64, u64)>,
 }
 
 /// Two threads: one prefetches ahead and never waits for data, one fetches files step by step.
@@ -100,8 +100,9 @@ fn worker(
             let fd = job.file.as_raw_fd();
             let (done, fetched_ns) = match job.wait {
                 Some(size) => {
+                    let begin_ns = sys::thread_ns();
                     let (done, ns) = fetch(&kernel, fd, job.request, job.call_bytes, size);
-                    (done, Some(ns))
+                    (done, Some((ns, sys::thread_ns().saturating_sub(begin_ns))))
                 }
                 None => (issue(&kernel, fd, job.request, job.call_bytes, job.ask), None),
             };

@@ -5,18 +5,20 @@
 //! | [`sys`] | system calls without libc: no errno, no thread-local storage, no cancellation, no hooks |
 //! | [`kernel`] | [`prefetch::os::Os`] on the real kernel: cachestat, readahead, preadv2 |
 //! | [`memory`] | what memory is left: meminfo, cgroups of both versions, PSI |
+//! | [`processor`] | how full the processors are: PSI |
 //! | [`limits`] | read-ahead window and request size of a device, from sysfs |
 //! | [`launch`] | finds the library and starts a program under it |
 //! | [`areas`] | finds and reads the statistics of running and ended programs |
 //! | [`show`] | these statistics as text |
 //!
-//! `sys`, `kernel`, `memory` and `limits` allocate nothing: the LD_PRELOAD library uses them in other programs.
+//! `sys`, `kernel`, `memory`, `processor` and `limits` allocate nothing: the LD_PRELOAD library uses them in other programs.
 
 pub mod areas;
 pub mod kernel;
 pub mod launch;
 pub mod limits;
 pub mod memory;
+pub mod processor;
 pub mod show;
 pub mod sys;
 

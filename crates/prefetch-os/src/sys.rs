@@ -239,6 +239,17 @@ pub fn sleep_ns(ns: u64) {
     let _ = unsafe { call(libc::SYS_nanosleep, [time.as_ptr() as usize, 0, 0, 0, 0, 0]) };
 }
 
+/// CPU time of this thread, ns.
+pub fn thread_ns() -> u64 {
+    let mut time = [0u64; 2];
+    // SAFETY: the kernel's `timespec` is two words, valid for writing.
+    let told = unsafe {
+        let arguments = [libc::CLOCK_THREAD_CPUTIME_ID as usize, time.as_mut_ptr() as usize, 0, 0, 0, 0];
+        call(libc::SYS_clock_gettime, arguments)
+    };
+    if told.is_ok() { time[0].wrapping_mul(1_000_000_000).wrapping_add(time[1]) } else { 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

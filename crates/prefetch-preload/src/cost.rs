@@ -88,28 +88,17 @@ pub struct Meter(u64);
 impl Meter {
     /// From now on.
     pub fn begin() -> Meter {
-        Meter(thread_ns())
+        Meter(sys::thread_ns())
     }
 
     /// Charges what was used, ns.
     pub fn charge(&mut self) -> u64 {
-        let now = thread_ns();
+        let now = sys::thread_ns();
         let used = now.saturating_sub(self.0);
         self.0 = now;
         THREAD_NS.fetch_add(used, Relaxed);
         used
     }
-}
-
-/// CPU time of this thread, ns.
-fn thread_ns() -> u64 {
-    let mut time = [0u64; 2];
-    // SAFETY: the kernel's `timespec` is two words, valid for writing.
-    let told = unsafe {
-        let arguments = [libc::CLOCK_THREAD_CPUTIME_ID as usize, time.as_mut_ptr() as usize, 0, 0, 0, 0];
-        sys::call(libc::SYS_clock_gettime, arguments)
-    };
-    if told.is_ok() { time[0].wrapping_mul(1_000_000_000).wrapping_add(time[1]) } else { 0 }
 }
 
 /// Compares cost and gain every few seconds.

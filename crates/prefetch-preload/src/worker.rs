@@ -10,8 +10,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Or
 use prefetch::area::Head;
 use prefetch::device::FETCH_WIDTH_MAX;
 use prefetch::os::{Os, issue};
-use prefetch::{FileState, Request};
-use prefetch_os::{Kernel, memory, sys};
+use prefetch::{Fetched, FileState, Request};
+use prefetch_os::{Kernel, memory, processor, sys};
 
 use crate::cost::{self, Meter};
 use crate::mappings::{self, Looks};
@@ -22,6 +22,9 @@ use crate::{report, series, walker};
 const STACK_BYTES: usize = 256 << 10;
 /// Ranges that are claimed under one lock.
 const BATCH: usize = 8;
+
+/// How often the keeper looks how full the processors are while a file is fetched, ns.
+const PRESSURE_NS: u64 = 20_000_000;
 
 /// What a worker does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,6 +80,10 @@ static KERNEL: Kernel = Kernel::new();
 static QUIT: AtomicBool = AtomicBool::new(false);
 /// When a stream was last served, ns.
 static ACTIVE_NS: AtomicU64 = AtomicU64::new(0);
+/// When a step of fetching was last done, ns.
+static FETCHED_NS: AtomicU64 = AtomicU64::new(0);
+/// In what share of the time somebody waits for a processor, of [`processor::FULL`].
+static PRESSURE: AtomicU64 = AtomicU64::new(0);
 
 /// There is something for the workers: starts or wakes the one that serves streams.
 pub fn wake() {
@@ -432,8 +439,9 @@ fn fetch_file(at: usize, slot: &'static Slot) -> bool {
     let mut steps = Steps { ring: [Step::default(); FETCH_WIDTH_MAX], first: 0, count: 0 };
     let mut busy = false;
     let mut asked_ns = 0;
+    let mut used_ns = sys::thread_ns();
     while !QUIT.load(Relaxed) {
-        let Some(mut file) = patiently(slot) else { return busy };
+        let Some(mut file) = patiently(slot) else { return true };
         let (fd, size) = (slot.fd.load(Relaxed), file.size);
         let idle = fd < 0 || !file.is_fetching();
         let mut next = None;
@@ -452,8 +460,12 @@ fn fetch_file(at: usize, slot: &'static Slot) -> bool {
             if !table::belongs(fd, at) {
                 return busy;
             }
-            busy = true;
             let begin_ns = sys::now_ns();
+            if !busy {
+                FETCHED_NS.store(begin_ns, Relaxed);
+                rouse(Role::Keeper);
+            }
+            busy = true;
             asked_ns = begin_ns;
             let done = issue(&KERNEL, fd, request, slot.device().call_bytes(), true);
             let cached = if done.refused { request.len } else { done.cached };
@@ -472,13 +484,13 @@ fn fetch_file(at: usize, slot: &'static Slot) -> bool {
         if idle || !table::belongs(fd, at) {
             return busy;
         }
-        finish(slot, fd, size, step);
+        finish(slot, fd, size, step, &mut used_ns);
     }
     busy
 }
 
-/// Waits for a step and tells the policy how long it took.
-fn finish(slot: &'static Slot, fd: i32, size: u64, step: Step) {
+/// Waits for a step and tells the policy how long it took. `used_ns` is what this thread had of a processor when it last told.
+fn finish(slot: &'static Slot, fd: i32, size: u64, step: Step, used_ns: &mut u64) {
     if step.cached < step.len {
         let last = step.offset.saturating_add(step.len).min(size).saturating_sub(1);
         // Without this wait the queue would hold the whole file, and every other read would wait behind it.
@@ -486,11 +498,16 @@ fn finish(slot: &'static Slot, fd: i32, size: u64, step: Step) {
     }
     let now_ns = sys::now_ns();
     ACTIVE_NS.store(now_ns, Relaxed);
+    FETCHED_NS.store(now_ns, Relaxed);
+    let used = sys::thread_ns();
+    let taken_ns = used.saturating_sub(*used_ns) * PRESSURE.load(Relaxed) / processor::FULL;
+    *used_ns = used;
     for _ in 0..1000 {
         if let Some(mut file) = patiently(slot) {
             if slot.fd.load(Relaxed) == fd {
                 let elapsed_ns = now_ns.saturating_sub(step.begin_ns);
-                file.fetched(step.len, step.cached, elapsed_ns, slot.device(), table::tuning().mode);
+                let done = Fetched { bytes: step.len, cached: step.cached, elapsed_ns, taken_ns };
+                file.fetched(&done, slot.device(), table::tuning().mode);
                 report::file(slot, &file);
             }
             return;
@@ -539,9 +556,14 @@ fn keeper() {
     }
     let mut told_ns = 0;
     let mut meter = Meter::begin();
+    let mut pressure = processor::Pressure::new();
     loop {
         let seen = WORKER[Role::Keeper as usize].seq.load(SeqCst);
         let now = sys::now_ns();
+        let fetching = now.saturating_sub(FETCHED_NS.load(Relaxed)) < 100_000_000;
+        if fetching {
+            PRESSURE.store(pressure.look(now), Relaxed);
+        }
         if now.saturating_sub(told_ns) > 100_000_000 {
             told_ns = now;
             BUDGET.tell(&memory::look());
@@ -556,6 +578,7 @@ fn keeper() {
         let active = now.saturating_sub(ACTIVE_NS.load(Relaxed)) < 1_000_000_000;
         let timeout = match (walking, active || waiting) {
             (true, _) => 1_000_000,
+            _ if fetching => PRESSURE_NS,
             (false, true) => 200_000_000,
             (false, false) => LONG_NS,
         };

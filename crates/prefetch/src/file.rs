@@ -26,6 +26,9 @@ const UNORDERED: u32 = 16;
 /// After so much of it threads are told apart no longer, or again.
 const UNORDERED_MAX: u32 = 32 * UNORDERED;
 
+/// One of so many reads wakes the thread that fetches. Each wakes two threads, which a busy processor has no time for.
+const FETCH_WAKES: u32 = 64;
+
 /// One read of the program.
 #[derive(Debug, Clone, Copy)]
 pub struct Read {
@@ -71,6 +74,19 @@ impl Request {
         let end = offset.saturating_add(len).div_ceil(PAGE).saturating_mul(PAGE);
         Request { offset: start, len: end - start }
     }
+}
+
+/// A step of fetching that was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fetched {
+    /// Its length, bytes.
+    pub bytes: u64,
+    /// How much of it had been cached, bytes.
+    pub cached: u64,
+    /// How long it took, ns.
+    pub elapsed_ns: u64,
+    /// What it took of processors that others waited for, ns.
+    pub taken_ns: u64,
 }
 
 /// Counters of one file.
@@ -203,7 +219,9 @@ impl FileState {
         self.rent(read, covered || fetched, &stream, device, budget, tuning);
         let observing = tuning.mode == Mode::Observe;
         let wanted = core::mem::take(&mut self.wants_worker);
-        Effect { wake: !observing && (headroom || wanted || self.fetch == FetchState::Running), time_next }
+        // Once a fetch has begun its thread goes on by itself; that it is woken now and then is for a system that refused.
+        let fetching = self.fetch == FetchState::Running && self.tick.is_multiple_of(FETCH_WAKES);
+        Effect { wake: !observing && (headroom || wanted || fetching), time_next }
     }
 
     /// Finds or makes the stream of a read; a made one has `used` equal to the tick.

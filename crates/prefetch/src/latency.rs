@@ -13,6 +13,13 @@ use crate::waits::{Recent, Waits};
 /// in eights.
 const STALE: u64 = 16;
 
+/// Misses that the mean is of, the latest ones counting most.
+const MEAN_OF: u64 = 256;
+
+/// Of shorter waits, ns, only one in so many has all of them weighed anew.
+const WEIGHED_NS: u64 = 500_000;
+const WEIGHED_ONE_IN: u64 = 4;
+
 /// What a wait is evidence of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seen {
@@ -60,6 +67,10 @@ pub struct Latency {
     floor_ns: AtomicU64,
     typical_ns: AtomicU64,
     mean_ns: AtomicU64,
+    /// Misses that the mean is of, at most [`MEAN_OF`].
+    mean_count: AtomicU64,
+    /// Short waits since all were known.
+    unweighed: AtomicU64,
 }
 
 impl Latency {
@@ -77,6 +88,8 @@ impl Latency {
             floor_ns: AtomicU64::new(0),
             typical_ns: AtomicU64::new(0),
             mean_ns: AtomicU64::new(0),
+            mean_count: AtomicU64::new(0),
+            unweighed: AtomicU64::new(0),
         }
     }
 
@@ -103,10 +116,13 @@ impl Latency {
         }
     }
 
-    /// The mean of such misses, of which longer ones count as twice the typical one, ns: as long as that at least, since a
-    /// few are always late. The latest ones count most.
+    /// The mean of many such misses, of which longer ones count as twice the typical one, ns. Of few it would be a matter of
+    /// chance, and of those right after a fetch too long.
     pub fn mean_ns(&self) -> u64 {
-        self.mean_ns.load(Relaxed).max(self.typical_ns())
+        match self.mean_ns.load(Relaxed) {
+            0 => self.typical_ns(),
+            mean => mean,
+        }
     }
 
     /// Notes a wait of `elapsed_ns`, of which its own bytes took `transfer_ns`.
@@ -118,19 +134,22 @@ impl Latency {
                 self.elapsed.note(elapsed_ns);
                 self.beside.clear();
                 self.stale.store(0, Relaxed);
+                self.add_to_mean(elapsed_ns);
+                if self.may_wait(elapsed_ns) {
+                    return;
+                }
                 // One or two may be hits beside a busy processor: what was guessed stands until there are three.
                 if self.elapsed.len() >= 3 || self.typical_ns.load(Relaxed) == 0 {
                     self.typical_ns.store(self.elapsed.middle(), Relaxed);
                 }
-                let capped = elapsed_ns.min(2 * self.typical_ns());
-                let mean = match self.mean_ns.load(Relaxed) {
-                    0 => capped,
-                    known => known - known / 32 + capped / 32,
-                };
-                self.mean_ns.store(mean, Relaxed);
             }
             Seen::Beside if self.ns() == 0 => self.guess_ns.store(sample, Relaxed),
-            Seen::Beside => self.beside.note(sample),
+            Seen::Beside => {
+                self.beside.note(sample);
+                if self.may_wait(elapsed_ns) {
+                    return;
+                }
+            }
             Seen::Long if !self.misses.is_empty() => return,
             Seen::Long | Seen::Partial => {
                 if seen == Seen::Long && self.ns() == 0 {
@@ -142,6 +161,25 @@ impl Latency {
             Seen::Arrival => self.note_arrival(elapsed_ns),
         }
         self.judge();
+    }
+
+    fn add_to_mean(&self, elapsed_ns: u64) {
+        let capped = match self.typical_ns() {
+            0 => elapsed_ns,
+            typical => elapsed_ns.min(typical.saturating_mul(2)),
+        };
+        let count = (self.mean_count.load(Relaxed) + 1).min(MEAN_OF);
+        self.mean_count.store(count, Relaxed);
+        let known = self.mean_ns.load(Relaxed);
+        self.mean_ns.store(known - known / count + capped / count, Relaxed);
+    }
+
+    /// Whether what is known may be weighed anew with a later miss: to sort it takes a microsecond, of a short wait a
+    /// hundredth.
+    fn may_wait(&self, elapsed_ns: u64) -> bool {
+        elapsed_ns < WEIGHED_NS
+            && self.misses.is_full()
+            && !self.unweighed.fetch_add(1, Relaxed).is_multiple_of(WEIGHED_ONE_IN)
     }
 
     /// Of eight waits the longest, a hiccup perhaps, is left out, and what half of the others' time was spent in is taken
@@ -177,6 +215,7 @@ impl Latency {
         if stale >= STALE {
             self.misses.clear();
             self.elapsed.clear();
+            self.mean_count.store(0, Relaxed);
             self.stale.store(0, Relaxed);
         }
     }
@@ -237,6 +276,35 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn misses_that_wait_for_what_a_fetch_left_are_not_the_mean() {
+        let latency = Latency::new();
+        (0..300).for_each(|_| latency.note(Seen::Miss, MS, 0));
+        (0..16).for_each(|_| latency.note(Seen::Miss, MS + MS / 2, 0));
+        assert!(latency.mean_ns() < MS + MS / 20, "{}", latency.mean_ns());
+        assert!(latency.typical_ns() > MS + MS / 4, "{}", latency.typical_ns());
+        // A hiccup counts as twice the usual.
+        latency.note(Seen::Miss, 1_000 * MS, 0);
+        assert!(latency.mean_ns() < MS + MS / 10, "{}", latency.mean_ns());
+    }
+
+    #[test]
+    fn of_short_misses_one_in_four_is_weighed() {
+        let latency = Latency::new();
+        (0..16).for_each(|_| latency.note(Seen::Miss, 100_000, 0));
+        let changes = |count: u64| {
+            let mut known = latency.ns();
+            let mut changes = 0;
+            for wait in 0..count {
+                latency.note(Seen::Miss, 200_000 + wait, 0);
+                changes += u64::from(core::mem::replace(&mut known, latency.ns()) != latency.ns());
+            }
+            changes
+        };
+        assert!(changes(64) <= 16);
+        assert!((200_000..201_000).contains(&latency.ns()), "{}", latency.ns());
     }
 
     #[test]

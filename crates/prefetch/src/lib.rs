@@ -50,7 +50,7 @@ pub mod window;
 
 pub use budget::Budget;
 pub use device::Device;
-pub use file::{Effect, FileState, Read, Request};
+pub use file::{Effect, Fetched, FileState, Read, Request};
 pub use reason::Reason;
 pub use tuning::{Mode, Tuning};
 

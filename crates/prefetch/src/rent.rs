@@ -7,6 +7,7 @@
 
 use crate::PAGE;
 use crate::device::Device;
+use crate::file::Fetched;
 
 /// Times what was lost in misses that fetching may cost when it begins. What it makes the program wait is bounded by
 /// [`STAKE`]; this bounds what the device is busy with for nothing.
@@ -15,6 +16,8 @@ const PRICE_BEGIN: u64 = 2;
 const PRICE_MAX: u64 = 4;
 /// Of what misses cost, this part may be spent on making them slower.
 const STAKE: u64 = 64;
+/// How often that part is halved at most.
+const LOSSES_MAX: u8 = 4;
 /// Fetching stops when the program reads nothing for so many bytes.
 const IDLE_BYTES: u64 = 32 << 20;
 /// Reads of what was fetched that had to wait again: evicted, so that memory is too small for fetching.
@@ -52,6 +55,10 @@ pub struct Rent {
     hits: u32,
     /// A part of what misses cost and what hits saved, less what fetching made the misses wait, ns.
     credit_ns: i64,
+    /// What hits gave of it since the credit was last used up, less what misses gave, ns.
+    returned_ns: i64,
+    /// How often in a row it was used up without that hits had given most of it: each time the stake is halved.
+    losses: u8,
     /// How long misses take beside the fetch, the latest ones counting most, ns; 0 before the first.
     wait_ns: u64,
     /// Bytes fetched since the program's latest read of the file.
@@ -82,7 +89,9 @@ impl Rent {
         }
         let lost = elapsed_ns.min(now_ns.saturating_sub(self.lost_until_ns));
         self.lost_ns = self.lost_ns.saturating_add(lost / 2 + elapsed_ns / 2);
-        self.credit_ns = self.credit_ns.saturating_add_unsigned(elapsed_ns / STAKE);
+        let stake_ns = elapsed_ns / (STAKE << self.losses);
+        self.credit_ns = self.credit_ns.saturating_add_unsigned(stake_ns);
+        self.returned_ns = self.returned_ns.saturating_sub_unsigned(stake_ns);
         self.lost_until_ns = self.lost_until_ns.max(now_ns);
         self.lost_misses = self.lost_misses.saturating_add(1);
         self.idle_bytes = 0;
@@ -114,6 +123,7 @@ impl Rent {
     pub fn on_hit(&mut self, typical_ns: u64) {
         self.hits = self.hits.saturating_add(1);
         self.credit_ns = self.credit_ns.saturating_add_unsigned(typical_ns / 2);
+        self.returned_ns = self.returned_ns.saturating_add_unsigned(typical_ns / 2);
         self.idle_bytes = 0;
     }
 
@@ -206,7 +216,10 @@ impl Rent {
     }
 
     /// Has a step that is done count for what fetching costs: it took so long, and so many bytes of it were cached.
-    pub fn measure(&mut self, bytes: u64, cached: u64, elapsed_ns: u64, device: &Device) {
+    pub fn measure(&mut self, step: &Fetched, device: &Device) {
+        let Fetched { bytes, cached, elapsed_ns, taken_ns } = *step;
+        // Where processors are full the program's threads wait for this one, and in no single read can that be told.
+        self.credit_ns = self.credit_ns.saturating_sub_unsigned(taken_ns);
         device.note_step(elapsed_ns);
         self.under_way = self.under_way.saturating_sub(1);
         self.follow_bytes = self.follow_bytes.saturating_add(bytes.saturating_sub(cached));
@@ -223,7 +236,9 @@ impl Rent {
 
     /// A step of so many bytes is done, of which some were not cached. Puts more before the device as long as nobody
     /// waits for it; `false`: going on would not pay.
-    pub fn on_step(&mut self, size: u64, bytes: u64, fresh: u64, device: &Device) -> bool {
+    pub fn on_step(&mut self, size: u64, step: &Fetched, device: &Device) -> bool {
+        let bytes = step.bytes;
+        let fresh = bytes.saturating_sub(step.cached);
         self.idle_bytes = self.idle_bytes.saturating_add(bytes);
         // What was there already says nothing of what the device bears.
         self.fine = self.fine.saturating_add(u8::from(fresh > bytes / 2));
@@ -233,6 +248,10 @@ impl Rent {
         }
         // One account for all: who reads another file waits for this fetch too.
         self.credit_ns = self.credit_ns.saturating_sub(device.take_wait_beside());
+        if self.credit_ns < 0 {
+            self.losses = if self.returned_ns > 0 { 0 } else { (self.losses + 1).min(LOSSES_MAX) };
+            self.returned_ns = 0;
+        }
         let left = device.fetch_ns(self.wanted_bytes(size));
         let pays = left <= self.lost_ns.saturating_mul(PRICE_MAX) && self.idle_bytes < IDLE_BYTES;
         let pays = pays && self.credit_ns >= 0 && !self.is_spoiled();
@@ -272,6 +291,10 @@ mod tests {
 
     const SIZE: u64 = 64 << 20;
 
+    fn step(bytes: u64) -> Fetched {
+        Fetched { bytes, ..Fetched::default() }
+    }
+
     #[test]
     fn misses_everywhere_buy_the_whole_file() {
         const SIZE: u64 = 256 << 20;
@@ -290,7 +313,7 @@ mod tests {
             assert!(rent.covers(offset, SIZE));
             bytes += len;
             rent.on_hit(1_000_000);
-            assert!(rent.on_step(SIZE, len, len, &device));
+            assert!(rent.on_step(SIZE, &step(len), &device));
         }
         assert_eq!(bytes, SIZE);
         assert!(rent.is_complete());
@@ -320,9 +343,9 @@ mod tests {
         (0..200).for_each(|miss| rent.on_miss(miss * 327_680, SIZE, 1_000_000, (miss + 1) * 1_000_000));
         assert!(rent.claim(SIZE, &device).is_some());
         device.learn_fetch(1 << 20, 1 << 20, 100_000_000);
-        assert!(rent.on_step(SIZE, 1 << 20, 1 << 20, &device));
+        assert!(rent.on_step(SIZE, &step(1 << 20), &device));
         (0..15).for_each(|_| device.learn_fetch(1 << 20, 1 << 20, 100_000_000));
-        assert!(!rent.on_step(SIZE, 1 << 20, 1 << 20, &device));
+        assert!(!rent.on_step(SIZE, &step(1 << 20), &device));
     }
 
     #[test]
@@ -332,10 +355,41 @@ mod tests {
         let mut rent = Rent::default();
         (0..200).for_each(|miss| rent.on_miss(miss * 327_680, SIZE, 1_000_000, (miss + 1) * 1_000_000));
         device.note_wait_beside(9_000_000);
-        assert!(rent.claim(SIZE, &device).is_some() && rent.on_step(SIZE, 1 << 20, 1 << 20, &device));
+        assert!(rent.claim(SIZE, &device).is_some() && rent.on_step(SIZE, &step(1 << 20), &device));
         assert!(device.fetch_begins());
         (0..200).for_each(|_| device.note_wait_beside(1_100_000));
-        assert!(!rent.on_step(SIZE, 1 << 20, 1 << 20, &device));
+        assert!(!rent.on_step(SIZE, &step(1 << 20), &device));
+    }
+
+    /// Misses of `count` ms; what they add to the credit, ns.
+    fn credit_of(rent: &mut Rent, count: u64) -> i64 {
+        let (before, begin_ns) = (rent.credit_ns, rent.lost_until_ns);
+        for miss in 1..=count {
+            rent.on_miss(miss * 327_680 % SIZE, SIZE, 1 << 20, begin_ns + (miss << 20));
+        }
+        rent.credit_ns - before
+    }
+
+    #[test]
+    fn a_stake_that_is_lost_again_and_again_shrinks_until_hits_return_it() {
+        let device = Device::new();
+        device.learn_miss(1_000_000, 0);
+        let mut rent = Rent::default();
+        let full = credit_of(&mut rent, 256);
+        for round in 1..8 {
+            let taken_ns = u64::try_from(rent.credit_ns).unwrap() + 1;
+            assert!(rent.claim(SIZE, &device).is_some());
+            let lost = Fetched { taken_ns, ..step(1 << 20) };
+            rent.measure(&lost, &device);
+            assert!(!rent.on_step(SIZE, &lost, &device), "round {round}");
+            let part = credit_of(&mut rent, 256);
+            assert_eq!(part, full >> round.min(LOSSES_MAX), "round {round}");
+        }
+        (0..64).for_each(|_| rent.on_hit(1_000_000));
+        let lost = Fetched { taken_ns: 1 << 40, ..step(1 << 20) };
+        rent.measure(&lost, &device);
+        assert!(!rent.on_step(SIZE, &lost, &device));
+        assert_eq!(credit_of(&mut rent, 256), full);
     }
 
     #[test]

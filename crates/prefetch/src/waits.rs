@@ -71,6 +71,11 @@ impl<const N: usize> Recent<N> {
         usize::try_from(self.count.load(Relaxed)).unwrap_or(N).min(N)
     }
 
+    /// Whether `N` are known.
+    pub fn is_full(&self) -> bool {
+        self.len() == N
+    }
+
     /// Whether none is known.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

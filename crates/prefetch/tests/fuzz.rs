@@ -3,7 +3,7 @@
 
 use prefetch::budget::Memory;
 use prefetch::file::FetchState;
-use prefetch::{Budget, Device, FileState, Mode, PAGE, Read, Request, Tuning};
+use prefetch::{Budget, Device, Fetched, FileState, Mode, PAGE, Read, Request, Tuning};
 
 /// splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
 struct Random(u64);
@@ -132,8 +132,13 @@ impl World {
             let Some(request) = self.file.claim_fetch(&self.device, &self.budget) else { break };
             assert!(self.budget.outstanding() <= before, "seed {seed}: over the budget");
             self.check(request, seed);
-            let (cached, elapsed) = (self.random.below(request.len + 1), self.random.any_time());
-            self.file.fetched(request.len, cached, elapsed, &self.device, self.tuning.mode);
+            let step = Fetched {
+                bytes: request.len,
+                cached: self.random.below(request.len + 1),
+                elapsed_ns: self.random.any_time(),
+                taken_ns: if self.random.chance(2) { self.random.any_time() } else { 0 },
+            };
+            self.file.fetched(&step, &self.device, self.tuning.mode);
         }
     }
 

@@ -1,10 +1,13 @@
 //! Fetching the file, or the parts of it that were missed in.
 
-use super::{FetchState, FileState, Read, Request};
+use super::{FetchState, Fetched, FileState, Read, Request};
 use crate::reason::Reason;
 use crate::stream::{Shape, Stream};
 use crate::tuning::Tuning;
 use crate::{Budget, Device, Mode};
+
+/// Of shorter misses, ns, only every eighth has it weighed whether fetching pays.
+const WEIGHED_NS: u64 = 500_000;
 
 impl FileState {
     /// Weighs what misses without a pattern have cost against fetching their part of the file.
@@ -40,6 +43,10 @@ impl FileState {
             return;
         }
         self.reason = Reason::Paying;
+        // To weigh takes a microsecond, of a short wait a hundredth.
+        if elapsed_ns < WEIGHED_NS && !self.rent.misses().is_multiple_of(8) {
+            return;
+        }
         if self.rent.is_worth(self.size, device, tuning.fetch_misses_min) {
             self.begin_fetch(device, budget, tuning);
         }
@@ -63,6 +70,7 @@ impl FileState {
             return;
         }
         self.fetch = FetchState::Running;
+        self.wants_worker = true;
         self.reason = Reason::FetchingAll;
     }
 
@@ -100,13 +108,12 @@ impl FileState {
         }
     }
 
-    /// Tells how long a step took, and how much of it had been cached. Stops when going on would not pay.
-    pub fn fetched(&mut self, bytes: u64, cached: u64, elapsed_ns: u64, device: &Device, mode: Mode) {
-        self.counters.redundant += cached;
-        let fresh = bytes.saturating_sub(cached);
-        self.rent.measure(bytes, cached, elapsed_ns, device);
+    /// Tells of a step that is done. Stops when going on would not pay.
+    pub fn fetched(&mut self, step: &Fetched, device: &Device, mode: Mode) {
+        self.counters.redundant += step.cached;
+        self.rent.measure(step, device);
         let running = self.fetch == FetchState::Running;
-        if running && mode != Mode::FetchAll && !self.rent.on_step(self.size, bytes, fresh, device) {
+        if running && mode != Mode::FetchAll && !self.rent.on_step(self.size, step, device) {
             self.end_fetch(Reason::Paying, device);
         }
     }
@@ -125,5 +132,31 @@ impl FileState {
         }
         self.fetch = if reason == Reason::FetchedAll { FetchState::Done } else { FetchState::Idle };
         self.reason = reason;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Memory;
+
+    #[test]
+    fn a_fetch_is_begun_with_a_wake_and_seldom_wakes_again() {
+        let (device, budget, tuning) = (Device::new(), Budget::new(), Tuning::default());
+        budget.tell(&Memory { available: 8 << 30, ..Memory::default() });
+        let mut file = FileState::new(64 << 20);
+        let read = |file: &mut FileState, at: u64| {
+            let offset = at * 7919 * 4096 % (64 << 20);
+            let read = Read { offset, len: 4096, elapsed_ns: Some(1_000_000), now_ns: (at + 1) * 1_000_000 };
+            file.on_read(&read, &device, &budget, &tuning).wake
+        };
+        let begun = (0..10_000).find(|at| {
+            let woken = read(&mut file, *at);
+            assert_eq!(woken, file.is_fetching(), "read {at}");
+            woken
+        });
+        let begun = begun.expect("misses all over the file buy it");
+        let woken = (begun + 1..=begun + 640).filter(|at| read(&mut file, *at)).count();
+        assert_eq!(woken, 10);
     }
 }

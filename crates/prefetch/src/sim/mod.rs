@@ -12,7 +12,7 @@ pub use patterns::{Noise, Pattern, Trace};
 
 use std::collections::VecDeque;
 
-use crate::{Budget, Device, FileState, Mode, Read, Tuning, budget::Memory};
+use crate::{Budget, Device, Fetched, FileState, Mode, Read, Tuning, budget::Memory};
 
 /// What a replay gave.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -175,7 +175,8 @@ impl Shell {
     fn fetch(&mut self, machine: &mut Machine, device: &Device, budget: &Budget, mode: Mode, now_ns: u64) {
         if !self.file.is_fetching() || self.steps.len() >= self.file.fetch_width() {
             if let Some((bytes, cached, begin_ns, _)) = self.steps.pop_front() {
-                self.file.fetched(bytes, cached, now_ns - begin_ns, device, mode);
+                let step = Fetched { bytes, cached, elapsed_ns: now_ns - begin_ns, taken_ns: 0 };
+                self.file.fetched(&step, device, mode);
             }
             return;
         }
