@@ -22,6 +22,8 @@ const EPOCH_NS_MIN: u64 = 20_000_000;
 const MISS_BYTES_MAX: u64 = 128 << 10;
 /// The shortest turn of a stream, ns.
 const TURN_NS_MIN: u64 = 50_000;
+/// On a device of less latency, ns, a few threads have as much on their way as it delivers.
+const NEAR_NS: u64 = 300_000;
 /// Streams without gain that decide for a device.
 const BARREN_VOTES: u64 = 3;
 /// How long others wait for the first one that is tried, ns, or 20 latencies.
@@ -245,6 +247,18 @@ impl Device {
         let own_rate = with_gaps(own_rate);
         let bandwidth = self.bandwidth_or_assumed();
         rate == 0 || rate >= bandwidth / 2 || (rate >= bandwidth / 5 && rate / 9 >= own_rate / 4)
+    }
+
+    /// Whether the program's own reads fill a near device already, or it was not watched long enough: there is little to
+    /// gain then, and each read would wait for what is prefetched for the others.
+    pub fn is_filled(&self) -> bool {
+        let known = self.bandwidth_or_assumed();
+        let filled = match self.traffic_rate.load(Relaxed) {
+            // Of mappings no single wait is known, and no rate.
+            0 => self.traffic_start_ns.load(Relaxed) != 0,
+            rate => rate >= known - known / 4,
+        };
+        filled && self.latency_ns() < NEAR_NS && self.streams() == 0
     }
 
     /// Whether others read it than one stream of so many bytes/s; 0: not known.
@@ -640,6 +654,24 @@ mod tests {
         assert_eq!(times(16 << 20), 2.0, "nothing to compare with");
         assert_eq!(times(32 << 20), 4.0, "twice as much arrives");
         assert_eq!(times(33 << 20), 2.0, "it is full");
+    }
+
+    #[test]
+    fn what_a_near_device_is_filled_with_is_looked_at_for_a_while() {
+        let device = Device::new();
+        (0..3).for_each(|_| device.learn_miss(100_000, 4096));
+        assert!(!device.is_filled(), "nothing is known of a mapping's reads");
+        let mut now_ns = 1;
+        device.note_traffic(now_ns, 0);
+        assert!(device.is_filled());
+        let mut filled = |mib: u64| {
+            now_ns += 2_000_000;
+            device.note_traffic(now_ns, mib << 20);
+            device.is_filled()
+        };
+        assert!(!filled(1) && filled(2) && !filled(1), "of 1 GB/s");
+        (0..16).for_each(|_| device.learn_miss(1_000_000, 4096));
+        assert!(!filled(2), "more may be on its way to a far one");
     }
 
     #[test]

@@ -113,6 +113,9 @@ impl FileState {
         if forward && !self.random_hint && busy() {
             return Some(Reason::Saturated);
         }
+        if (!forward || self.random_hint) && device.is_filled() {
+            return Some(Reason::Saturated);
+        }
         if device.trial.is_bad() {
             return Some(Reason::NoGain);
         }
