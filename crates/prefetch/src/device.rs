@@ -249,14 +249,14 @@ impl Device {
         rate == 0 || rate >= bandwidth / 2 || (rate >= bandwidth / 5 && rate / 9 >= own_rate / 4)
     }
 
-    /// Whether the program's own reads fill a near device already, or it was not watched long enough: there is little to
-    /// gain then, and each read would wait for what is prefetched for the others.
-    pub fn is_filled(&self) -> bool {
-        let known = self.bandwidth_or_assumed();
+    /// Whether a near device delivers half of what it can already, to others than one stream of so many bytes/s too, or was
+    /// not watched long enough: there is little to gain then, and each read would wait for what is prefetched for the
+    /// others.
+    pub fn is_filled(&self, own_rate: u64) -> bool {
         let filled = match self.traffic_rate.load(Relaxed) {
             // Of mappings no single wait is known, and no rate.
             0 => self.traffic_start_ns.load(Relaxed) != 0,
-            rate => rate >= known - known / 4,
+            rate => rate >= self.bandwidth_or_assumed() / 2 && self.is_shared(own_rate),
         };
         filled && self.latency_ns() < NEAR_NS && self.streams() == 0
     }
@@ -660,18 +660,19 @@ mod tests {
     fn what_a_near_device_is_filled_with_is_looked_at_for_a_while() {
         let device = Device::new();
         (0..3).for_each(|_| device.learn_miss(100_000, 4096));
-        assert!(!device.is_filled(), "nothing is known of a mapping's reads");
+        assert!(!device.is_filled(1), "nothing is known of a mapping's reads");
         let mut now_ns = 1;
         device.note_traffic(now_ns, 0);
-        assert!(device.is_filled());
-        let mut filled = |mib: u64| {
+        assert!(device.is_filled(1));
+        let mut filled = |kib: u64| {
             now_ns += 2_000_000;
-            device.note_traffic(now_ns, mib << 20);
-            device.is_filled()
+            device.note_traffic(now_ns, kib << 10);
+            (device.is_filled(200_000_000), device.is_filled(900_000_000))
         };
-        assert!(!filled(1) && filled(2) && !filled(1), "of 1 GB/s");
+        // KiB in 2 ms, of 1 GB/s; the second stream is the only one.
+        assert_eq!([filled(512), filled(2048), filled(512)], [(false, false), (true, false), (false, false)]);
         (0..16).for_each(|_| device.learn_miss(1_000_000, 4096));
-        assert!(!filled(2), "more may be on its way to a far one");
+        assert!(!filled(2048).0, "more may be on its way to a far one");
     }
 
     #[test]
