@@ -2,8 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
+use crate::forward::Forward;
 use crate::latency::{Latency, Seen};
 use crate::pace::Pace;
+use crate::traffic::Traffic;
 use crate::trial::Trial;
 use crate::window::Window;
 
@@ -24,13 +26,6 @@ const MISS_BYTES_MAX: u64 = 128 << 10;
 const TURN_NS_MIN: u64 = 50_000;
 /// On a device of less latency, ns, a few threads have as much on their way as it delivers.
 const NEAR_NS: u64 = 300_000;
-/// Streams without gain that decide for a device.
-const BARREN_VOTES: u64 = 3;
-/// How long others wait for the first one that is tried, ns, or 20 latencies.
-const TRIED_NS_MIN: u64 = 50_000_000;
-/// Reads until forward streams are tried again, the first time, and at most: each time twice as many.
-const BARREN_READS: (u64, u64) = (512, 4096);
-
 /// A prefetch that a read waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {
@@ -64,24 +59,15 @@ pub struct Device {
     /// Streams read in this epoch, and in the one before.
     live: AtomicU64,
     live_before: AtomicU64,
-    barren: AtomicU64,
-    /// Whether prefetching a forward stream brought something.
-    forward_gains: AtomicBool,
-    /// When the latest one began, ns; 0 before the first.
-    forward_tried_ns: AtomicU64,
-    /// Reads of the latest rest; 0 before the first.
-    barren_rest: AtomicU64,
+    /// Whether forward streams gain.
+    pub forward: Forward,
     fetches: AtomicU64,
     /// Misses that may have begun before the latest fetch ended.
     left_over: AtomicU64,
     /// How much longer misses in other files took beside the fetch than without it, ns.
     beside_ns: AtomicI64,
     window: Window,
-    traffic_bytes: AtomicU64,
-    traffic_start_ns: AtomicU64,
-    traffic_rate: AtomicU64,
-    /// Whether that was half as much again as the time before.
-    traffic_grows: AtomicBool,
+    traffic: Traffic,
     /// Whether files are fetched in their order.
     ordered: AtomicBool,
     /// Whether prefetching streams pays.
@@ -106,18 +92,12 @@ impl Device {
             epoch_start_ns: AtomicU64::new(0),
             live: AtomicU64::new(0),
             live_before: AtomicU64::new(0),
-            barren: AtomicU64::new(0),
-            forward_gains: AtomicBool::new(false),
-            forward_tried_ns: AtomicU64::new(0),
-            barren_rest: AtomicU64::new(0),
+            forward: Forward::new(),
             fetches: AtomicU64::new(0),
             left_over: AtomicU64::new(0),
             beside_ns: AtomicI64::new(0),
             window: Window::new(),
-            traffic_bytes: AtomicU64::new(0),
-            traffic_start_ns: AtomicU64::new(0),
-            traffic_rate: AtomicU64::new(0),
-            traffic_grows: AtomicBool::new(false),
+            traffic: Traffic::new(),
             ordered: AtomicBool::new(false),
             trial: Trial::new(),
         }
@@ -226,24 +206,13 @@ impl Device {
 
     /// Notes a read of a stream that misses, whether this one did or not: what the device is busy with.
     pub fn note_traffic(&self, now_ns: u64, bytes: u64) {
-        let total = self.traffic_bytes.fetch_add(bytes, Relaxed) + bytes;
-        let start = self.traffic_start_ns.load(Relaxed);
-        let elapsed = now_ns.saturating_sub(start);
-        let length = 2_000_000u64.max(self.latency_ns().saturating_mul(2));
-        if start != 0 && elapsed < length {
-            return;
-        }
-        let rate = if start == 0 { 0 } else { u128::from(total) * 1_000_000_000 / u128::from(elapsed) };
-        let before = self.traffic_rate.swap(rate as u64, Relaxed);
-        self.traffic_grows.store(before > 0 && rate as u64 / 3 >= before / 2, Relaxed);
-        self.traffic_bytes.store(0, Relaxed);
-        self.traffic_start_ns.store(now_ns, Relaxed);
+        self.traffic.note(now_ns, bytes, self.latency_ns());
     }
 
     /// Whether a forward stream of so many bytes/s, which the kernel reads ahead of, would gain little: the device
     /// delivers half of what it can, or a fifth of it to several streams; or it was not watched long enough.
     pub fn is_busy(&self, own_rate: u64, with_gaps: impl Fn(u64) -> u64) -> bool {
-        let rate = with_gaps(self.traffic_rate.load(Relaxed));
+        let rate = with_gaps(self.traffic.rate());
         let own_rate = with_gaps(own_rate);
         let bandwidth = self.bandwidth_or_assumed();
         rate == 0 || rate >= bandwidth / 2 || (rate >= bandwidth / 5 && rate / 9 >= own_rate / 4)
@@ -253,17 +222,12 @@ impl Device {
     /// not watched long enough: there is little to gain then, and each read would wait for what is prefetched for the
     /// others.
     pub fn is_filled(&self, own_rate: u64) -> bool {
-        let filled = match self.traffic_rate.load(Relaxed) {
+        let filled = match self.traffic.rate() {
             // Of mappings no single wait is known, and no rate.
-            0 => self.traffic_start_ns.load(Relaxed) != 0,
-            rate => rate >= self.bandwidth_or_assumed() / 2 && self.is_shared(own_rate),
+            0 => self.traffic.is_noted(),
+            rate => rate >= self.bandwidth_or_assumed() / 2 && self.traffic.is_shared(own_rate),
         };
         filled && self.latency_ns() < NEAR_NS && self.streams() == 0
-    }
-
-    /// Whether others read it than one stream of so many bytes/s; 0: not known.
-    fn is_shared(&self, own_rate: u64) -> bool {
-        own_rate != 0 && self.traffic_rate.load(Relaxed) / 3 > own_rate / 2
     }
 
     /// Learns a rate at which the device surely delivered, bytes/s.
@@ -367,7 +331,7 @@ impl Device {
     /// twice of what the device delivers: else the reads beside which it begins would wait for all that it asks for.
     pub fn turn_ns(&self, bytes: u64, own_rate: Option<u64>) -> Option<u64> {
         let streams = self.streams();
-        if streams < 2 && !own_rate.is_some_and(|rate| self.is_shared(rate)) {
+        if streams < 2 && !own_rate.is_some_and(|rate| self.traffic.is_shared(rate)) {
             return None;
         }
         let known = self.bandwidth_or_assumed();
@@ -409,7 +373,7 @@ impl Device {
             match self.bandwidth() {
                 0 => {
                     let arrives = (u128::from(ahead) * 1_000_000_000 / u128::from(elapsed_ns)) as u64;
-                    self.learn_saturated(arrives.max(self.traffic_rate.load(Relaxed)))
+                    self.learn_saturated(arrives.max(self.traffic.rate()))
                 }
                 rate => self.learn_saturated(rate),
             }
@@ -420,12 +384,12 @@ impl Device {
     /// only waits (Little's law). Four times while that is seen to grow: a device that is not full yet is reached in fewer
     /// latencies. No limit before it is known.
     fn ample_bytes(&self) -> u64 {
-        let (rate, latency_ns) = (self.traffic_rate.load(Relaxed), self.latency_ns());
+        let (rate, latency_ns) = (self.traffic.rate(), self.latency_ns());
         if rate == 0 {
             return u64::MAX;
         }
         let arrives = u128::from(rate) * u128::from(latency_ns) / 1_000_000_000;
-        let times = if self.traffic_grows.load(Relaxed) { 4 } else { 2 };
+        let times = if self.traffic.grows() { 4 } else { 2 };
         u64::try_from(times * arrives).unwrap_or(u64::MAX).max(Window::first(latency_ns))
     }
 
@@ -507,57 +471,6 @@ impl Device {
         self.left_over.store(LEFT_OVER, Relaxed);
     }
 
-    /// Learns whether prefetching a forward stream brought anything beside the kernel's own read-ahead. Three streams
-    /// without gain, and none with one in between, decide for the device: a single one may merely have lost its
-    /// share to the others.
-    pub fn learn_forward(&self, barren: bool) {
-        let known = self.barren.load(Relaxed);
-        let rest = self.barren_rest.load(Relaxed);
-        let next = match (barren, known) {
-            (false, _) => {
-                self.forward_gains.store(true, Relaxed);
-                self.barren_rest.store(0, Relaxed);
-                0
-            }
-            (true, 0..BARREN_VOTES) if known + 1 == BARREN_VOTES => {
-                // The latency may have been learned wrong: a single stream that is left alone for that is a pity.
-                let rest = (2 * rest).clamp(BARREN_READS.0, BARREN_READS.1);
-                self.barren_rest.store(rest, Relaxed);
-                BARREN_VOTES + rest
-            }
-            (true, _) => known + 1,
-        };
-        self.barren.store(next, Relaxed);
-    }
-
-    /// A forward stream begins to be prefetched.
-    pub fn try_forward(&self, now_ns: u64) {
-        self.forward_tried_ns.store(now_ns, Relaxed);
-    }
-
-    /// Whether another forward stream shows at present whether prefetching brings anything. It has time for that, but not for
-    /// ever: it may end before.
-    pub fn forward_is_tried(&self, now_ns: u64) -> bool {
-        let time_ns = TRIED_NS_MIN.max(self.latency_ns().saturating_mul(20));
-        let tried_ns = self.forward_tried_ns.load(Relaxed);
-        tried_ns != 0 && now_ns < tried_ns.saturating_add(time_ns) && !self.forward_gains.load(Relaxed)
-    }
-
-    /// Whether forward streams are barren at present.
-    pub fn has_barren_forward(&self) -> bool {
-        self.barren.load(Relaxed) >= BARREN_VOTES
-    }
-
-    /// Whether forward streams are left to the kernel: prefetching them brought nothing. Tried again after a while.
-    pub fn forward_is_barren(&self) -> bool {
-        let known = self.barren.load(Relaxed);
-        if known < BARREN_VOTES {
-            return false;
-        }
-        self.barren.store(if known == BARREN_VOTES { 0 } else { known - 1 }, Relaxed);
-        true
-    }
-
     /// Streams that prefetch and were read lately. One whose file is read no more (a database reads the end of each file
     /// when it opens it) takes nothing of the device, and nobody tells that it is over.
     pub fn streams(&self) -> u64 {
@@ -580,7 +493,7 @@ impl Device {
 
     /// What the program leaves of [`Device::fetch_bdp`], bytes.
     fn free_bdp(&self) -> u64 {
-        let own = u128::from(self.traffic_rate.load(Relaxed)) * u128::from(self.latency_ns()) / 1_000_000_000;
+        let own = u128::from(self.traffic.rate()) * u128::from(self.latency_ns()) / 1_000_000_000;
         self.fetch_bdp().saturating_sub(u64::try_from(own).unwrap_or(u64::MAX))
     }
 
@@ -768,23 +681,6 @@ mod tests {
     }
 
     #[test]
-    fn three_barren_streams_decide_and_are_tried_again_later() {
-        let device = Device::new();
-        device.learn_forward(true);
-        device.learn_forward(true);
-        assert!(!device.has_barren_forward());
-        device.learn_forward(false);
-        (0..3).for_each(|_| device.learn_forward(true));
-        assert!(device.has_barren_forward());
-        for rest in [512, 1024, 2048, 4096, 4096] {
-            let reads = (0..10_000).take_while(|_| device.forward_is_barren()).count();
-            assert_eq!(reads, rest + 1);
-            assert!(!device.has_barren_forward());
-            (0..3).for_each(|_| device.learn_forward(true));
-        }
-    }
-
-    #[test]
     fn a_guess_is_better_than_no_latency_while_streams_are_prefetched() {
         let learners: [fn(&Device); 2] = [
             |device| device.learn_partial_miss(1_000_000, 4096),
@@ -798,19 +694,6 @@ mod tests {
             (0..8).for_each(|_| learn(&device));
             assert!((900_000..1_100_000).contains(&device.latency_ns()), "{}", device.latency_ns());
         }
-    }
-
-    #[test]
-    fn one_forward_stream_is_tried_before_the_others() {
-        let device = Device::new();
-        assert!(!device.forward_is_tried(1));
-        device.try_forward(1_000_000);
-        assert!(device.forward_is_tried(2_000_000) && device.forward_is_tried(50_000_000));
-        // It ended, or nobody knows.
-        assert!(!device.forward_is_tried(60_000_000));
-        device.try_forward(60_000_000);
-        device.learn_forward(false);
-        assert!(!device.forward_is_tried(60_000_001));
     }
 
     #[test]

@@ -16,6 +16,8 @@
 //! | [`latency`] | the latency of a device, from everything that waited for it |
 //! | [`waits`] | waits judged several at a time |
 //! | [`window`] | how much may be on its way, by the queueing it causes |
+//! | [`traffic`] | what a device is busy with for the program |
+//! | [`forward`] | whether forward streams gain beside the kernel's read-ahead |
 //! | [`trial`] | whether prefetching pays, by the program's reads without and with it |
 //! | [`budget`] | how much may be prefetched and unread: headroom, pressure, evictions |
 //! | [`names`] | which file comes next: numbered shards |
@@ -31,6 +33,7 @@ pub mod area;
 pub mod budget;
 pub mod device;
 pub mod file;
+pub mod forward;
 pub mod latency;
 pub mod names;
 pub mod order;
@@ -41,6 +44,7 @@ pub mod rent;
 pub mod series;
 pub mod sim;
 pub mod stream;
+pub mod traffic;
 pub mod trial;
 pub mod tuning;
 pub mod vote;

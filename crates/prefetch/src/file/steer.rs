@@ -48,9 +48,9 @@ impl FileState {
             // The kernel reads ahead of forward streams itself: compare, and give up on all of them together, since
             // a prefetched one would take the bandwidth of the others.
             if comparable && let Some(barren) = stream.is_barren(read.now_ns) {
-                device.learn_forward(barren);
+                device.forward.learn(barren);
             }
-            let barren = comparable && device.has_barren_forward();
+            let barren = comparable && device.forward.is_barren();
             let gappy = comparable && self.leaves_out_much(stream, device);
             if barren || gappy || device.trial.is_bad() {
                 self.settle(stream, device, budget);
@@ -77,7 +77,7 @@ impl FileState {
                 stream.activate(depth, read.now_ns);
                 device.stream_begins();
                 if comparable {
-                    device.try_forward(read.now_ns);
+                    device.forward.begin(read.now_ns);
                 }
                 if self.limit == 0 {
                     self.limit = tuning.depth_bytes_max;
@@ -106,9 +106,9 @@ impl FileState {
             return Some(Reason::ShortRuns);
         }
         let busy = || {
-            (!device.is_far() && device.forward_is_tried(self.now_ns))
+            (!device.is_far() && device.forward.is_tried(self.now_ns, device.latency_ns()))
                 || device.is_busy(stream.rate_alone(self.now_ns), |rate| stream.with_gaps(rate))
-                || device.forward_is_barren()
+                || device.forward.leave()
         };
         if forward && !self.random_hint && busy() {
             return Some(Reason::Saturated);

@@ -1,0 +1,124 @@
+//! Whether prefetching forward streams of a device brings anything beside the kernel's own read-ahead.
+//!
+//! A stream that is prefetched tells whether it gained. Three without gain, and none with one in between, decide for the
+//! device: a single one may merely have lost its share to the others. After a while they are tried again.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// Streams without gain that decide for a device.
+const BARREN_VOTES: u64 = 3;
+/// How long others wait for the first one that is tried, ns, or 20 latencies.
+const TRIED_NS_MIN: u64 = 50_000_000;
+/// Reads until forward streams are tried again, the first time, and at most: each time twice as many.
+const BARREN_READS: (u64, u64) = (512, 4096);
+
+/// What forward streams told. All methods may race: a lost update costs a vote.
+#[derive(Debug, Default)]
+pub struct Forward {
+    /// Streams without gain in a row; once they have decided, and reads until the next try.
+    barren: AtomicU64,
+    /// Whether prefetching one brought something.
+    gains: AtomicBool,
+    /// When the latest one began, ns; 0 before the first.
+    tried_ns: AtomicU64,
+    /// Reads of the latest rest; 0 before the first.
+    rest: AtomicU64,
+}
+
+impl Forward {
+    /// None was tried yet.
+    pub const fn new() -> Forward {
+        Forward {
+            barren: AtomicU64::new(0),
+            gains: AtomicBool::new(false),
+            tried_ns: AtomicU64::new(0),
+            rest: AtomicU64::new(0),
+        }
+    }
+
+    /// Learns whether prefetching a stream brought anything.
+    pub fn learn(&self, barren: bool) {
+        let known = self.barren.load(Relaxed);
+        let rest = self.rest.load(Relaxed);
+        let next = match (barren, known) {
+            (false, _) => {
+                self.gains.store(true, Relaxed);
+                self.rest.store(0, Relaxed);
+                0
+            }
+            (true, 0..BARREN_VOTES) if known + 1 == BARREN_VOTES => {
+                // The latency may have been learned wrong: a single stream that is left alone for that is a pity.
+                let rest = (2 * rest).clamp(BARREN_READS.0, BARREN_READS.1);
+                self.rest.store(rest, Relaxed);
+                BARREN_VOTES + rest
+            }
+            (true, _) => known + 1,
+        };
+        self.barren.store(next, Relaxed);
+    }
+
+    /// A stream begins to be prefetched.
+    pub fn begin(&self, now_ns: u64) {
+        self.tried_ns.store(now_ns, Relaxed);
+    }
+
+    /// Whether another stream shows at present whether prefetching brings anything, on a device of so much latency. It has
+    /// time for that, but not for ever: it may end before.
+    pub fn is_tried(&self, now_ns: u64, latency_ns: u64) -> bool {
+        let time_ns = TRIED_NS_MIN.max(latency_ns.saturating_mul(20));
+        let tried_ns = self.tried_ns.load(Relaxed);
+        tried_ns != 0 && now_ns < tried_ns.saturating_add(time_ns) && !self.gains.load(Relaxed)
+    }
+
+    /// Whether streams are barren at present.
+    pub fn is_barren(&self) -> bool {
+        self.barren.load(Relaxed) >= BARREN_VOTES
+    }
+
+    /// Whether the stream of a read is left to the kernel: prefetching brought nothing. Tried again after a while, which each
+    /// call makes shorter.
+    pub fn leave(&self) -> bool {
+        let known = self.barren.load(Relaxed);
+        if known < BARREN_VOTES {
+            return false;
+        }
+        self.barren.store(if known == BARREN_VOTES { 0 } else { known - 1 }, Relaxed);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_barren_streams_decide_and_are_tried_again_later() {
+        let forward = Forward::new();
+        forward.learn(true);
+        forward.learn(true);
+        assert!(!forward.is_barren());
+        forward.learn(false);
+        (0..3).for_each(|_| forward.learn(true));
+        assert!(forward.is_barren());
+        for rest in [512, 1024, 2048, 4096, 4096] {
+            let reads = (0..10_000).take_while(|_| forward.leave()).count();
+            assert_eq!(reads, rest + 1);
+            assert!(!forward.is_barren());
+            (0..3).for_each(|_| forward.learn(true));
+        }
+    }
+
+    #[test]
+    fn one_stream_is_tried_before_the_others() {
+        let forward = Forward::new();
+        assert!(!forward.is_tried(1, 0));
+        forward.begin(1_000_000);
+        assert!(forward.is_tried(2_000_000, 0) && forward.is_tried(50_000_000, 0));
+        // It ended, or nobody knows.
+        assert!(!forward.is_tried(60_000_000, 0));
+        assert!(forward.is_tried(60_000_000, 20_000_000), "a far device takes longer to tell");
+        forward.begin(60_000_000);
+        forward.learn(false);
+        assert!(!forward.is_tried(60_000_001, 0));
+    }
+}

@@ -1,0 +1,86 @@
+//! What a device is busy with for the program: the rate of reads of streams that miss, in short windows.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+/// A window, ns, or two latencies.
+const WINDOW_NS: u64 = 2_000_000;
+
+/// The rate of the latest window. All methods may race: a lost update costs a sample.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    bytes: AtomicU64,
+    start_ns: AtomicU64,
+    rate: AtomicU64,
+    grows: AtomicBool,
+}
+
+impl Traffic {
+    /// Nothing was read yet.
+    pub const fn new() -> Traffic {
+        Traffic {
+            bytes: AtomicU64::new(0),
+            start_ns: AtomicU64::new(0),
+            rate: AtomicU64::new(0),
+            grows: AtomicBool::new(false),
+        }
+    }
+
+    /// Notes a read, on a device of so much latency.
+    pub fn note(&self, now_ns: u64, bytes: u64, latency_ns: u64) {
+        let total = self.bytes.fetch_add(bytes, Relaxed) + bytes;
+        let start = self.start_ns.load(Relaxed);
+        let elapsed = now_ns.saturating_sub(start);
+        if start != 0 && elapsed < WINDOW_NS.max(latency_ns.saturating_mul(2)) {
+            return;
+        }
+        let rate = if start == 0 { 0 } else { u128::from(total) * 1_000_000_000 / u128::from(elapsed) };
+        let before = self.rate.swap(rate as u64, Relaxed);
+        self.grows.store(before > 0 && rate as u64 / 3 >= before / 2, Relaxed);
+        self.bytes.store(0, Relaxed);
+        self.start_ns.store(now_ns, Relaxed);
+    }
+
+    /// The rate of the latest window, bytes/s; 0 before the first is over.
+    pub fn rate(&self) -> u64 {
+        self.rate.load(Relaxed)
+    }
+
+    /// Whether that was half as much again as the time before.
+    pub fn grows(&self) -> bool {
+        self.grows.load(Relaxed)
+    }
+
+    /// Whether any read was noted.
+    pub fn is_noted(&self) -> bool {
+        self.start_ns.load(Relaxed) != 0
+    }
+
+    /// Whether it is of others, too, than one stream of so many bytes/s; 0: not known.
+    pub fn is_shared(&self, own_rate: u64) -> bool {
+        own_rate != 0 && self.rate() / 3 > own_rate / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_tells_the_rate_when_it_is_over() {
+        let traffic = Traffic::new();
+        assert!(!traffic.is_noted());
+        // One read of 100 KiB in each 100 us: 1 GB/s.
+        (1..=20u64).for_each(|read| traffic.note(read * 100_000, 102_400, 0));
+        assert!(traffic.is_noted() && traffic.rate() == 0 && !traffic.is_shared(1), "the window is not over");
+        traffic.note(2_100_000, 102_400, 0);
+        assert!((1_000_000_000..1_100_000_000).contains(&traffic.rate()), "{}", traffic.rate());
+        assert!(traffic.is_shared(500_000_000) && !traffic.is_shared(900_000_000) && !traffic.is_shared(0));
+        // Twice of it: it grows; then no more. A far device has a longer window.
+        (1..=20u64).for_each(|read| traffic.note(2_100_000 + read * 100_000, 204_800, 0));
+        assert!(traffic.grows() && traffic.rate() > 2_000_000_000);
+        (1..=20u64).for_each(|read| traffic.note(4_100_000 + read * 100_000, 204_800, 0));
+        assert!(!traffic.grows());
+        traffic.note(6_100_000 + 2_000_000, 1, 20_000_000);
+        assert!(traffic.rate() > 2_000_000_000, "not over");
+    }
+}
