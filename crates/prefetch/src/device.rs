@@ -26,6 +26,7 @@ const MISS_BYTES_MAX: u64 = 128 << 10;
 const TURN_NS_MIN: u64 = 50_000;
 /// On a device of less latency, ns, a few threads have as much on their way as it delivers.
 const NEAR_NS: u64 = 300_000;
+
 /// A prefetch that a read waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wait {

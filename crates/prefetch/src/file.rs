@@ -89,6 +89,13 @@ pub struct Fetched {
     pub taken_ns: u64,
 }
 
+impl Fetched {
+    /// How much of it had to come from the device, bytes.
+    pub fn fresh(&self) -> u64 {
+        self.bytes.saturating_sub(self.cached)
+    }
+}
+
 /// Counters of one file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {

@@ -16,8 +16,9 @@ const STALE: u64 = 16;
 /// Misses that the mean is of, the latest ones counting most.
 const MEAN_OF: u64 = 256;
 
-/// Of shorter waits, ns, only one in so many has all of them weighed anew.
-const WEIGHED_NS: u64 = 500_000;
+/// Of shorter waits, ns, only one in a few has anything weighed anew: that takes a microsecond, of them a hundredth.
+pub const WEIGHED_NS: u64 = 500_000;
+/// One in so many short waits has all of them weighed.
 const WEIGHED_ONE_IN: u64 = 4;
 
 /// What a wait is evidence of.

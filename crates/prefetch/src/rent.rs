@@ -222,7 +222,7 @@ impl Rent {
         self.credit_ns = self.credit_ns.saturating_sub_unsigned(taken_ns);
         device.note_step(elapsed_ns);
         self.under_way = self.under_way.saturating_sub(1);
-        self.follow_bytes = self.follow_bytes.saturating_add(bytes.saturating_sub(cached));
+        self.follow_bytes = self.follow_bytes.saturating_add(step.fresh());
         if self.follow != 1 {
             self.follow = self.follow.saturating_sub(1);
             return;
@@ -238,10 +238,9 @@ impl Rent {
     /// waits for it; `false`: going on would not pay.
     pub fn on_step(&mut self, size: u64, step: &Fetched, device: &Device) -> bool {
         let bytes = step.bytes;
-        let fresh = bytes.saturating_sub(step.cached);
         self.idle_bytes = self.idle_bytes.saturating_add(bytes);
         // What was there already says nothing of what the device bears.
-        self.fine = self.fine.saturating_add(u8::from(fresh > bytes / 2));
+        self.fine = self.fine.saturating_add(u8::from(step.fresh() > bytes / 2));
         if usize::from(self.fine) > 2 * self.width() && self.width() < device.fetch_width() {
             self.width += 1;
             self.fine = 0;

@@ -1,13 +1,14 @@
 //! Fetching the file, or the parts of it that were missed in.
 
 use super::{FetchState, Fetched, FileState, Read, Request};
+use crate::latency::WEIGHED_NS;
 use crate::reason::Reason;
 use crate::stream::{Shape, Stream};
 use crate::tuning::Tuning;
 use crate::{Budget, Device, Mode};
 
-/// Of shorter misses, ns, only every eighth has it weighed whether fetching pays.
-const WEIGHED_NS: u64 = 500_000;
+/// Of misses of less than [`WEIGHED_NS`] one in so many has it weighed whether fetching pays.
+const WEIGHED_ONE_IN: u32 = 8;
 
 impl FileState {
     /// Weighs what misses without a pattern have cost against fetching their part of the file.
@@ -43,8 +44,7 @@ impl FileState {
             return;
         }
         self.reason = Reason::Paying;
-        // To weigh takes a microsecond, of a short wait a hundredth.
-        if elapsed_ns < WEIGHED_NS && !self.rent.misses().is_multiple_of(8) {
+        if elapsed_ns < WEIGHED_NS && !self.rent.misses().is_multiple_of(WEIGHED_ONE_IN) {
             return;
         }
         if self.rent.is_worth(self.size, device, tuning.fetch_misses_min) {
