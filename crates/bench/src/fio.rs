@@ -4,7 +4,8 @@ use std::path::Path;
 use std::process::Command;
 
 use anyhow::Context;
-use engine::{IoMode, RunOptions};
+use engine::RunOptions;
+use workload::IoMode;
 use workload::Workload;
 
 use crate::cases;
@@ -54,7 +55,7 @@ pub fn measure(pairs: &Pairs, tmpfs: &Path, disk: &Path) -> anyhow::Result<()> {
 fn on_ext4(pairs: &Pairs, disk: &Path) -> anyhow::Result<()> {
     let work = tempfile::Builder::new().prefix("loadline-bench-").tempdir_in(disk)?;
     let utf8 = |path: &Path| path.to_str().map(str::to_owned).context("the path is not UTF-8");
-    let spec: stack::StackSpec = "ext4@image:2G".parse()?;
+    let spec: spec::StackSpec = "ext4@image:2G".parse()?;
     let journal = stack::Journal::open(utf8(&work.path().join("journal"))?.as_str().into(), "bench")?;
     let builder = stack::Builder::new(utf8(&work.path().join("images"))?);
     let built = match builder.build(&spec, &journal) {

@@ -1,6 +1,7 @@
 //! The emulated SSD that a stack names: `ext4@980pro(scale=2):8G:flush` as options of a device.
 
-use stack::{Device, Host, StackSpec};
+use spec::{Device, StackSpec};
+use stack::Host;
 
 use crate::error::SsdError;
 use crate::options::{AttachOptions, Backing, FuaMode};
@@ -30,10 +31,10 @@ impl AttachOptions {
             args.iter().try_for_each(|word| options.set(word))?;
         }
         options.regime = match spec.regime() {
-            None | Some(stack::Regime::Flush) => ssd::Regime::Flush,
-            Some(stack::Regime::None) => ssd::Regime::None,
-            Some(stack::Regime::Barrier) => ssd::Regime::Barrier,
-            Some(stack::Regime::Streams) => ssd::Regime::Streams,
+            None | Some(spec::Regime::Flush) => ssd::Regime::Flush,
+            Some(spec::Regime::None) => ssd::Regime::None,
+            Some(spec::Regime::Barrier) => ssd::Regime::Barrier,
+            Some(spec::Regime::Streams) => ssd::Regime::Streams,
         };
         options.validate()?;
         Ok(Some(options))

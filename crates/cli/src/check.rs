@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use lab::study::Study;
 use workload::{Draws, Step, Value, Workload};
 
 use crate::options::{self, Options};
@@ -58,10 +57,10 @@ pub fn check(options: &Options, arguments: &options::Check) -> anyhow::Result<Ex
 }
 
 fn check_study(file: &Path) -> anyhow::Result<Exit> {
-    let study = Study::load(file).map_err(bad_input)?;
+    let study = lab::read::study(file).map_err(bad_input)?;
     let machine = lab::real::machine(study.study.memory.map(|bytes| bytes.0), FREE_BYTES);
-    let checked = study.check_workloads(machine).map_err(bad_input)?;
-    let cells = lab::plan::cells(&study);
+    let checked = lab::check::workloads(&study, machine).map_err(bad_input)?;
+    let cells = record::plan::cells(&study);
     let mut text = format!(
         "{}: ok\n{}: {} cells, {} trials each\n",
         file.display(),

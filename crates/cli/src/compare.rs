@@ -15,7 +15,7 @@ pub fn compare(options: &Options, arguments: &options::Compare) -> anyhow::Resul
     let store = Store::open(&crate::run::home(options)?)?;
     let a = store.load_run(&arguments.a).map_err(bad_input)?;
     let compared = match &arguments.b {
-        Some(b) => lab::compare::compare(&a, &store.load_run(b).map_err(bad_input)?, &rules),
+        Some(b) => record::compare::compare(&a, &store.load_run(b).map_err(bad_input)?, &rules),
         None => {
             if let Some(baseline) = &arguments.baseline
                 && !a.stacks().contains(&baseline.as_str())
@@ -23,7 +23,7 @@ pub fn compare(options: &Options, arguments: &options::Compare) -> anyhow::Resul
                 let known = a.stacks().join(", ");
                 return Err(bad_input(format!("run {} has no stack {baseline}; it has {known}", a.id)));
             }
-            lab::compare::compare_stacks(&a, arguments.baseline.as_deref(), &rules)
+            record::compare::compare_stacks(&a, arguments.baseline.as_deref(), &rules)
         }
     };
     if arguments.json {

@@ -1,7 +1,8 @@
 //! `doctor`: what this machine can run, and what a killed run left behind.
 
 use camino::Utf8Path;
-use stack::{Availability, DeadMount, Host, Journal, Outcome, Resource, StackSpec, probe_availability};
+use spec::StackSpec;
+use stack::{Availability, DeadMount, Host, Journal, Outcome, Resource, probe_availability};
 
 use crate::options::{self, Options};
 use crate::screen::{self, Exit};
@@ -31,7 +32,7 @@ pub fn doctor(options: &Options, arguments: &options::Doctor) -> anyhow::Result<
 }
 
 fn machine() -> String {
-    let environment = probe::Environment::capture(&probe::Subject::default());
+    let environment = probe::capture(&probe::Subject::default());
     let yes = |result: Result<(), String>| result.map_or_else(|why| format!("no: {why}"), |()| "yes".into());
     let limits = stack::cgroup::Hierarchy::detect(&Host::system()).map(drop).map_err(|why| why.to_string());
     let root = if rustix::process::geteuid().is_root() {

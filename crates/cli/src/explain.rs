@@ -7,8 +7,11 @@ use std::path::Path;
 use anyhow::Context;
 use engine::{Control, RunOptions, Stage};
 use lab::site::{Built, Site};
-use probe::fsync::{Recording, Summary, artifact, record, summary, svg, terminal};
-use stack::{Journal, StackSpec};
+use probe::fsync::Recording;
+use record::fsync::{Summary, summary};
+use report::fsync::{artifact, svg, terminal};
+use spec::StackSpec;
+use stack::Journal;
 use workload::Workload;
 
 use crate::options::{Explain, ExplainCache, ExplainFsync, Options};
@@ -65,7 +68,7 @@ fn cache(options: &Options, arguments: &ExplainCache) -> anyhow::Result<Exit> {
 fn show_cache(
     arguments: &ExplainCache,
     spec: &StackSpec,
-    recording: &probe::cache::Recording,
+    recording: &record::cache::Recording,
     root: &Path,
 ) -> anyhow::Result<Exit> {
     if recording.lost > 0 {
@@ -80,7 +83,7 @@ fn show_cache(
         screen::print(&serde_json::to_string_pretty(&recording.account)?)?;
         return Ok(Exit::Done);
     }
-    let table = probe::cache::terminal::table(recording, root, arguments.files);
+    let table = report::cache_table::table(recording, root, arguments.files);
     screen::print(&format!("page cache of {spec}\n{table}"))?;
     Ok(Exit::Done)
 }
@@ -147,12 +150,12 @@ fn work_under_trace(arguments: &ExplainFsync, root: &Path) -> anyhow::Result<Rec
             }
             Ok(())
         };
-        return worked(record(root, &mut work));
+        return worked(probe::fsync::record(root, &mut work));
     };
     let workload = load(job)?;
     let length = seconds(&arguments.length)?;
     run_stage(&workload, root, Stage::Prepare, length)?;
-    worked(record(root, || run_stage(&workload, root, Stage::Measure, length)))
+    worked(probe::fsync::record(root, || run_stage(&workload, root, Stage::Measure, length)))
 }
 
 /// What went wrong in the work goes before what was recorded.
@@ -199,7 +202,7 @@ fn tell(
         write(file, &svg::waterfall(typical))?;
     }
     if let Some(file) = &arguments.table {
-        write(file, &artifact::trace_table(&recording.analysis.requests, &recording.chain))?;
+        write(file, &artifact::trace_table(&recording.commands()))?;
     }
     if arguments.json {
         screen::print(&serde_json::to_string_pretty(breakdowns)?)?;

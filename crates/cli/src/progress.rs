@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use engine::Event;
 use indicatif::{ProgressBar, ProgressStyle};
-use lab::record::{Run, Status, Trial};
 use lab::runner;
 use lab::session::Notice;
+use record::results::{Run, Status, Trial};
 
 /// The display on standard error.
 pub struct Progress {

@@ -13,7 +13,7 @@ use crate::screen::{self, Exit, bad_input};
 /// Shows a run in every form that was asked for.
 pub fn report(options: &Options, arguments: &options::Report) -> anyhow::Result<Exit> {
     let run = Store::open(&crate::run::home(options)?)?.load_run(&arguments.run).map_err(bad_input)?;
-    let judgements = lab::judge::claims(&run, &Rules::default())?;
+    let judgements = record::judge::claims(&run, &Rules::default())?;
     if let Some(file) = &arguments.html {
         write(file, &html::page(&run, &judgements)?)?;
     }

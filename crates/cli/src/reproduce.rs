@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::{Args, ValueEnum, ValueHint};
-use lab::record::{Answer, Run, Status};
 use lab::session::{self, Ending};
-use lab::study::Study;
 use lab::{RealRunner, Runner, Site, Store};
+use record::results::{Answer, Run, Status};
+use record::study::Study;
 use stack::Availability;
 
 use crate::options::Options;
@@ -280,7 +280,7 @@ fn facts(run: &Run, study: &Study) -> Vec<String> {
         ),
         format!(
             "{done} trials; stacks: {}",
-            study.stacks.iter().map(stack::StackSpec::label).collect::<Vec<_>>().join(" ")
+            study.stacks.iter().map(spec::StackSpec::label).collect::<Vec<_>>().join(" ")
         ),
         format!("command: {}", run.command_line.join(" ")),
     ];

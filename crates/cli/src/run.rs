@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use lab::record::{Run, Status};
 use lab::session::{self, Ending};
-use lab::study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study};
 use lab::{RealRunner, Store};
-use stack::{Journal, StackSpec};
+use record::results::{Run, Status};
+use record::study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study};
+use spec::StackSpec;
+use stack::Journal;
 use stats::Rules;
 
 use crate::options::{self, Options};
@@ -64,7 +65,7 @@ fn study(arguments: &options::Run) -> anyhow::Result<Study> {
         let settings = overrides(Settings { trials: TRIALS, ..Settings::default() }, arguments)?;
         let on = arguments.on.clone().map_or_else(current_directory, Ok)?;
         let line = CommandLine { files: arguments.files.clone(), on, set: arguments.set.clone(), settings };
-        return Study::from_command_line(&line).map_err(bad_input);
+        return lab::read::command_line(&line).map_err(bad_input);
     }
     let [file] = arguments.files.as_slice() else {
         return Err(bad_input("give one study (*.toml), or workloads (*.f), but not both"));
@@ -72,7 +73,7 @@ fn study(arguments: &options::Run) -> anyhow::Result<Study> {
     if !arguments.set.is_empty() {
         return Err(bad_input("--set is for workloads; a study has [parameters] and set = {...} of its own"));
     }
-    let mut study = Study::load(file).map_err(bad_input)?;
+    let mut study = lab::read::study(file).map_err(bad_input)?;
     study.study = overrides(study.study, arguments)?;
     if let Some(on) = &arguments.on {
         study.stacks = StackSpec::parse_list(on).map_err(|error| bad_input(format!("--on: {error}")))?;
@@ -139,7 +140,7 @@ fn percent_of(option: &str, percent: u8) -> anyhow::Result<Percent> {
 /// Reads every workload as a trial would, so that a mistake shows now.
 fn check_workloads(study: &Study) -> anyhow::Result<()> {
     let machine = lab::real::machine(study.study.memory.map(|bytes| bytes.0), 8 << 30);
-    for checked in study.check_workloads(machine).map_err(bad_input)? {
+    for checked in lab::check::workloads(study, machine).map_err(bad_input)? {
         if !checked.warnings.is_empty() {
             eprintln!("{}", checked.warnings.trim_end());
         }
@@ -216,7 +217,7 @@ pub fn stop_on_signals(journal: Arc<Journal>) -> anyhow::Result<Arc<AtomicBool>>
 fn tell(options: &Options, arguments: &options::Run, run: &Run) -> anyhow::Result<()> {
     let style = screen::style(options);
     screen::print(&report::terminal::summary(run, style))?;
-    let judgements = lab::judge::claims(run, &Rules::default())?;
+    let judgements = record::judge::claims(run, &Rules::default())?;
     if !judgements.is_empty() {
         screen::print(&report::terminal::claims(&judgements, style))?;
     }
@@ -231,8 +232,9 @@ fn exit_of(run: &Run, ending: Ending) -> anyhow::Result<Exit> {
     if ending == Ending::Interrupted {
         return Ok(Exit::Interrupted);
     }
-    let bad =
-        |trial: &lab::record::Trial| matches!(trial.status, Status::Failed { .. } | Status::TimedOut { .. });
+    let bad = |trial: &record::results::Trial| {
+        matches!(trial.status, Status::Failed { .. } | Status::TimedOut { .. })
+    };
     if run.trials.iter().any(bad) {
         return Ok(Exit::Failed);
     }
@@ -240,13 +242,13 @@ fn exit_of(run: &Run, ending: Ending) -> anyhow::Result<Exit> {
         return Ok(Exit::CannotHere);
     }
     let empty =
-        |trial: &lab::record::Trial| trial.outcome.as_ref().is_none_or(|outcome| outcome.io_ops() == 0);
+        |trial: &record::results::Trial| trial.outcome.as_ref().is_none_or(|outcome| outcome.io_ops() == 0);
     if run.trials.iter().filter(|trial| trial.status.is_done()).all(empty) {
         eprintln!(
             "loadline: not one I/O operation was done: see `starved` in the report, and `loadline check`"
         );
         return Ok(Exit::Failed);
     }
-    let judgements = lab::judge::claims(run, &Rules::default())?;
-    Ok(if judgements.is_empty() { Exit::Done } else { Exit::of_code(lab::judge::exit_code(&judgements)) })
+    let judgements = record::judge::claims(run, &Rules::default())?;
+    Ok(if judgements.is_empty() { Exit::Done } else { Exit::of_code(record::judge::exit_code(&judgements)) })
 }

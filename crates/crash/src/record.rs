@@ -12,7 +12,8 @@ use std::sync::Arc;
 use blockdev::record::{Reader, What};
 use blockdev::{AttachOptions, Attached};
 use camino::Utf8Path;
-use stack::{Builder, Device, Host, Journal, MountedStack, ProcessId};
+use spec::Device;
+use stack::{Builder, Host, Journal, MountedStack, ProcessId};
 
 use crate::bring_up::default_bytes;
 use crate::error::CrashError;
@@ -116,7 +117,7 @@ pub(crate) fn record(
     let mut recording = read(&file, Events::new(setup, contract.order_only))?;
     let _ = std::fs::remove_file(&file);
     let poisoned = poison(&mut recording);
-    let size = stack::Size::from_bytes(attach.bytes);
+    let size = spec::Size::from_bytes(attach.bytes);
     let flushes = if contract.order_only { ", flushes only order" } else { "" };
     let device = format!("{} of {size}, regime {}{flushes}", attach.profile, attach.regime.name());
     Ok(Recorded { recording, contract, device, poisoned })

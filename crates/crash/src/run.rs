@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use blockdev::Launcher;
 use camino::{Utf8Path, Utf8PathBuf};
-use stack::{Host, Journal, Resource, StackSpec};
+use spec::StackSpec;
+use stack::{Host, Journal, Resource};
 
 use crate::bring_up::{Pristine, Rig, System};
 use crate::describe::Describer;

@@ -48,6 +48,6 @@ pub mod volume;
 
 pub use control::Control;
 pub use error::Error;
-pub use options::{Event, IoMode, RunOptions, Stage};
+pub use options::{Event, RunOptions, Stage};
 pub use run::{run, run_on};
 pub use volume::Volume;

@@ -1,6 +1,7 @@
 //! What a run may be told beside its workload, and what it tells while it runs.
 
 use serde::{Deserialize, Serialize};
+use workload::IoMode;
 
 /// Options of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,19 +50,6 @@ impl Default for RunOptions {
             erase_device: None,
         }
     }
-}
-
-/// How reads and writes are issued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "engine")]
-pub enum IoMode {
-    /// One blocking system call at a time in each thread.
-    Psync,
-    /// io_uring; each WML thread runs `depth` lanes of its program over one ring.
-    Uring {
-        /// Operations in flight for each WML thread, 1-4096.
-        depth: u32,
-    },
 }
 
 /// Part of the script to run.

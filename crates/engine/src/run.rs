@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
 use rustix::fs::{Mode, OFlags};
 use stats::outcome::{Ended, Metric, OpOutcome, Outcome};
-use workload::{DataSpec, EndMode, Kind, Layout, Step, Value, Workload};
+use workload::{DataSpec, EndMode, IoMode, Kind, Layout, Step, Value, Workload};
 
 use crate::clock::Clock;
 use crate::control::Control;
@@ -18,7 +18,7 @@ use crate::fileset::LiveFileset;
 use crate::ground::Ground;
 use crate::lane::LaneEnd;
 use crate::limit::Schedule;
-use crate::options::{Event, IoMode, RunOptions, Stage};
+use crate::options::{Event, RunOptions, Stage};
 use crate::place;
 use crate::program::{Line, Programs};
 use crate::record::{OpRecord, Timing};

@@ -3,14 +3,14 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 use std::sync::{Mutex, OnceLock};
 
-use workload::{DataPool, DataSpec, Draws, EndMode, Process, Purpose, StreamId, Thread, Workload};
+use workload::{DataPool, DataSpec, Draws, EndMode, IoMode, Process, Purpose, StreamId, Thread, Workload};
 
 use crate::aligned::AlignedBuffer;
 use crate::error::Error;
 use crate::fileset::Turns;
 use crate::ground::Ground;
 use crate::lane::{Lane, LaneEnd, Slot};
-use crate::options::{IoMode, RunOptions};
+use crate::options::RunOptions;
 use crate::program::{Program, Programs};
 use crate::psync::Psync;
 use crate::record::{OpRecord, Recorder, Timing};

@@ -3,8 +3,9 @@
 mod common;
 
 use common::{directory, op, ops, run, run_in, seconds};
-use engine::{IoMode, RunOptions, Stage};
+use engine::{RunOptions, Stage};
 use stats::Ended;
+use workload::IoMode;
 
 const ONE_FILE: &str = "define file name=f,path=/x,size=64k,prealloc\n";
 

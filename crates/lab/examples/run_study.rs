@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use lab::record::MetricName;
 use lab::session::{estimate_seconds, execute};
-use lab::{Ending, Notice, RealRunner, Store, Study, compare, judge};
+use lab::{Ending, Notice, RealRunner, Store};
+use record::results::MetricName;
+use record::{compare, judge};
 use stats::Rules;
 
 type Failure = Box<dyn std::error::Error>;
@@ -24,8 +25,8 @@ fn main() -> Result<(), Failure> {
 fn run(study: &Path, home: &Path, work: &Path, words: &[String]) -> Result<(), Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGINT, stop.clone())?;
-    let study = Study::load(study)?;
-    study.check_workloads(lab::real::machine(None, 4 << 30))?;
+    let study = lab::read::study(study)?;
+    lab::check::workloads(&study, lab::real::machine(None, 4 << 30))?;
     let mut store = Store::open(home)?;
     let mut run = match store.unfinished(&study.hash())?.pop() {
         Some(unfinished) => store.resume(&unfinished.id)?,

@@ -1,42 +1,30 @@
-//! Studies, plans, trials and the store: from a question to evidence.
+//! Executes studies: trials and the store, from a question to evidence. Question and answer as plain data: crate `record`.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`study`] | the study: one TOML file, or what a command line means |
-//! | [`plan`] | its cells, and the shuffled order of their trials |
+//! | [`read`] | studies and workload files from disk |
+//! | [`check`] | reads the workloads of a study as a trial would |
 //! | [`session`] | executes the plan, trial by trial, each stored the moment it ends. Start here |
-//! | [`estimate`] | how long the rest will take |
 //! | [`runner`] | the seam: executes one trial. [`real`] does it on this machine |
 //! | [`site`] | builds stacks, emulated SSDs included |
-//! | [`split`] | where the fsyncs of a trial spent their time |
 //! | [`inprocess`] | betrfs without the kernel in between |
 //! | [`protocol`], [`supervise`], [`child`] | the trial's process: what is said, the parent's side, the child's |
 //! | [`store`] | the SQLite database of runs |
-//! | [`record`] | stored results as plain data: runs, cells, trials. What `report` draws |
-//! | [`compare`] | verdicts between runs and between stacks; differences of environment |
-//! | [`judge`] | claims of a study against what was measured |
 
+pub mod check;
 pub mod child;
-pub mod compare;
-pub mod estimate;
 pub mod inprocess;
-pub mod judge;
-pub mod plan;
 pub mod protocol;
+pub mod read;
 pub mod real;
-pub mod record;
 pub mod runner;
 pub mod session;
 pub mod site;
-pub mod split;
 pub mod store;
-pub mod study;
 pub mod supervise;
 
 pub use real::RealRunner;
-pub use record::Run;
 pub use runner::Runner;
 pub use session::{Ending, Notice};
 pub use site::Site;
 pub use store::Store;
-pub use study::Study;

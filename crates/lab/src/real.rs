@@ -7,17 +7,18 @@ use std::time::{Duration, Instant};
 
 use camino::Utf8PathBuf;
 use engine::options::{Event, RunOptions, Stage};
+use probe::Subject;
 use probe::fsync::{RecordError, record_within};
-use probe::{Environment, Subject};
-use stack::{Availability, Cgroup, Journal, MemoryLimit, MountedStack, StackError, StackSpec};
+use record::Environment;
+use spec::StackSpec;
+use stack::{Availability, Cgroup, Journal, MemoryLimit, MountedStack, StackError};
 use stats::{Ended, Metric};
 
 use crate::protocol::{ARGUMENT, Message, Request};
-use crate::record::{Command, Status};
 use crate::runner::{Job, Progress, Report, Runner};
 use crate::site::{Built, Site, SiteError};
-use crate::split::FsyncSplit;
 use crate::supervise::{Departure, Program, Told, supervise};
+use record::results::{Command, Status};
 
 /// Time-out of a trial for which the study gives none: this, and twice its load.
 const TIMEOUT_SECONDS: f64 = 3600.0;
@@ -355,7 +356,7 @@ fn explained(
         },
         None => Failure::Message(error.to_string()),
     })?;
-    let mut split = FsyncSplit::of(&recording);
+    let mut split = recording.split();
     split.notes.extend(built.ssd_status().and_then(|status| fua_note(&status)));
     report.fsync = Some(split);
     Ok(departure)
@@ -449,7 +450,7 @@ fn environment(job: &Job<'_>, built: &MountedStack) -> Environment {
     // The number of a loop device differs in every trial and would show as a difference of settings.
     let device = built.device_path().map_or(String::new(), |device| format!(" {device}"));
     let mkfs = mkfs.map(|line| line.strip_suffix(&device).unwrap_or(line));
-    let mut environment = Environment::capture(&Subject {
+    let mut environment = probe::capture(&Subject {
         path: Some(built.path().as_std_path()),
         device: built.device_path().map(camino::Utf8Path::as_std_path),
         mkfs,
@@ -458,7 +459,7 @@ fn environment(job: &Job<'_>, built: &MountedStack) -> Environment {
     });
     let versions = built.record().tool_versions.iter();
     environment.tools = versions
-        .map(|(name, version)| probe::environment::Tool { name: name.clone(), version: version.clone() })
+        .map(|(name, version)| record::environment::Tool { name: name.clone(), version: version.clone() })
         .collect();
     environment
 }
@@ -496,7 +497,7 @@ fn request(
 
 /// The machine as workloads see it: `$ram` is the memory limit when there is one.
 pub fn machine(memory_limit_bytes: Option<u64>, free_bytes: u64) -> wml::Machine {
-    let total = || Environment::capture(&Subject::default()).memory.total_bytes.unwrap_or(1 << 30);
+    let total = || probe::capture(&Subject::default()).memory.total_bytes.unwrap_or(1 << 30);
     wml::Machine {
         ram_bytes: memory_limit_bytes.unwrap_or_else(total),
         cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),

@@ -3,12 +3,12 @@
 
 use std::sync::atomic::AtomicBool;
 
-use stack::StackSpec;
+use spec::StackSpec;
 use stats::Outcome;
 
-use crate::plan::Slot;
-use crate::record::{Cell, Command, Status};
-use crate::study::{Study, Workload};
+use record::plan::Slot;
+use record::results::{Cell, Command, Status};
+use record::study::{Study, Workload};
 
 /// Everything that one trial needs to know.
 #[derive(Debug, Clone, Copy)]
@@ -44,7 +44,7 @@ pub struct Report {
     /// What was measured, if anything.
     pub outcome: Option<Outcome>,
     /// The machine just before the load.
-    pub environment: Option<probe::Environment>,
+    pub environment: Option<record::Environment>,
     /// The commands that built the stack.
     pub commands: Vec<Command>,
     /// Lines of the workload.
@@ -54,7 +54,7 @@ pub struct Report {
     /// Wall seconds of the whole trial.
     pub seconds: f64,
     /// Where its fsyncs spent their time.
-    pub fsync: Option<crate::split::FsyncSplit>,
+    pub fsync: Option<record::fsync::FsyncSplit>,
 }
 
 impl Report {

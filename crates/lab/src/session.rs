@@ -8,12 +8,12 @@ use stats::Outcome;
 use stats::stopping::{Decision, StopRule, decide};
 use thiserror::Error;
 
-use crate::estimate::Estimate;
-use crate::plan::{self, Slot};
-use crate::record::{Cell, Run, Status, Trial};
 use crate::runner::{Job, Progress, Report, Runner};
 use crate::store::{Store, StoreError};
-use crate::study::{Study, StudyError};
+use record::estimate::Estimate;
+use record::plan::{self, Slot};
+use record::results::{Cell, Run, Status, Trial};
+use record::study::{Study, StudyError};
 
 /// A cell that has failed so often without any result gets no further trials in this session.
 const FAILURES_MAX: u32 = 2;

@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use blockdev::{AttachOptions, Attached, Launcher, SsdError, SsdStatus};
 use camino::{Utf8Path, Utf8PathBuf};
-use stack::{
-    Availability, Builder, Device, Host, Journal, MountedStack, ProcessId, StackError, StackSpec, Unavailable,
-};
+use spec::{Device, StackSpec};
+use stack::{Availability, Builder, Host, Journal, MountedStack, ProcessId, StackError, Unavailable};
 
 /// Numbers the SSDs of this process.
 static ATTACHED: AtomicU32 = AtomicU32::new(0);

@@ -5,11 +5,12 @@ mod common;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lab::plan::{self, Slot};
-use lab::record::{Cell, Status};
+use lab::RealRunner;
 use lab::runner::{Job, Progress, Report, Runner};
 use lab::supervise::Program;
-use lab::{RealRunner, Study};
+use record::Study;
+use record::plan::{self, Slot};
+use record::results::{Cell, Status};
 
 const SCRIPT: &str = "
 set $n=20

@@ -6,9 +6,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 
 use common::{Fake, Fate, eight_cells};
-use lab::record::{Run, Status};
+use lab::Store;
 use lab::session::{Ending, Notice, estimate_seconds, execute};
-use lab::{Store, Study, plan};
+use record::results::{Run, Status};
+use record::{Study, plan};
 
 struct Bench {
     _folder: tempfile::TempDir,

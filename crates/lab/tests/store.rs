@@ -6,8 +6,8 @@ use std::path::Path;
 
 use common::{eight_cells, outcome, study};
 use jiff::Timestamp;
-use lab::record::{Command, Run, Status, Trial};
 use lab::store::{Store, StoreError};
+use record::results::{Command, Run, Status, Trial};
 
 fn trial(cell: u32, index: u32, status: Status) -> Trial {
     Trial {
@@ -16,9 +16,9 @@ fn trial(cell: u32, index: u32, status: Status) -> Trial {
         order: 5,
         outcome: status.is_done().then(|| outcome(1234 + u64::from(index))),
         status,
-        environment: Some(probe::Environment {
+        environment: Some(record::Environment {
             loadline: "0.1.0".into(),
-            devices: vec![probe::environment::Device {
+            devices: vec![record::environment::Device {
                 name: "loop3".into(),
                 fua: Some(false),
                 ..Default::default()
@@ -242,7 +242,7 @@ fn a_store_of_version_1_still_opens() {
     let stored = open(folder.path()).load_run("last").unwrap();
     let (run, trials) = fixture_run();
     assert_eq!(stored, Run { trials, ..run });
-    assert!(lab::Study::from_stored(&stored.study).is_ok(), "its study still reads");
+    assert!(record::Study::from_stored(&stored.study).is_ok(), "its study still reads");
 }
 
 fn write_fixture(fixtures: &Path) {

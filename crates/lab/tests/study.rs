@@ -4,9 +4,9 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use lab::plan;
-use lab::record::MetricName;
-use lab::study::{CommandLine, Settings, Study, StudyError};
+use record::plan;
+use record::results::MetricName;
+use record::study::{CommandLine, Settings, Study, StudyError};
 
 const FULL: &str = r#"
 stacks = ["ext4", "xfs@image:2G", "ext4,data=journal"]
@@ -117,9 +117,9 @@ fn files_are_found_relative_to_the_study() {
     std::fs::create_dir(folder.path().join("w")).unwrap();
     std::fs::write(folder.path().join("w/one.f"), b"# caf\xe9\nrun 5").unwrap();
     std::fs::write(folder.path().join("s.toml"), "stacks=['ext4']\n[[workload]]\nfile='w/one.f'").unwrap();
-    let study = Study::load(&folder.path().join("s.toml")).unwrap();
+    let study = lab::read::study(&folder.path().join("s.toml")).unwrap();
     assert_eq!(study.workloads[0].text.as_deref(), Some("# caf\u{fffd}\nrun 5"));
-    assert!(matches!(Study::load(Path::new("/no/such.toml")), Err(StudyError::Read { .. })));
+    assert!(matches!(lab::read::study(Path::new("/no/such.toml")), Err(StudyError::Read { .. })));
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn command_line(on: &str, set: &[&str]) -> Result<Study, StudyError> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("varmail.f");
     std::fs::write(&file, "run 60").unwrap();
-    Study::from_command_line(&CommandLine {
+    lab::read::command_line(&CommandLine {
         files: vec![file],
         on: on.into(),
         set: set.iter().map(|word| word.to_string()).collect(),
@@ -236,7 +236,7 @@ fn wrong_command_lines_are_explained() {
     let missing =
         CommandLine { files: vec![PathBuf::from("/no/such.f")], on: "ext4".into(), ..Default::default() };
     assert!(
-        matches!(Study::from_command_line(&missing), Err(StudyError::Read { path, .. }) if path == "/no/such.f")
+        matches!(lab::read::command_line(&missing), Err(StudyError::Read { path, .. }) if path == "/no/such.f")
     );
 }
 
@@ -249,10 +249,10 @@ fn workloads_are_checked_before_the_first_trial() {
         let text = "stacks=['ext4','xfs']\n[parameters]\nn=[10,20]\n[[workload]]\nfile='w.f'";
         Study::parse(text, "s.toml", &|_| Ok(script.into())).unwrap()
     };
-    let checked = study(script).check_workloads(machine).unwrap();
+    let checked = lab::check::workloads(&study(script), machine).unwrap();
     let entries: Vec<u64> = checked.iter().map(|checked| checked.model.filesets[0].entries).collect();
     assert_eq!(entries, [10, 20], "once for each combination, not for each stack");
-    let broken = study(&script.replace("filesetname=f", "filesetname=g")).check_workloads(machine);
+    let broken = lab::check::workloads(&study(&script.replace("filesetname=f", "filesetname=g")), machine);
     let Err(StudyError::Workload { workload, report }) = broken else { panic!("{broken:?}") };
     assert_eq!(workload, "w");
     assert!(report.contains("w.f:3"), "{report}");
@@ -278,8 +278,9 @@ fn every_study_of_the_repository_can_be_run() {
     for entry in std::fs::read_dir(repository().join("studies")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "toml") {
-            let study = Study::load(&path).unwrap_or_else(|error| panic!("{error}"));
-            study.check_workloads(machine).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let study = lab::read::study(&path).unwrap_or_else(|error| panic!("{error}"));
+            lab::check::workloads(&study, machine)
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             studies += 1;
         }
     }

@@ -3,10 +3,11 @@
 mod common;
 
 use common::{outcome, study};
-use lab::compare::{Conclusion, compare, compare_stacks};
-use lab::judge;
-use lab::record::{Answer, MetricName, Run, Status, Trial};
-use lab::{Store, Study};
+use lab::Store;
+use record::Study;
+use record::compare::{Conclusion, compare, compare_stacks};
+use record::judge;
+use record::results::{Answer, MetricName, Run, Status, Trial};
 use stats::{Rules, Verdict};
 
 /// A run of a study with these throughputs for each cell.
@@ -21,7 +22,7 @@ fn run(study: &Study, throughputs: &[&[u64]]) -> Run {
                 order: 0,
                 status: Status::Done,
                 outcome: Some(outcome(*ops)),
-                environment: Some(probe::Environment::default()),
+                environment: Some(record::Environment::default()),
                 commands: vec![],
                 log: vec![],
                 raw_output: String::new(),
@@ -169,7 +170,7 @@ fn reasons_name_what_is_missing() {
 
 #[test]
 fn judgements_have_exit_codes() {
-    let judgement = |answer| lab::record::Judgement {
+    let judgement = |answer| record::results::Judgement {
         claim: String::new(),
         source: None,
         measured: None,

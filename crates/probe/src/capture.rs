@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use crate::environment::{Environment, Target};
+use record::environment::{Environment, Target};
+
 use crate::mounts::Mounts;
 use crate::root::Root;
 use crate::{device, machine, tools};
@@ -22,45 +23,43 @@ pub struct Subject<'a> {
     pub programs: &'a [&'a str],
 }
 
-impl Environment {
-    /// Captures the machine and the subject as they are now.
-    pub fn capture(subject: &Subject<'_>) -> Self {
-        let mut environment = Self::capture_below(&Root::default(), subject);
-        environment.tools = tools::versions(subject.programs);
-        if let (Some(target), Some(path)) = (&mut environment.target, subject.path)
-            && let Ok(space) = rustix::fs::statvfs(path)
-        {
-            target.size_bytes = space.f_blocks.checked_mul(space.f_frsize);
-            target.free_bytes = space.f_bavail.checked_mul(space.f_frsize);
-        }
-        environment
+/// Captures the machine and the subject as they are now.
+pub fn capture(subject: &Subject<'_>) -> Environment {
+    let mut environment = capture_below(&Root::default(), subject);
+    environment.tools = tools::versions(subject.programs);
+    if let (Some(target), Some(path)) = (&mut environment.target, subject.path)
+        && let Ok(space) = rustix::fs::statvfs(path)
+    {
+        target.size_bytes = space.f_blocks.checked_mul(space.f_frsize);
+        target.free_bytes = space.f_bavail.checked_mul(space.f_frsize);
     }
+    environment
+}
 
-    /// Captures what the files below `root` tell: all but program versions and free space.
-    pub fn capture_below(root: &Root, subject: &Subject<'_>) -> Self {
-        let mounts = Mounts::parse(&root.text("/proc/self/mountinfo").unwrap_or_default());
-        let path = subject.path.map(|path| root.resolve(path).unwrap_or_else(|| path.to_path_buf()));
-        let mount = path.as_deref().and_then(|path| mounts.covering(path));
-        let device = subject
-            .device
-            .and_then(|node| device::name_of_node(root, node))
-            .or_else(|| mount.and_then(|m| device::name_of_mount(root, &m.source, &m.device_number)));
-        Environment {
-            loadline: env!("CARGO_PKG_VERSION").to_string(),
-            kernel: machine::kernel(root),
-            cpu: machine::cpu(root),
-            memory: machine::memory(root, subject.memory_limit_bytes),
-            target: mount.map(|mount| Target {
-                fs_type: Some(mount.fs_type.clone()),
-                source: Some(mount.source.clone()),
-                mount_options: mount.options.clone(),
-                mkfs: subject.mkfs.map(str::to_string),
-                size_bytes: None,
-                free_bytes: None,
-            }),
-            devices: device.map(|name| device::chain(root, &mounts, &name)).unwrap_or_default(),
-            load: machine::load(root),
-            tools: Vec::new(),
-        }
+/// Captures what the files below `root` tell: all but program versions and free space.
+pub fn capture_below(root: &Root, subject: &Subject<'_>) -> Environment {
+    let mounts = Mounts::parse(&root.text("/proc/self/mountinfo").unwrap_or_default());
+    let path = subject.path.map(|path| root.resolve(path).unwrap_or_else(|| path.to_path_buf()));
+    let mount = path.as_deref().and_then(|path| mounts.covering(path));
+    let device = subject
+        .device
+        .and_then(|node| device::name_of_node(root, node))
+        .or_else(|| mount.and_then(|m| device::name_of_mount(root, &m.source, &m.device_number)));
+    Environment {
+        loadline: env!("CARGO_PKG_VERSION").to_string(),
+        kernel: machine::kernel(root),
+        cpu: machine::cpu(root),
+        memory: machine::memory(root, subject.memory_limit_bytes),
+        target: mount.map(|mount| Target {
+            fs_type: Some(mount.fs_type.clone()),
+            source: Some(mount.source.clone()),
+            mount_options: mount.options.clone(),
+            mkfs: subject.mkfs.map(str::to_string),
+            size_bytes: None,
+            free_bytes: None,
+        }),
+        devices: device.map(|name| device::chain(root, &mounts, &name)).unwrap_or_default(),
+        load: machine::load(root),
+        tools: Vec::new(),
     }
 }

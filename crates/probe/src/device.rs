@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::environment::Device;
 use crate::mounts::Mounts;
 use crate::root::Root;
+use record::environment::Device;
 
 /// A chain of devices longer than this is cut (loop on dm on md on ...).
 const DEVICES_MAX: usize = 16;

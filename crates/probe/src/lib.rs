@@ -2,9 +2,7 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`environment`] | the machine and the target as plain data |
-//! | [`capture`] | fills it in |
-//! | [`mod@diff`] | differences of two environments, weighed |
+//! | [`mod@capture`] | the machine and the target as they are now |
 //! | [`counters`] | counters before and after a load |
 //! | [`trace`] | tracepoints: a private tracefs instance, the binary ring buffers |
 //! | [`mod@cache`] | what the page cache did for each file |
@@ -16,8 +14,6 @@ pub mod cache;
 pub mod capture;
 pub mod counters;
 mod device;
-pub mod diff;
-pub mod environment;
 pub mod fsync;
 mod machine;
 mod mounts;
@@ -25,7 +21,5 @@ pub mod root;
 mod tools;
 pub mod trace;
 
-pub use capture::Subject;
+pub use capture::{Subject, capture, capture_below};
 pub use counters::Counters;
-pub use diff::{Difference, Fact, Weight, diff};
-pub use environment::Environment;

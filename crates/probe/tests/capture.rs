@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use probe::environment::{Device, Tool};
 use probe::root::Root;
-use probe::{Counters, Environment, Subject, Weight, diff};
+use probe::{Counters, Subject, capture, capture_below};
+use record::environment::{Device, Tool};
+use record::{Weight, diff};
 
 struct Machine(tempfile::TempDir);
 
@@ -77,7 +78,7 @@ fn a_loop_device_is_followed_to_the_disk_below() {
         mkfs: Some("mkfs.btrfs /dev/loop3"),
         ..Subject::default()
     };
-    let environment = Environment::capture_below(&machine.root(), &subject);
+    let environment = capture_below(&machine.root(), &subject);
     let target = environment.target.expect("a target");
     assert_eq!(target.fs_type.as_deref(), Some("btrfs"));
     assert_eq!(target.mount_options, ["noatime", "rw", "ssd"]);
@@ -104,7 +105,7 @@ fn a_loop_device_is_followed_to_the_disk_below() {
 
 #[test]
 fn the_machine_is_described() {
-    let environment = Environment::capture_below(&loop_machine().root(), &Subject::default());
+    let environment = capture_below(&loop_machine().root(), &Subject::default());
     assert_eq!(environment.kernel.command_line, ["mitigations=off", "isolcpus=1"]);
     assert_eq!(environment.kernel.distribution.as_deref(), Some("Debian 12"));
     assert_eq!(environment.cpu.model.as_deref(), Some("A CPU"));
@@ -124,7 +125,7 @@ fn an_empty_machine_gives_an_empty_environment() {
     let machine = Machine::new(&[]);
     let subject =
         Subject { path: Some(Path::new("/x")), device: Some(Path::new("/dev/sdz")), ..Subject::default() };
-    let environment = Environment::capture_below(&machine.root(), &subject);
+    let environment = capture_below(&machine.root(), &subject);
     assert_eq!((environment.target, environment.devices), (None, vec![]));
     assert_eq!(environment.memory.total_bytes, None);
     let counters = Counters::sample_below(&machine.root(), Some("sdz"), None);
@@ -135,7 +136,7 @@ fn an_empty_machine_gives_an_empty_environment() {
 fn differences_are_weighed() {
     let machine = loop_machine();
     let subject = Subject { path: Some(Path::new("/t")), ..Subject::default() };
-    let left = Environment::capture_below(&machine.root(), &subject);
+    let left = capture_below(&machine.root(), &subject);
     assert_eq!(diff(&left, &left), []);
 
     let mut right = left.clone();
@@ -162,7 +163,7 @@ fn differences_are_weighed() {
 
 #[test]
 fn a_busy_machine_is_a_fundamental_difference() {
-    let left = Environment::capture_below(&loop_machine().root(), &Subject::default());
+    let left = capture_below(&loop_machine().root(), &Subject::default());
     let mut right = left.clone();
     right.load.average = Some([1.0, 0.4, 0.3]);
     assert!(diff(&left, &right).iter().all(|d| d.weight == Weight::Incidental));
@@ -207,7 +208,7 @@ fn counters_are_read_and_subtracted() {
 #[test]
 fn this_machine_can_be_captured() {
     let here = std::env::temp_dir();
-    let environment = Environment::capture(&Subject { path: Some(&here), ..Subject::default() });
+    let environment = capture(&Subject { path: Some(&here), ..Subject::default() });
     assert!(environment.kernel.release.is_some());
     assert!(environment.memory.total_bytes.is_some_and(|bytes| bytes > 1 << 20));
     assert!(environment.target.is_some_and(|target| target.fs_type.is_some() && target.size_bytes.is_some()));

@@ -5,7 +5,7 @@
 
 use std::fmt::Display;
 
-use lab::record::{Cell, Run, Trial};
+use record::results::{Cell, Run, Trial};
 use stats::{Direction, Histogram, OpClass, OpOutcome, Outcome};
 
 use crate::view::{LEVEL, Measure, View};
@@ -202,7 +202,7 @@ fn trials(run: &Run) -> String {
 }
 
 fn put_trial(table: &mut Table, cell: &Cell, trial: &Trial) {
-    use lab::record::Status;
+    use record::results::Status;
     put_key(table, cell);
     table.put(trial.index);
     table.put(trial.order);

@@ -7,7 +7,7 @@
 
 use std::fmt::Write;
 
-use lab::record::Trial;
+use record::results::Trial;
 use stats::outcome::Ended;
 use stats::{Direction, OpOutcome, Outcome};
 

@@ -10,7 +10,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
-use lab::record::Run;
+use record::results::Run;
 use stats::Histogram;
 use stats::histogram::HdrError;
 use thiserror::Error;

@@ -1,6 +1,6 @@
 //! JSON: the stored records with a computed summary beside them. Described in `docs/formats.md`.
 
-use lab::record::{Parameter, Run};
+use record::results::{Parameter, Run};
 use serde::{Deserialize, Serialize};
 use stats::compleat::{Compleat, Grade};
 use stats::{Comparison, Estimate, Rules};

@@ -10,12 +10,15 @@
 //! | [`html`] | one self-contained page: tables and charts, readable without scripts and on paper |
 //! | [`json`], [`csv`] | for programs; the forms are described in `docs/formats.md` |
 //! | [`filebench`] | the text that Filebench 1.5 prints, for parsers that expect it |
+//! | [`fsync`], [`cache_table`] | what `loadline explain` shows |
 //! | [`hdr`] | histograms as an HdrHistogram log |
 //! | [`format`](mod@format) | how numbers are written |
 
+pub mod cache_table;
 pub mod csv;
 pub mod filebench;
 pub mod format;
+pub mod fsync;
 pub mod hdr;
 pub mod html;
 pub mod json;

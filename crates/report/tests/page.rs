@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use lab::record::Run;
+use record::results::Run;
 use report::html::page;
 
 fn pages() -> Vec<(&'static str, String)> {

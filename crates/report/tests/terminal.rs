@@ -35,7 +35,7 @@ fn comparison_with_a_slower_run() {
     }
     candidate.cells.truncate(7);
     candidate.trials.retain(|trial| trial.cell < 7);
-    let compared = lab::compare::compare(&baseline, &candidate, &stats::Rules::default());
+    let compared = record::compare::compare(&baseline, &candidate, &stats::Rules::default());
     insta::assert_snapshot!(comparison(&compared, Style::default()));
 }
 
@@ -90,9 +90,9 @@ proptest! {
 }
 
 /// Every ext4 and xfs trial of the fixture with a split of its fsyncs; ext4's second trial is its median.
-fn explained() -> lab::Run {
-    use probe::fsync::Part;
-    use probe::fsync::summary::{LevelSummary, Summary, Times};
+fn explained() -> record::Run {
+    use record::fsync::Part;
+    use record::fsync::summary::{LevelSummary, Summary, Times};
     let mut run = fixture::run();
     let fast = |cell: u32| run.cells[cell as usize].stack.starts_with("ext4");
     let slow = |cell: u32| run.cells[cell as usize].stack.starts_with("xfs");
@@ -122,7 +122,7 @@ fn explained() -> lab::Run {
             flushes_mean: 2.0,
             syncs_mean: 0.0,
         };
-        trial.fsync = Some(lab::split::FsyncSplit {
+        trial.fsync = Some(record::fsync::FsyncSplit {
             summary: Summary { fsyncs: 1000 + u64::from(trial.index), levels: vec![level] },
             typical: None,
             lost: if *scale > 1.0 { 12 } else { 0 },

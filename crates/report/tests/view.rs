@@ -2,7 +2,7 @@
 
 mod fixture;
 
-use lab::record::Status;
+use record::results::Status;
 use report::view::headline::headline;
 use report::view::notice::{Kind, notices};
 use report::view::verdict::{against_first, word};
@@ -145,7 +145,7 @@ fn nothing_that_went_wrong_is_hidden() {
 #[test]
 fn headlines_fit_what_was_asked() {
     let whole = fixture::run();
-    let only = |loads: &[u32], run: &lab::record::Run| {
+    let only = |loads: &[u32], run: &record::results::Run| {
         let mut run = run.clone();
         run.cells.retain(|cell| loads.contains(&(cell.id / 5)));
         headline(&View::new(&run))
@@ -176,7 +176,7 @@ fn settings_are_sorted_by_whether_they_changed() {
     assert!(find("target.fs_type").is_some_and(|one| one.by_stack));
     assert!(!facts.varying[0].by_stack, "what changed during the run comes first");
     assert!(facts.common.contains(&("cpu.cores_online".into(), "8".into())));
-    assert_eq!(facts::facts(&lab::Run { trials: vec![], ..fixture::run() }), facts::Facts::default());
+    assert_eq!(facts::facts(&record::Run { trials: vec![], ..fixture::run() }), facts::Facts::default());
 }
 
 #[test]

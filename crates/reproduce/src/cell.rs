@@ -1,6 +1,6 @@
 //! Why a cell has no value.
 
-use lab::record::{Run, Status};
+use record::results::{Run, Status};
 
 /// Why a cell has no value.
 #[derive(Debug, Clone, PartialEq, Eq)]

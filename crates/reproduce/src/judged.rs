@@ -1,6 +1,6 @@
 //! A claim with its answer.
 
-use lab::record::Answer;
+use record::results::Answer;
 
 /// Share of a published gain that must be there for a claim to count as reproduced.
 pub const GAIN_SHARE: f64 = 0.8;

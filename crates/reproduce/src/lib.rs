@@ -58,7 +58,7 @@ pub enum ReproduceError {
     Unknown(String),
     /// A stack that cannot be written.
     #[error("{0}")]
-    Stack(#[from] stack::ParseError),
+    Stack(#[from] spec::ParseError),
     /// A file of published values that cannot be read.
     #[error("published values, line {line}: {why}")]
     Published {

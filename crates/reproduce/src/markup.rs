@@ -1,6 +1,6 @@
 //! Pages and drawings.
 
-use lab::record::Answer;
+use record::results::Answer;
 
 use crate::judged::{Judged, word};
 

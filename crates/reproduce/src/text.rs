@@ -1,6 +1,6 @@
 //! Numbers and sections for terminals.
 
-use lab::record::Answer;
+use record::results::Answer;
 
 use crate::judged::{Judged, word};
 

@@ -1,7 +1,7 @@
 //! From a stored run to grid, claims and outputs.
 
-use lab::record::{Answer, Run, Status, Trial};
-use lab::{Study, plan};
+use record::results::{Answer, Run, Status, Trial};
+use record::{Study, plan};
 use reproduce::Scale;
 use reproduce::betrfs::scale::Machine;
 use reproduce::betrfs::{

@@ -1,7 +1,7 @@
 //! `crossprefetch`: from a stored run to grid, claims and outputs.
 
-use lab::plan;
-use lab::record::{Answer, Run, Status, Trial};
+use record::plan;
+use record::results::{Answer, Run, Status, Trial};
 use reproduce::Scale;
 use reproduce::cell::Absent;
 use reproduce::crossprefetch::{

@@ -9,7 +9,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::Host;
-use crate::spec::{Device, FsKind, Regime, StackSpec};
+use spec::{Device, FsKind, Regime, StackSpec};
 
 /// Why something cannot be had here, and what would change that.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Error)]

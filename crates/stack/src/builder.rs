@@ -15,8 +15,8 @@ use crate::loopdev::{self, LoopOptions};
 use crate::mounted::{MountPlan, MountedStack};
 use crate::record::{BuildRecord, DeviceInfo, DirectoryInfo};
 use crate::runner::{CommandLine, CommandOutput, Runner, SystemRunner};
-use crate::spec::{Device, FsKind, ImageOptions, Size, StackSpec};
 use crate::{Host, dead_mount, image, mkfs, mount};
+use spec::{Device, FsKind, ImageOptions, Size, StackSpec};
 
 /// Builds stacks. `Builder::new(work_dir)` and, where wanted, changed fields.
 #[derive(Clone)]

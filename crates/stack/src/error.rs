@@ -9,7 +9,7 @@ use crate::availability::Unavailable;
 use crate::device::EraseRefused;
 use crate::journal::{JournalError, UndoReport};
 use crate::loopdev::AttachError;
-use crate::spec::Size;
+use spec::Size;
 
 /// Why a stack could not be built, remounted or taken down. Whatever had been made is undone when it is
 /// returned.

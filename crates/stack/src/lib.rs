@@ -3,7 +3,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`spec`] | the stack syntax `FS[,option...]@DEVICE[:REGIME]`, one stack or a list |
+//! | crate [`spec`] | the stack syntax `FS[,option...]@DEVICE[:REGIME]` |
 //! | [`availability`] | what this machine can build; else the reason and the remedy |
 //! | [`builder`], [`mounted`], [`record`] | building, a stack in use, the evidence of how it was built |
 //! | `image`, [`loopdev`], `mkfs`, `mount`, [`mountinfo`] | the single steps |
@@ -16,7 +16,8 @@
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use stack::{Builder, Journal, StackSpec};
+//! use spec::StackSpec;
+//! use stack::{Builder, Journal};
 //!
 //! let spec: StackSpec = "ext4,data=journal@image:4G".parse()?;
 //! let journal = Journal::open("/var/lib/loadline/journal".into(), "run-1")?;
@@ -51,7 +52,6 @@ pub mod mountinfo;
 pub mod process;
 pub mod record;
 pub mod runner;
-pub mod spec;
 
 pub use availability::{Availability, Unavailable, probe_availability, probe_availability_on};
 pub use block::BlockInfo;
@@ -67,4 +67,3 @@ pub use mounted::{Coldness, MountedStack};
 pub use process::ProcessId;
 pub use record::{BuildRecord, DeviceInfo, DirectoryInfo};
 pub use runner::{CommandLine, CommandOutput, Runner, SystemRunner};
-pub use spec::{Device, FsKind, ImageOptions, ParseError, Regime, Size, StackSpec};

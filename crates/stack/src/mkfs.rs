@@ -3,7 +3,7 @@
 use camino::Utf8Path;
 
 use crate::runner::CommandLine;
-use crate::spec::FsKind;
+use spec::FsKind;
 
 /// Work that ext4 would otherwise do in the background during the first minutes of a measurement
 /// (mke2fs(8), extended options).

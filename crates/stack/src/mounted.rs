@@ -11,8 +11,8 @@ use crate::error::StackError;
 use crate::journal::{Resource, Scope};
 use crate::record::{BuildRecord, DeviceInfo};
 use crate::runner::{CommandLine, CommandOutput, Runner};
-use crate::spec::{Device, StackSpec};
 use crate::{DeadMount, Host, UndoReport, dead_mount, image, mount, mountinfo};
+use spec::{Device, StackSpec};
 
 /// How long a busy mount is tried again before a cold remount gives up.
 const REMOUNT_PATIENCE: Duration = Duration::from_secs(5);
@@ -149,7 +149,7 @@ impl MountedStack {
         let free = image::free_bytes(dir).ok().filter(|free| *free < FULL_BYTES)?;
         Some(format!(
             "{dir}, which holds the image, has only {} left: make room there or choose another with --work-dir",
-            crate::spec::human(free)
+            spec::human(free)
         ))
     }
 

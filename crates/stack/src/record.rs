@@ -8,8 +8,8 @@ use serde::Serialize;
 use crate::block::BlockInfo;
 use crate::device::DeviceReport;
 use crate::runner::{CommandLine, CommandOutput};
-use crate::spec::StackSpec;
 use crate::{Host, mountinfo};
+use spec::StackSpec;
 
 /// How a stack was built.
 #[derive(Debug, Clone, Serialize)]

@@ -4,7 +4,8 @@ mod common;
 
 use camino::Utf8Path;
 use common::{fake_host, temp_dir};
-use stack::{Availability, Host, StackSpec, probe_availability_on};
+use spec::StackSpec;
+use stack::{Availability, Host, probe_availability_on};
 
 const ROOT: &str = "Name:\tx\nCapEff:\t000001fffeffffff\n";
 const USER: &str = "Name:\tx\nCapEff:\t0000000000000000\n";

@@ -5,7 +5,8 @@ mod common;
 
 use camino::Utf8PathBuf;
 use common::{TempDir, can_build, loop_on, mounts_below, temp_dir};
-use stack::{Builder, DeviceReport, EraseRefused, Host, Journal, StackError, StackSpec, SystemRunner};
+use spec::StackSpec;
+use stack::{Builder, DeviceReport, EraseRefused, Host, Journal, StackError, SystemRunner};
 
 /// A blank 128 MiB disk.
 struct Disk {

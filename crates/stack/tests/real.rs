@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use camino::Utf8Path;
 use common::{can_build, loop_on, mounts_below, names, temp_dir};
+use spec::StackSpec;
 use stack::{
     Builder, Cgroup, Coldness, CommandLine, CommandOutput, DeviceInfo, Host, Journal, MemoryLimit, Outcome,
-    Resource, Runner, StackError, StackSpec, SystemRunner, loopdev,
+    Resource, Runner, StackError, SystemRunner, loopdev,
 };
 
 fn build_use_and_take_down(stack: &str, expected_fs: &str) {

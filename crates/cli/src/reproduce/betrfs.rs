@@ -1,8 +1,8 @@
 //! `reproduce betrfs`: from options to a study, from a run to what is told.
 
 use anyhow::Context;
-use lab::record::Run;
-use lab::study::Study;
+use record::results::Run;
+use record::study::Study;
 use reproduce::Scale;
 use reproduce::betrfs::scale::Machine;
 use reproduce::betrfs::{

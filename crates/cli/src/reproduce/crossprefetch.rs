@@ -1,7 +1,7 @@
 //! `reproduce crossprefetch`: from options to a study, from a run to what is told.
 
-use lab::record::Run;
-use lab::study::Study;
+use record::results::Run;
+use record::study::Study;
 use reproduce::Scale;
 use reproduce::crossprefetch::{
     self, Grid, Group, Request, Sizes, claims, columns, csv, html, plan, rows, svg, terminal,

@@ -1,8 +1,9 @@
 //! What is particular to each file system: its options, its checker, its size.
 
 use camino::{Utf8Path, Utf8PathBuf};
+use spec::{FsKind, StackSpec};
 use stack::dead_mount::BETRFS_TYPE;
-use stack::{FsKind, Host, StackSpec, Unavailable};
+use stack::{Host, Unavailable};
 
 use super::helper::Helper;
 use crate::error::CrashError;

@@ -5,7 +5,7 @@ mod btrfs;
 mod ext4;
 mod xfs;
 
-use stack::FsKind;
+use spec::FsKind;
 
 use crate::explore::Judged;
 use crate::history::{History, State};

@@ -60,9 +60,9 @@ impl Weakness {
     /// The known weaknesses of a file system. btrfs logs an fsync apart from its transaction (the log tree),
     /// so that a crash between two transactions brings back a mixture of both; ext4 and xfs replay one
     /// sequence of changes.
-    pub fn of(fs: stack::FsKind) -> &'static [Weakness] {
+    pub fn of(fs: spec::FsKind) -> &'static [Weakness] {
         match fs {
-            stack::FsKind::Btrfs => &[Weakness::BothNames, Weakness::OlderFile],
+            spec::FsKind::Btrfs => &[Weakness::BothNames, Weakness::OlderFile],
             _ => &[],
         }
     }

@@ -187,7 +187,7 @@ fn the_patterns_of_known_weaknesses_are_told() {
     assert_eq!(weaknesses(end - 1, end, &older), [Some(Weakness::OlderFile)]);
     // before the removal has begun it is a plain loss
     assert_eq!(weaknesses(end - 1, end - 1, &older), [None]);
-    assert!(Weakness::of(stack::FsKind::Ext4).is_empty());
+    assert!(Weakness::of(spec::FsKind::Ext4).is_empty());
 }
 
 #[test]

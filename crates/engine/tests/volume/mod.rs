@@ -8,8 +8,9 @@ use std::sync::Mutex;
 use crate::common::{directory, ops, parse, run_in};
 use engine::target::{OpenHow, Target};
 use engine::volume::{InProcess, Volume};
-use engine::{Control, Error, IoMode, RunOptions};
+use engine::{Control, Error, RunOptions};
 use stats::Ended;
+use workload::IoMode;
 
 /// Files in memory: handles are numbers of files, which stay when their names go.
 #[derive(Default)]

@@ -19,9 +19,9 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use thiserror::Error;
 
-use crate::plan;
-use crate::record::{Run, Trial, VERSION};
-use crate::study::Study;
+use record::plan;
+use record::results::{Run, Trial, VERSION};
+use record::study::Study;
 
 /// How long a write waits for another process's write.
 const BUSY_PATIENCE: Duration = Duration::from_secs(60);

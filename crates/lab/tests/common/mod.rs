@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lab::record::{Command, Status};
 use lab::runner::{Job, Progress, Report, Runner};
-use lab::study::Study;
-use stack::StackSpec;
+use record::results::{Command, Status};
+use record::study::Study;
+use spec::StackSpec;
 use stats::{Direction, Ended, Histogram, Metric, OpClass, OpOutcome, Outcome};
 
 /// A study with inline workloads.
@@ -110,7 +110,7 @@ impl Runner for Fake {
             log: vec!["a line".into()],
             raw_output: "raw \u{fc}\n".into(),
             seconds: 15.0,
-            environment: Some(probe::Environment::default()),
+            environment: Some(record::Environment::default()),
             ..Report::empty(status)
         }
     }

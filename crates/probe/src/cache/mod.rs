@@ -7,14 +7,12 @@
 //! | [`account`](mod@account) | what they say of each file; pure |
 //! | [`mod@cachestat`] | the system call |
 //! | [`record`](mod@record) | traces a workload and accounts for it |
-//! | [`terminal`] | the table |
 
 pub mod account;
 pub mod cachestat;
 pub mod moment;
 pub mod record;
-pub mod terminal;
 
-pub use account::{Account, FileAccount, account};
+pub use self::record::record;
+pub use account::account;
 pub use moment::{Moment, What};
-pub use record::{Recording, record};

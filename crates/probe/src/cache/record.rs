@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::account::{Account, account};
-use super::cachestat::{CacheStat, cachestat};
+use record::cache::Recording;
+
+use super::account::account;
+use super::cachestat::cachestat;
 use super::moment::{Moment, selections};
 use crate::fsync::chain::Chain;
 use crate::fsync::moment::Dev;
@@ -14,21 +16,6 @@ use crate::trace::{Options, capture};
 
 /// Directories deeper than this are not looked through for names.
 const DEPTH_MAX: usize = 64;
-
-/// A traced workload.
-#[derive(Debug, Clone)]
-pub struct Recording {
-    /// File by file.
-    pub account: Account,
-    /// The names of the files below the path, as they are at the end.
-    pub names: HashMap<u64, PathBuf>,
-    /// What the cache holds of each accounted file at the end, where cachestat(2) tells.
-    pub cached: HashMap<u64, CacheStat>,
-    /// Events the kernel lost.
-    pub lost: u64,
-    /// The recording was full before the work ended.
-    pub ended_early: bool,
-}
 
 /// Runs `work` while the page cache of the file system that holds `path` is traced; at most `bytes_max` bytes of
 /// trace are kept.
@@ -56,7 +43,7 @@ pub fn record<T>(
     let account = account(&moments, |inode| sizes.get(&inode).copied());
     let stat = |(inode, path): (&u64, &PathBuf)| {
         let file = account.files.contains_key(inode).then(|| std::fs::File::open(path).ok())??;
-        Some((*inode, cachestat(&file).ok()?))
+        Some((*inode, cachestat(&file).ok()?.cached))
     };
     let cached = names.iter().filter_map(stat).collect();
     let ended_early = captured.full_at_ns.is_some();

@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 
+use record::fsync::Operation;
+
 use super::chain::{Disk, Level};
 use super::moment::{Blocks, Dev, Moment, What};
-use super::rwbs::{Operation, Rwbs};
+use super::rwbs::Rwbs;
 
 /// What was given to a driver.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,75 +1,13 @@
 //! The parts of one fsync, level by level.
 
-use std::borrow::Cow;
-
-use serde::{Deserialize, Serialize};
+use record::fsync::interval::{Interval, divide, union};
+use record::fsync::{Breakdown, LevelBreakdown, Mark, Part, Parts, Stage};
 
 use super::bio::{Request, Traffic, traffic};
 use super::call::{Call, calls};
 use super::chain::{Chain, FsKind, Level};
-use super::interval::{Interval, Part, Parts, divide, union};
 use super::moment::{Dev, Moment, What};
-use super::stage::{Stage, Waiter, stages};
-
-/// A named moment of the journal, to be shown.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
-    /// Nanoseconds of the trace clock.
-    pub at_ns: u64,
-    /// E.g. `commit starts`.
-    pub label: Cow<'static, str>,
-}
-
-/// One fsync on one level.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LevelBreakdown {
-    /// The level's name, e.g. `ext4 on loop3`.
-    pub name: String,
-    /// What it is a part of: the whole call at the top, the device's working time of the level above below
-    /// it.
-    pub windows_ns: u64,
-    /// The parts; their sum is `windows_ns`.
-    pub parts: Parts,
-    /// What was waited for, in order of time.
-    pub stages: Vec<Stage>,
-    /// Journal steps.
-    pub marks: Vec<Mark>,
-    /// Writes waited for.
-    pub writes: u64,
-    /// Their bytes.
-    pub written_bytes: u64,
-    /// Flushes the disks worked on meanwhile.
-    pub flushes: u64,
-    /// Below the top: how often the file that holds the level above was synced.
-    pub syncs: u64,
-}
-
-/// One fsync.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Breakdown {
-    /// The calling thread.
-    pub pid: i32,
-    /// Its name, where any event told it.
-    pub comm: String,
-    /// The file; `None` for a file system without tracepoints of its own.
-    pub inode: Option<u64>,
-    /// fdatasync.
-    pub data_only: bool,
-    /// Entry, in nanoseconds of the trace clock.
-    pub start_ns: u64,
-    /// From entry to return.
-    pub total_ns: u64,
-    /// The levels, the file system the program sees first. The rest is what the device's time there consists
-    /// of.
-    pub levels: Vec<LevelBreakdown>,
-}
-
-impl Breakdown {
-    /// The parts of the whole call: those of the first level.
-    pub fn parts(&self) -> Parts {
-        self.levels.first().map_or_else(Parts::default, |level| level.parts)
-    }
-}
+use super::stage::{Waiter, stages};
 
 /// All fsyncs of a trace.
 #[derive(Debug, Clone, Default)]
@@ -132,7 +70,7 @@ fn explain_level(level: &Level, traffic: &Traffic, marks: &[Mark], waiter: &Wait
     written.dedup();
     let in_windows = |mark: &&Mark| waiter.windows.iter().any(|window| window.contains(mark.at_ns));
     let (Some(first), Some(last)) = (waiter.windows.first(), waiter.windows.last()) else {
-        return LevelBreakdown::empty(level);
+        return nothing(level);
     };
     let from = marks.partition_point(|mark| mark.at_ns < first.start_ns);
     let to = marks.partition_point(|mark| mark.at_ns < last.end_ns);
@@ -149,19 +87,17 @@ fn explain_level(level: &Level, traffic: &Traffic, marks: &[Mark], waiter: &Wait
     }
 }
 
-impl LevelBreakdown {
-    fn empty(level: &Level) -> Self {
-        LevelBreakdown {
-            name: level.name(),
-            windows_ns: 0,
-            parts: Parts::default(),
-            stages: Vec::new(),
-            marks: Vec::new(),
-            writes: 0,
-            written_bytes: 0,
-            flushes: 0,
-            syncs: 0,
-        }
+fn nothing(level: &Level) -> LevelBreakdown {
+    LevelBreakdown {
+        name: level.name(),
+        windows_ns: 0,
+        parts: Parts::default(),
+        stages: Vec::new(),
+        marks: Vec::new(),
+        writes: 0,
+        written_bytes: 0,
+        flushes: 0,
+        syncs: 0,
     }
 }
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::chain::{FsKind, Level};
-use super::interval::Interval;
 use super::moment::{Moment, What};
+use record::fsync::interval::Interval;
 
 /// One call of fsync or fdatasync.
 #[derive(Debug, Clone, PartialEq, Eq)]

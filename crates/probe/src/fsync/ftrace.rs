@@ -120,7 +120,7 @@ pub(super) fn uuid(text: &str) -> Option<[u8; 16]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fsync::rwbs::Operation;
+    use record::fsync::Operation;
 
     #[test]
     fn lines_of_every_kind() {

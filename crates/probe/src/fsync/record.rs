@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
-use super::breakdown::{Analysis, Breakdown, analyse};
-use super::chain::{Chain, ChainError};
+use record::fsync::{Breakdown, DeviceCommand, FsyncSplit};
+
+use super::bio::Request;
+use super::breakdown::{Analysis, analyse};
+use super::chain::{Chain, ChainError, Disk};
 use super::moment::{Moment, selections};
 use crate::trace::{Options, TraceError, Unavailable, capture};
 
@@ -29,6 +32,35 @@ impl Recording {
     pub fn breakdowns(&self) -> &[Breakdown] {
         &self.analysis.fsyncs
     }
+
+    /// What is stored of it.
+    pub fn split(&self) -> FsyncSplit {
+        FsyncSplit::of(self.breakdowns(), self.lost, self.ended_early)
+    }
+
+    /// Every command that the first level's disks were given, in order of issue: fsync or not.
+    pub fn commands(&self) -> Vec<DeviceCommand> {
+        commands(&self.analysis.requests, &self.chain)
+    }
+}
+
+/// `requests` of the first level's disks of `chain` as plain commands.
+pub fn commands(requests: &[Request], chain: &Chain) -> Vec<DeviceCommand> {
+    let disks = chain.levels.first().map_or(&[][..], |level| &level.disks);
+    let command = |request: &Request| DeviceCommand {
+        issued_ns: request.issued_ns,
+        pid: request.pid,
+        comm: request.comm.clone(),
+        queue: request.nvme_queue.unwrap_or_else(|| queue_of(request, disks)),
+        operation: request.rwbs.operation,
+    };
+    requests.iter().map(command).collect()
+}
+
+/// Without the NVMe driver's own word: the hardware queue that serves the CPU; 0 when it is not known.
+fn queue_of(request: &Request, disks: &[Disk]) -> u16 {
+    let disk = disks.iter().find(|disk| disk.dev == request.disk.0);
+    disk.and_then(|disk| disk.queue_of_cpu.get(usize::from(request.cpu)).copied()).unwrap_or(0)
 }
 
 /// Why a workload could not be traced.

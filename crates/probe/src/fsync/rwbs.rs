@@ -4,20 +4,7 @@
 
 use std::fmt;
 
-/// What a request does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Operation {
-    /// Reads blocks.
-    Read,
-    /// Writes blocks.
-    Write,
-    /// Empties the device's volatile cache.
-    Flush,
-    /// Gives blocks up.
-    Discard,
-    /// Anything else.
-    Other,
-}
+use record::fsync::Operation;
 
 /// An operation with its flags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

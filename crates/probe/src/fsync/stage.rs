@@ -1,42 +1,11 @@
 //! What of all block I/O one fsync waited for, as stages in time. The rules are told in docs/explain.md.
 
-use std::borrow::Cow;
-
-use serde::{Deserialize, Serialize};
+use record::fsync::interval::{Interval, union};
+use record::fsync::{Operation, Part, Stage};
 
 use super::bio::{Bio, Request, Traffic};
 use super::chain::{FsKind, Level};
-use super::interval::{Interval, Part, union};
 use super::moment::Dev;
-use super::rwbs::Operation;
-
-/// A time an fsync (or its journal commit) was in one stage of its I/O.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stage {
-    /// When it began, in nanoseconds of the trace clock.
-    pub start_ns: u64,
-    /// When it ended.
-    pub end_ns: u64,
-    /// What it counts as.
-    pub part: Part,
-    /// What it is, for people.
-    pub label: Cow<'static, str>,
-    /// Operation and flags as the file system set them.
-    pub rwbs: String,
-    /// The disk, as tracepoints number it.
-    pub disk: u32,
-    /// First sector.
-    pub sector: u64,
-    /// Bytes; 0 for flushes and for time in the queue.
-    pub bytes: u64,
-}
-
-impl Stage {
-    /// Its time span.
-    pub fn span(&self) -> Interval {
-        Interval::new(self.start_ns, self.end_ns)
-    }
-}
 
 /// Who waits, on one level.
 pub(super) struct Waiter<'a> {

@@ -12,7 +12,8 @@ pub const BTRFS_UUID: [u8; 16] =
     [0x49, 0x00, 0x87, 0xd9, 0x0c, 0x97, 0x43, 0x08, 0x99, 0x0f, 0xb0, 0xa6, 0x30, 0x61, 0xf6, 0x04];
 
 pub fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+    // also read by the tests of crate `report`, which draws these traces
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../probe/tests/fixtures").join(name)
 }
 
 pub fn text(name: &str) -> String {

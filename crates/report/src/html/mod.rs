@@ -15,7 +15,7 @@ mod parts;
 mod plot;
 
 use askama::Template;
-use lab::record::{Judgement, Run};
+use record::results::{Judgement, Run};
 use stats::Rules;
 
 use crate::format;

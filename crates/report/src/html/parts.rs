@@ -1,6 +1,6 @@
 //! The rows of the page's tables.
 
-use lab::record::{Answer, Judgement, Run};
+use record::results::{Answer, Judgement, Run};
 use stats::compleat::{Compleat, Grade};
 use stats::{Histogram, Rules, Sample, Verdict};
 
@@ -360,7 +360,7 @@ pub struct PublishedRow {
 }
 
 pub fn published(run: &Run) -> Vec<PublishedRow> {
-    let row = |published: &lab::record::Published| {
+    let row = |published: &record::results::Published| {
         let outcomes = run.outcomes_of(published.cell);
         let values: Vec<f64> = outcomes.into_iter().filter_map(|o| published.metric.of(o)).collect();
         let measured = Sample::new(&values).ok().map(|sample| show(published.metric, sample.median()));
@@ -538,7 +538,7 @@ pub fn fsyncs(view: &View<'_>, inks: &[Ink]) -> Vec<FsyncPart> {
                 })
                 .collect(),
             remarks: row.remarks(),
-            waterfall: row.split.typical.as_ref().map(probe::fsync::svg::waterfall),
+            waterfall: row.split.typical.as_ref().map(crate::fsync::svg::waterfall),
         };
         let heads = parts.iter().map(|part| part.name()).collect();
         FsyncPart { load: view.loads[column].label.clone(), heads, rows: rows.iter().map(line).collect() }

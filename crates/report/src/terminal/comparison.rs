@@ -1,7 +1,7 @@
 //! Two runs side by side; the claims of a study.
 
-use lab::compare::{Compared, Conclusion, Pair};
-use lab::record::{Answer, Judgement, MetricName};
+use record::compare::{Compared, Conclusion, Pair};
+use record::results::{Answer, Judgement, MetricName};
 
 use super::summary::{verdict_paint, why_lines};
 use super::table::{Align, Cell, Table};
@@ -42,7 +42,7 @@ pub fn comparison(compared: &Compared, style: Style) -> String {
             let line =
                 format!("{}: {} -> {}", difference.name, known(&difference.left), known(&difference.right));
             let paint =
-                if difference.weight == probe::Weight::Fundamental { Paint::Warn } else { Paint::Plain };
+                if difference.weight == record::Weight::Fundamental { Paint::Warn } else { Paint::Plain };
             text.push_str(&format!("{}\n", style.paint(paint, &style.paragraph(&line, 2))));
         }
     }

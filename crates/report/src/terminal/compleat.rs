@@ -1,6 +1,6 @@
 //! The compleat table: stacks as rows, loads as columns, shares of the best.
 
-use lab::record::Run;
+use record::results::Run;
 use stats::compleat::{Compleat, Grade};
 
 use super::table::{Align, Cell, Table};

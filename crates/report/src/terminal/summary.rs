@@ -1,6 +1,6 @@
 //! The whole run: head, tables, notices, verdicts.
 
-use lab::record::Run;
+use record::results::Run;
 use stats::{Histogram, Rules, Verdict};
 
 use super::table::{Align, Cell, Table};

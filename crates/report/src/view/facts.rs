@@ -1,7 +1,7 @@
 //! The environment of a run: what all trials share, and what differs.
 
-use lab::record::{Run, Trial};
-use probe::{Environment, Fact, Weight};
+use record::results::{Run, Trial};
+use record::{Environment, Fact, Weight};
 
 /// Stands for a setting that an environment lacks.
 pub const UNKNOWN: &str = "not known";
@@ -40,7 +40,7 @@ pub fn facts(run: &Run) -> Facts {
     let Some((_, first)) = known.first() else { return Facts::default() };
     let mut weights: Vec<(String, Weight)> = Vec::new();
     for (_, other) in &known {
-        for difference in probe::diff(first, other) {
+        for difference in record::diff(first, other) {
             match weights.iter_mut().find(|(name, _)| *name == difference.name) {
                 Some((_, weight)) => *weight = (*weight).max(difference.weight),
                 None => weights.push((difference.name, difference.weight)),

@@ -1,8 +1,8 @@
 //! Where the fsyncs of each cell spent their time: the trial whose mean fsync is the median stands for all.
 
-use lab::split::FsyncSplit;
-use probe::fsync::Part;
-use probe::fsync::summary::LevelSummary;
+use record::fsync::FsyncSplit;
+use record::fsync::Part;
+use record::fsync::summary::LevelSummary;
 
 use super::View;
 use crate::format;

@@ -17,7 +17,7 @@ pub mod headline;
 pub mod notice;
 pub mod verdict;
 
-use lab::record::{Cell, Parameter, Run, Status, Trial};
+use record::results::{Cell, Parameter, Run, Status, Trial};
 use stats::compleat::{self, Compleat, Grade};
 use stats::{Estimate, Histogram, Outcome, Sample, Sense};
 

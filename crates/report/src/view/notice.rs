@@ -1,6 +1,6 @@
 //! What a reader must know beside the figures.
 
-use lab::record::{Status, Trial};
+use record::results::{Status, Trial};
 use stats::Outcome;
 use stats::outcome::Ended;
 use stats::steady::{self, ChangePoint, SteadyRule};

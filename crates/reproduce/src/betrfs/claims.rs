@@ -1,6 +1,6 @@
 //! The paper's claims against what was measured: by ratio, never by absolute value.
 
-use lab::record::Answer;
+use record::results::Answer;
 use stats::compleat::{BAD, Compleat, GOOD};
 use stats::verdict::MIN_TRIALS;
 use stats::{Rules, compare};

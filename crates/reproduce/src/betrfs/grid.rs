@@ -1,6 +1,6 @@
 //! Rows x columns from a stored run.
 
-use lab::record::Run;
+use record::results::Run;
 use stats::compleat::{Compleat, Grade, grade, is_compleat, shares_of_best};
 use stats::{Outcome, Sample};
 

@@ -1,7 +1,7 @@
 //! The study that a request means.
 
-use lab::study::{Bytes, Seconds, Settings, Study, Sweeps, Workload};
-use stack::StackSpec;
+use record::study::{Bytes, Seconds, Settings, Study, Sweeps, Workload};
+use spec::StackSpec;
 
 use super::columns::is_filebench;
 use super::{Column, Row, Sizes};
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(again.hash(), study.hash());
         assert_eq!(Sizes::of_study(&again), Some(request("grep").sizes));
         let machine = lab::real::machine(Some(512 << 20), 4 << 30);
-        let checked = again.check_workloads(machine).unwrap();
+        let checked = lab::check::workloads(&again, machine).unwrap();
         assert_eq!(checked.len(), 4, "the personalities are WML");
         assert!(checked.iter().all(|one| one.warnings.is_empty()), "{checked:?}");
         let proxy = checked.iter().find(|one| one.workload == "webproxy").unwrap();

@@ -1,6 +1,6 @@
 //! The thirteen rows of Table 3.
 
-use stack::StackSpec;
+use spec::StackSpec;
 
 use crate::ReproduceError;
 

@@ -76,7 +76,7 @@ impl Sizes {
     }
 
     /// The sizes of a run that was planned: its title names the scale.
-    pub fn of_study(study: &lab::Study) -> Option<Sizes> {
+    pub fn of_study(study: &record::Study) -> Option<Sizes> {
         let scale = Scale::of_title(&study.study.title)?;
         Some(Sizes::with_memory(scale, study.study.memory?.0))
     }

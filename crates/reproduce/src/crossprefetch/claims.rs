@@ -1,7 +1,7 @@
 //! The published gains against what was measured: by ratio to APPonly, by wall time. The artifact's own timer stands
 //! beside it.
 
-use lab::record::Answer;
+use record::results::Answer;
 use stats::verdict::MIN_TRIALS;
 use stats::{Rules, Sense, compare};
 

@@ -1,7 +1,7 @@
 //! Rows x columns from a stored run.
 
-use lab::Study;
-use lab::record::Run;
+use record::Study;
+use record::results::Run;
 use stats::{Outcome, Sample};
 
 use super::columns::{COLUMNS, Column, Group};
@@ -159,12 +159,12 @@ impl Grid {
     }
 }
 
-fn load_of(cell: &lab::record::Cell) -> &str {
+fn load_of(cell: &record::results::Cell) -> &str {
     cell.workload.strip_suffix(OTHERS).unwrap_or(&cell.workload)
 }
 
 fn cell(run: &Run, row: &Row, column: &Column) -> Cell {
-    let is = |cell: &&lab::record::Cell| {
+    let is = |cell: &&record::results::Cell| {
         let config = cell.parameters.iter().find(|one| one.name == PARAMETER).map(|one| one.value.as_str());
         load_of(cell) == column.load && config == Some(row.id())
     };

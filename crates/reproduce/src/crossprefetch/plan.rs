@@ -1,7 +1,7 @@
 //! The study that a request means: loads, the configuration as a parameter.
 
-use lab::study::{Bytes, Seconds, Settings, Study, Sweeps, Workload};
-use stack::StackSpec;
+use record::study::{Bytes, Seconds, Settings, Study, Sweeps, Workload};
+use spec::StackSpec;
 
 use super::{Column, Row, Sizes, claims};
 use crate::distinct;
@@ -150,8 +150,8 @@ mod tests {
         let again = Study::from_stored(&study.to_toml()).unwrap();
         assert_eq!(again.hash(), study.hash());
         assert_eq!(Sizes::of_study(&again), Some(request("all").sizes));
-        assert_eq!(lab::plan::cells(&again).len(), 5 * 7);
-        for cell in lab::plan::cells(&again) {
+        assert_eq!(record::plan::cells(&again).len(), 5 * 7);
+        for cell in record::plan::cells(&again) {
             let workload = again.workloads.iter().find(|one| one.label() == cell.workload).unwrap();
             let set = workload.variables(&cell.parameters);
             let app = apps::App::parse(workload.text.as_deref().unwrap(), &set).unwrap().unwrap();

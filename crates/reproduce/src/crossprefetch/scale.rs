@@ -50,7 +50,7 @@ impl Sizes {
     }
 
     /// The sizes of a run that was planned.
-    pub fn of_study(study: &lab::Study) -> Option<Sizes> {
+    pub fn of_study(study: &record::Study) -> Option<Sizes> {
         Some(Sizes::with_memory(Scale::of_title(&study.study.title)?, study.study.memory?.0))
     }
 

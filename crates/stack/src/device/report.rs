@@ -12,8 +12,8 @@ use serde::Serialize;
 use super::refusal::{Blocker, EraseRefused};
 use super::signatures::{self, Signature};
 use crate::runner::Runner;
-use crate::spec::human;
 use crate::{Host, block};
+use spec::human;
 
 /// What loadline found on a block device and around it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

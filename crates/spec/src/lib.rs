@@ -1,6 +1,13 @@
-//! A stack as the user writes it: `FS[,option...]@DEVICE[:REGIME]`.
+//! A stack as the user writes it: `FS[,option...]@DEVICE[:REGIME]`. No I/O: crate `stack` builds it.
 //!
-//! `parse` reads one stack, `list` reads what follows `--on`, `error` is what they say when it is wrong.
+//! | module | holds |
+//! |---|---|
+//! | this one | [`StackSpec`] and its label, which parses to an equal value |
+//! | `parse`, `lex` | reads one stack |
+//! | `list` | reads what follows `--on` |
+//! | `fs` | the file systems that loadline knows by name |
+//! | `size` | sizes in bytes with binary units |
+//! | `error` | what is wrong, where, and what would be right |
 
 mod error;
 mod fs;
@@ -16,7 +23,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 pub use error::{ParseError, ParseErrorKind};
 pub use fs::FsKind;
 pub use size::Size;
-pub(crate) use size::human;
+pub use size::human;
 
 /// The mount option that [`StackSpec::in_process`] looks for.
 const IN_PROCESS: &str = "inprocess";
@@ -148,7 +155,7 @@ impl StackSpec {
     }
 
     /// The mount options but the one that says in process, separated by commas.
-    pub(crate) fn options_to_open(&self) -> String {
+    pub fn options_to_open(&self) -> String {
         let options = self.mount_options.iter().map(String::as_str).filter(|option| *option != IN_PROCESS);
         options.collect::<Vec<_>>().join(",")
     }

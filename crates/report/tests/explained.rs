@@ -1,5 +1,6 @@
-//! What the breakdown makes of real and of written traces.
+//! What the breakdown makes of real and of written traces, and how it is drawn.
 
+#[path = "../../probe/tests/common/mod.rs"]
 mod common;
 
 use std::path::PathBuf;
@@ -8,8 +9,10 @@ use common::{btrfs_on_loop, explained, ext4_on_loop, on_loop, on_nvme, xfs_on_lo
 use probe::fsync::chain::Chain;
 use probe::fsync::moment::{Blocks, Dev, FsKey, Moment, What};
 use probe::fsync::rwbs::Rwbs;
-use probe::fsync::{Breakdown, Parts, Summary, artifact, ftrace, svg, terminal};
+use probe::fsync::{commands, ftrace};
 use proptest::prelude::*;
+use record::fsync::{Breakdown, Parts, Summary};
+use report::fsync::{artifact, svg, terminal};
 
 fn only(moments: &[Moment], chain: &Chain) -> Breakdown {
     let mut fsyncs = explained(moments, chain).fsyncs;
@@ -85,7 +88,7 @@ fn waterfalls_fit_eighty_columns_and_pictures_are_sound_xml() {
 fn the_artifacts_tables() {
     let (moments, chain) = ext4_on_loop();
     let analysis = explained(&moments, &chain);
-    insta::assert_snapshot!("trace_table", artifact::trace_table(&analysis.requests, &chain));
+    insta::assert_snapshot!("trace_table", artifact::trace_table(&commands(&analysis.requests, &chain)));
     insta::assert_snapshot!("four_lines", artifact::four_lines(&analysis.fsyncs));
     insta::assert_snapshot!("table", terminal::table(&Summary::of(&analysis.fsyncs)));
 }
@@ -115,7 +118,7 @@ fn ext4_on_a_device_with_fua() {
          5700 app-9 sys_fsync -> 0x0",
     );
     let analysis = explained(&moments, &on_nvme("ext4"));
-    let table = artifact::trace_table(&analysis.requests, &on_nvme("ext4"));
+    let table = artifact::trace_table(&commands(&analysis.requests, &on_nvme("ext4")));
     assert_eq!(table.lines().nth(1), Some("1.000007\tapp\t9\t[0, 0]\t[0, 0]\t0\t17\tnvme_cmd_write"));
     assert_eq!(table.lines().nth(3), Some("1.00007\tkworker\t6\t[0, 0]\t[0, 0]\t0\t1\tnvme_cmd_flush"));
     let fsync = &analysis.fsyncs[0];
@@ -301,6 +304,6 @@ proptest! {
             svg::waterfall(fsync);
         }
         terminal::table(&Summary::of(&analysis.fsyncs));
-        artifact::trace_table(&analysis.requests, &chain);
+        artifact::trace_table(&commands(&analysis.requests, &chain));
     }
 }

@@ -1,7 +1,7 @@
 //! The stack syntax: what is read, what is shown, what is refused and how.
 
 use proptest::prelude::*;
-use stack::{Device, FsKind, ImageOptions, Regime, Size, StackSpec};
+use spec::{Device, FsKind, ImageOptions, Regime, Size, StackSpec};
 
 fn parse(text: &str) -> StackSpec {
     text.parse().unwrap_or_else(|error| panic!("{error}"))

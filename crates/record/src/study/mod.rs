@@ -5,12 +5,10 @@
 //! |---|---|
 //! | `mod` | the study itself: read from TOML, written as TOML |
 //! | [`mod@file`] | reads a study, embeds its workload files, checks it |
-//! | [`check`] | reads its workloads as a trial would |
 //! | [`command`] | builds the study that a command line means |
 //! | `field` | values with a spelling of their own: seconds, percents, sizes, engines, sweeps |
 //! | [`error`] | what is wrong, where, and what would be right |
 
-pub mod check;
 pub mod command;
 pub mod error;
 mod field;
@@ -18,15 +16,15 @@ pub mod file;
 mod nearest;
 
 use serde::{Deserialize, Serialize};
-use stack::StackSpec;
+use spec::StackSpec;
 use toml::Spanned;
 
-use crate::record::{MetricName, Parameter};
+use crate::results::{MetricName, Parameter};
 pub use command::CommandLine;
 pub use error::StudyError;
 pub use field::{Bytes, Io, Percent, Seconds, Share, Sweeps};
 
-/// A study. As read from a file it may name other files; [`Study::load`] embeds them.
+/// A study. As read from a file it may name other files; [`Study::parse`] embeds them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Study {

@@ -1,4 +1,4 @@
-//! Reads a study, embeds its workload files, checks it.
+//! Reads a study from its text, embeds the workload files it names, checks it.
 
 use std::path::Path;
 
@@ -13,24 +13,12 @@ use crate::plan;
 const TRIALS_MAX: u32 = 10_000;
 /// Cells times trials.
 const PLAN_MAX: u64 = 1_000_000;
-/// A workload file larger than this is refused.
-const WORKLOAD_BYTES_MAX: u64 = 16 << 20;
 
 impl Study {
-    /// Reads a study and the workload files that it names.
-    ///
-    /// # Errors
-    /// A file that cannot be read, a text that is no study (with the place), a study that contradicts itself.
-    pub fn load(path: &Path) -> Result<Study, StudyError> {
-        let text = read(path)?;
-        let folder = path.parent().unwrap_or(Path::new(""));
-        Study::parse(&text, &path.display().to_string(), &|file| read(&folder.join(file)))
-    }
-
     /// Reads a study that names no other files: a stored one.
     ///
     /// # Errors
-    /// As [`Study::load`].
+    /// A text that is no study (with the place), a study that contradicts itself.
     pub fn from_stored(text: &str) -> Result<Study, StudyError> {
         Study::parse(text, "stored study", &|file| {
             let message = format!("the stored study names the file {file} instead of holding its text");
@@ -42,7 +30,7 @@ impl Study {
     /// name in messages.
     ///
     /// # Errors
-    /// As [`Study::load`].
+    /// As [`Study::from_stored`]; a file that `read` cannot read.
     pub fn parse(
         text: &str,
         file: &str,
@@ -101,17 +89,6 @@ impl Place<'_> {
         }
         self.error(None, message)
     }
-}
-
-pub(super) fn read(path: &Path) -> Result<String, StudyError> {
-    let failed = |source| StudyError::Read { path: path.display().to_string(), source };
-    let bytes_known = std::fs::metadata(path).map_err(failed)?.len();
-    if bytes_known > WORKLOAD_BYTES_MAX {
-        return Err(failed(std::io::Error::new(std::io::ErrorKind::FileTooLarge, "larger than 16 MiB")));
-    }
-    let bytes = std::fs::read(path).map_err(failed)?;
-    // WML scripts of older times hold Latin-1 in comments.
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 fn embed(
@@ -268,7 +245,7 @@ fn explain(
     }
     let error = place.error(Some(span), "this chooses no cell of the study");
     let labels: Vec<&str> = study.workloads.iter().map(Workload::label).collect();
-    let stacks: Vec<String> = study.stacks.iter().map(stack::StackSpec::label).collect();
+    let stacks: Vec<String> = study.stacks.iter().map(spec::StackSpec::label).collect();
     let help = match (&selector.workload, &selector.stack) {
         (Some(name), _) if !labels.contains(&name.as_str()) => {
             let near = nearest(name, labels.iter().copied()).map(|near| format!("did you mean `{near}`? "));

@@ -1,8 +1,8 @@
 //! Reads the workloads of a study as a trial would, so that a mistake shows before the first trial.
 
-use super::{Study, StudyError, Workload};
-use crate::plan;
-use crate::record::Parameter;
+use record::plan;
+use record::results::Parameter;
+use record::study::{Study, StudyError, Workload};
 
 /// What a workload's script says when it is read for one combination of parameters.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,28 +19,25 @@ pub struct Checked {
     pub model: workload::Workload,
 }
 
-impl Study {
-    /// Reads every workload with every combination of its parameters, for this machine. Sizes that depend on
-    /// `$free` are worked out for `machine.free_bytes`, since the target does not exist yet.
-    ///
-    /// # Errors
-    /// A script that cannot run, with its diagnostics.
-    pub fn check_workloads(&self, machine: wml::Machine) -> Result<Vec<Checked>, StudyError> {
-        let mut checked = Vec::new();
-        for cell in plan::cells(self) {
-            let seen =
-                |known: &Checked| known.workload == cell.workload && known.parameters == cell.parameters;
-            if checked.iter().any(seen) {
-                continue;
-            }
-            let Some(workload) = plan::workload_of(self, &cell) else { continue };
-            match app(workload, &cell.parameters)? {
-                Some(_) => {}
-                None => checked.push(check(workload, &cell.parameters, machine)?),
-            }
+/// Reads every workload of `study` with every combination of its parameters, for this machine. Sizes that depend on
+/// `$free` are worked out for `machine.free_bytes`, since the target does not exist yet.
+///
+/// # Errors
+/// A script that cannot run, with its diagnostics.
+pub fn workloads(study: &Study, machine: wml::Machine) -> Result<Vec<Checked>, StudyError> {
+    let mut checked = Vec::new();
+    for cell in plan::cells(study) {
+        let seen = |known: &Checked| known.workload == cell.workload && known.parameters == cell.parameters;
+        if checked.iter().any(seen) {
+            continue;
         }
-        Ok(checked)
+        let Some(workload) = plan::workload_of(study, &cell) else { continue };
+        match app(workload, &cell.parameters)? {
+            Some(_) => {}
+            None => checked.push(check(workload, &cell.parameters, machine)?),
+        }
     }
+    Ok(checked)
 }
 
 /// The workload as a load of crate `apps`, if it is one; its mistakes are found by reading it.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use stats::{Comparison, Outcome, Rules, SampleError, Sense, Verdict};
 
-use crate::record::{Cell, MetricName, Run};
+use crate::results::{Cell, MetricName, Run};
 
 /// The metrics that are compared: the first decides, the others are shown.
 pub const METRICS: [MetricName; 2] = [MetricName::Throughput, MetricName::LatencyP99];
@@ -16,7 +16,7 @@ pub struct Compared {
     /// Cells that have no partner, as labels: of the first run, and of the second one.
     pub unpaired: (Vec<String>, Vec<String>),
     /// What differs between the environments, the weightiest first. Incidental differences are left out.
-    pub environment: Vec<probe::Difference>,
+    pub environment: Vec<crate::Difference>,
     /// Conclusion over all pairs.
     pub conclusion: Conclusion,
 }
@@ -116,15 +116,15 @@ pub fn compare_stacks(run: &Run, baseline: Option<&str>, rules: &Rules) -> Compa
 /// What differs between the environments of two runs: of their first trials that have one. (Later load
 /// averages are the run's own doing.) Threads that others had ready to run are the median over all trials,
 /// seen before each load.
-pub fn environment_differences(a: &Run, b: &Run) -> Vec<probe::Difference> {
+pub fn environment_differences(a: &Run, b: &Run) -> Vec<crate::Difference> {
     let first = |run: &Run| {
         let mut environment = run.trials.iter().find_map(|trial| trial.environment.clone())?;
         environment.load.runnable = median_runnable(run);
         Some(environment)
     };
     let (Some(left), Some(right)) = (first(a), first(b)) else { return Vec::new() };
-    let mut differences = probe::diff(&left, &right);
-    differences.retain(|difference| difference.weight > probe::Weight::Incidental);
+    let mut differences = crate::diff(&left, &right);
+    differences.retain(|difference| difference.weight > crate::Weight::Incidental);
     differences
 }
 

@@ -4,7 +4,7 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::record::{Cell, Parameter, Published, Trial};
+use crate::results::{Cell, Parameter, Published, Trial};
 use crate::study::{Order, Selector, Study, Workload};
 
 /// One planned trial.

@@ -176,7 +176,7 @@ pub struct Trial {
     /// part that ran, and is not a result.
     pub outcome: Option<stats::outcome::Outcome>,
     /// The machine as it was just before the load.
-    pub environment: Option<probe::Environment>,
+    pub environment: Option<crate::Environment>,
     /// The commands that built the stack, in order.
     pub commands: Vec<Command>,
     /// Lines that the workload printed (`echo`, population figures ...).
@@ -189,7 +189,7 @@ pub struct Trial {
     pub seconds: f64,
     /// Where its fsyncs spent their time, when that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fsync: Option<crate::split::FsyncSplit>,
+    pub fsync: Option<crate::fsync::FsyncSplit>,
 }
 
 /// A command that loadline ran, as one line that a shell would take.

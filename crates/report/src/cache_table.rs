@@ -1,10 +1,9 @@
-//! The account as a table.
+//! What the page cache did for each file, as a table.
 
 use std::fmt::Write;
 use std::path::Path;
 
-use super::account::FileAccount;
-use super::record::Recording;
+use record::cache::{FileAccount, Recording};
 
 /// Width of the names.
 const NAME: usize = 30;
@@ -22,12 +21,12 @@ pub fn table(recording: &Recording, root: &Path, files_max: usize) -> String {
             || format!("inode {inode} (gone, or metadata)"),
             |path| path.strip_prefix(root).unwrap_or(path).display().to_string(),
         );
-        line(&mut out, &name, file, recording.cached.get(inode).map(|stat| stat.cached));
+        line(&mut out, &name, file, recording.cached.get(inode).copied());
     }
     if files.len() > files_max {
         let _ = writeln!(out, "... and {} files more", files.len() - files_max);
     }
-    let cached = recording.cached.values().map(|stat| stat.cached).sum();
+    let cached = recording.cached.values().sum();
     line(&mut out, "all files", &recording.account.total(), (!recording.cached.is_empty()).then_some(cached));
     out
 }

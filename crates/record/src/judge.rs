@@ -4,7 +4,7 @@ use stats::{Doubt, Estimate, Rules, Verdict};
 
 use crate::compare::{sense, values};
 use crate::plan;
-use crate::record::{Answer, Cell, Judgement, MetricName, Run};
+use crate::results::{Answer, Cell, Judgement, MetricName, Run};
 use crate::study::{Claim, Selector, Study, StudyError};
 
 /// Tolerance of `expect` when a claim gives none.
@@ -123,7 +123,7 @@ fn only<'a>(run: &'a Run, selector: &Selector) -> Option<&'a Cell> {
 
 /// Why a cell has no result, from its last trial.
 fn why_none(run: &Run, cell: &Cell) -> String {
-    use crate::record::Status;
+    use crate::results::Status;
     match run.trials_of(cell.id).last().map(|trial| &trial.status) {
         None => ": it has not run".into(),
         Some(Status::Unavailable { reason, .. }) => format!(": {reason}"),

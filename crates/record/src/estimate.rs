@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::plan::Slot;
-use crate::record::Trial;
+use crate::results::Trial;
 
 /// Building a stack, creating the files and taking all down, in seconds, before anything is known.
 const OVERHEAD_SECONDS_GUESS: f64 = 2.0;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use stack::StackSpec;
+use spec::StackSpec;
 use toml::Spanned;
 
 use super::{Settings, Study, StudyError, Sweeps, Workload};
@@ -22,11 +22,14 @@ pub struct CommandLine {
 }
 
 impl Study {
-    /// The study that a command line means; reads the WML files.
+    /// The study that a command line means; `read` gives the text of a WML file.
     ///
     /// # Errors
     /// A file that cannot be read, a stack or variable that cannot be understood.
-    pub fn from_command_line(line: &CommandLine) -> Result<Study, StudyError> {
+    pub fn from_command_line(
+        line: &CommandLine,
+        read: &dyn Fn(&Path) -> Result<String, StudyError>,
+    ) -> Result<Study, StudyError> {
         let argument = StudyError::Argument;
         let stacks = StackSpec::parse_list(&line.on).map_err(|error| argument(format!("--on: {error}")))?;
         let (mut set, mut parameters) = (Sweeps::default(), Sweeps::default());
@@ -59,14 +62,17 @@ impl Study {
             published: Vec::new(),
             claims: Vec::new(),
         };
-        study.embed_files()?.checked()
+        study.embed_files(read)?.checked()
     }
 
-    fn embed_files(mut self) -> Result<Study, StudyError> {
+    fn embed_files(
+        mut self,
+        read: &dyn Fn(&Path) -> Result<String, StudyError>,
+    ) -> Result<Study, StudyError> {
         for workload in &mut self.workloads {
             let Some(file) = workload.file.take() else { continue };
             let path = Path::new(file.as_ref());
-            workload.text = Some(super::file::read(path)?);
+            workload.text = Some(read(path)?);
             workload.name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
             workload.origin = Some(file.into_inner());
         }

@@ -5,29 +5,18 @@
 
 use std::fmt::Write;
 
-use super::bio::Request;
-use super::breakdown::Breakdown;
-use super::chain::{Chain, Disk};
-use super::interval::Part;
-use super::rwbs::Operation;
+use record::fsync::{Breakdown, DeviceCommand, Operation, Part};
 
 /// The parsed trace table: one line for each command given to the driver, separated by tabs.
-pub fn trace_table(requests: &[Request], chain: &Chain) -> String {
-    let disks = chain.levels.first().map_or(&[][..], |level| &level.disks);
+pub fn trace_table(commands: &[DeviceCommand]) -> String {
     let mut out = String::from("Timestamp\tPName\tPID\t[sid1, eid1]\t[sid2, eid2]\tbflag\tqid\toptype\n");
-    for request in requests {
-        let time = trimmed(format!("{:.6}", request.issued_ns as f64 / 1e9));
-        let queue = request.nvme_queue.unwrap_or_else(|| queue_of(request, disks));
-        let (name, kind) = (process_name(&request.comm), operation_name(request));
-        let _ = writeln!(out, "{time}\t{name}\t{}\t[0, 0]\t[0, 0]\t0\t{queue}\t{kind}", request.pid);
+    for command in commands {
+        let time = trimmed(format!("{:.6}", command.issued_ns as f64 / 1e9));
+        let (name, kind) = (process_name(&command.comm), operation_name(command.operation));
+        let _ =
+            writeln!(out, "{time}\t{name}\t{}\t[0, 0]\t[0, 0]\t0\t{}\t{kind}", command.pid, command.queue);
     }
     out
-}
-
-/// Without the NVMe driver's own word: the hardware queue that serves the CPU; 0 when it is not known.
-fn queue_of(request: &Request, disks: &[Disk]) -> u16 {
-    let disk = disks.iter().find(|disk| disk.dev == request.disk.0);
-    disk.and_then(|disk| disk.queue_of_cpu.get(usize::from(request.cpu)).copied()).unwrap_or(0)
 }
 
 /// Journal threads and kernel workers by their kind, as the artifact's parser has it.
@@ -35,8 +24,8 @@ fn process_name(comm: &str) -> &str {
     ["jbd2", "kworker"].into_iter().find(|kind| comm.contains(kind)).unwrap_or(comm)
 }
 
-fn operation_name(request: &Request) -> &'static str {
-    match request.rwbs.operation {
+fn operation_name(operation: Operation) -> &'static str {
+    match operation {
         Operation::Read => "nvme_cmd_read",
         Operation::Write => "nvme_cmd_write",
         Operation::Flush => "nvme_cmd_flush",

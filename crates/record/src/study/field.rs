@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use engine::options::IoMode;
 use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
+use workload::IoMode;
 
 /// Longest length of anything: 30 days.
 const SECONDS_MAX: f64 = 30.0 * 86_400.0;
@@ -114,13 +114,13 @@ impl std::str::FromStr for Bytes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        stack::Size::parse(text).map(|size| Bytes(size.bytes()))
+        spec::Size::parse(text).map(|size| Bytes(size.bytes()))
     }
 }
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        stack::Size::from_bytes(self.0).fmt(f)
+        spec::Size::from_bytes(self.0).fmt(f)
     }
 }
 

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use super::breakdown::Breakdown;
-use super::interval::{Interval, Part};
 use super::terminal::{micros, rows, title};
+use record::fsync::Breakdown;
+use record::fsync::Part;
+use record::fsync::interval::Interval;
 
 const WIDTH: u32 = 760;
 /// Left of the time axis: the names.

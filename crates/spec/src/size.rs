@@ -65,7 +65,7 @@ impl fmt::Display for Size {
 }
 
 /// Bytes for people: `7.4 GiB`. For messages only; [`Size`] is exact.
-pub(crate) fn human(bytes: u64) -> String {
+pub fn human(bytes: u64) -> String {
     for (letter, shift) in UNITS {
         let unit = 1u64 << shift;
         if bytes >= unit {

@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use super::breakdown::{Breakdown, LevelBreakdown};
-use super::interval::{Interval, Part, union};
-use super::summary::{LevelSummary, Summary, Times};
+use record::fsync::Part;
+use record::fsync::interval::{Interval, union};
+use record::fsync::summary::{LevelSummary, Summary, Times};
+use record::fsync::{Breakdown, LevelBreakdown};
 
 /// Columns of the bar.
 const BAR: usize = 24;
