@@ -42,12 +42,16 @@ struct Mapped {
 
 impl Mapped {
     fn new(path: &Path) -> Mapped {
+        Mapped::with(path, 0)
+    }
+
+    fn with(path: &Path, flags: i32) -> Mapped {
+        let flags = libc::MAP_SHARED | flags;
         let file = File::open(path).unwrap();
         let len = file.metadata().unwrap().len() as usize;
         // SAFETY: a fresh mapping of an open file, which nothing shortens.
-        let start = unsafe {
-            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, libc::MAP_SHARED, file.as_raw_fd(), 0)
-        };
+        let start =
+            unsafe { libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ, flags, file.as_raw_fd(), 0) };
         assert_ne!(start, libc::MAP_FAILED);
         Mapped { start: start.cast(), len }
     }
@@ -136,7 +140,12 @@ fn child() {
     let path = std::env::var_os(FILE).unwrap();
     let path = Path::new(&path);
     match std::env::var(PART).unwrap().as_str() {
-        "cached" => backwards(path),
+        "cached" => {
+            // What is mapped stays cached, should somebody drop the caches of the whole machine meanwhile.
+            let kept = Mapped::with(path, libc::MAP_POPULATE);
+            backwards(path);
+            drop(kept);
+        }
         // Again until the thread has been given a processor at the right time.
         "backwards" => common::until("touches of a mapping are seen", || {
             common::drop_cache(path);
