@@ -8,6 +8,7 @@
 //! | [`estimate`] | how long the rest will take |
 //! | [`runner`] | the seam: executes one trial. [`real`] does it on this machine |
 //! | [`site`] | builds stacks, emulated SSDs included |
+//! | [`overwrite`] | what a study would overwrite, shown and decided before the first trial and again in each |
 //! | [`split`] | where the fsyncs of a trial spent their time |
 //! | [`inprocess`] | betrfs without the kernel in between |
 //! | [`protocol`], [`supervise`], [`child`] | the trial's process: what is said, the parent's side, the child's |
@@ -21,6 +22,7 @@ pub mod compare;
 pub mod estimate;
 pub mod inprocess;
 pub mod judge;
+pub mod overwrite;
 pub mod plan;
 pub mod protocol;
 pub mod real;
