@@ -1,17 +1,18 @@
 //! Making file systems: what may be overwritten, and how large.
 
 use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::Duration;
 
 use betree::Storage;
 use camino::Utf8Path;
-use stack::{DeviceReport, Host, SystemRunner};
+use stack::{Consent, Host, Permit, SystemRunner};
 
 use crate::fs::{Fs, Options};
-use crate::mount::{Claim, MountError, MountOptions, Result, storage};
+use crate::mount::{MountError, MountOptions, Result, storage};
+
+/// How long a daemon that is just giving the device back is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How to make a file system.
 #[derive(Clone, Debug, Default)]
@@ -25,32 +26,30 @@ pub struct FormatOptions {
     pub fs: Options,
 }
 
-/// Makes an empty file system on `path`, a block device or an image file. A device that is in use is refused always,
-/// one that holds anything unless `erase` is set. Returns the size in bytes.
+/// Makes an empty file system on `path`, a block device or an image file. One that is in use is refused always, one that
+/// holds anything unless `erase` is set: see [`stack::may_overwrite`]. Returns the size in bytes.
 ///
 /// # Errors
-/// [`MountError::Busy`], [`MountError::Occupied`], [`MountError::Io`], [`MountError::Fs`].
+/// [`MountError::Refused`], [`MountError::Io`], [`MountError::Fs`].
 pub fn format(path: &Path, options: &FormatOptions) -> Result<u64> {
     let failed = |what: &str| MountError::io(format!("{what} {}", path.display()));
     match std::fs::metadata(path) {
-        Ok(meta) if meta.file_type().is_block_device() => check_device(path, options.erase)?,
-        Ok(meta) if meta.is_file() => {
-            if meta.len() > 0 && !options.erase && has_data(path).map_err(failed("read"))? {
-                let what = "is not empty".to_owned();
-                return Err(MountError::Occupied { path: path.display().to_string(), what });
-            }
-        }
-        Ok(_) => return Err(failed("make a file system on")(std::io::ErrorKind::InvalidInput.into())),
         Err(e) if e.kind() == std::io::ErrorKind::NotFound && options.size.is_some() => {
             File::create_new(path).map_err(failed("create"))?;
         }
         Err(e) => return Err(failed("look at")(e)),
+        Ok(_) => {}
     }
-    let _claim = Claim::take(path, Duration::from_secs(5))?;
-    let file = File::options().write(true).open(path).map_err(failed("open"))?;
-    if file.metadata().map_err(failed("look at"))?.is_file()
+    let utf8 = Utf8Path::from_path(path)
+        .ok_or_else(|| failed("make a file system on")(std::io::ErrorKind::InvalidFilename.into()))?;
+    let (host, runner) = (Host::system(), SystemRunner::default());
+    // held until the file system is there
+    let permit = Permit::take_within(&host, &runner, utf8, Consent::Said(options.erase), PATIENCE)?;
+    let path = permit.report.path.as_std_path();
+    if permit.report.is_file
         && let Some(size) = options.size
     {
+        let file = File::options().write(true).open(path).map_err(failed("open"))?;
         file.set_len(size).map_err(failed("resize"))?;
     }
     let mount = MountOptions::default();
@@ -60,29 +59,24 @@ pub fn format(path: &Path, options: &FormatOptions) -> Result<u64> {
     Ok(size)
 }
 
-/// True if there is anything but zeros in the first MiB.
-fn has_data(path: &Path) -> std::io::Result<bool> {
-    let mut head = Vec::new();
-    File::open(path)?.take(1 << 20).read_to_end(&mut head)?;
-    Ok(head.iter().any(|b| *b != 0))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn check_device(path: &Path, erase: bool) -> Result<()> {
-    let shown = path.display().to_string();
-    let utf8 = Utf8Path::from_path(path)
-        .ok_or_else(|| MountError::io(shown.clone())(std::io::ErrorKind::InvalidFilename.into()))?;
-    let refused = |what: String| MountError::Occupied { path: shown.clone(), what };
-    let report = DeviceReport::inspect(&Host::system(), &SystemRunner::default(), utf8)
-        .map_err(|error| refused(format!("cannot be formatted: {error}")))?;
-    if !report.blockers().is_empty() {
-        return Err(MountError::Busy { path: shown });
+    #[test]
+    fn what_was_made_is_known_again_and_not_made_anew_without_consent() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("image");
+        let mut options = FormatOptions { size: Some(64 << 20), ..FormatOptions::default() };
+        format(&path, &options).expect("a new file");
+        let utf8 = Utf8Path::from_path(&path).expect("UTF-8");
+        let report = stack::DeviceReport::inspect(&Host::system(), &SystemRunner::default(), utf8);
+        assert_eq!(report.expect("a file").signatures[0].kind, "betrfs");
+        let before = std::fs::read(&path).expect("contents");
+        options.size = Some(128 << 20);
+        assert!(matches!(format(&path, &options), Err(MountError::Refused(_))));
+        assert!(std::fs::read(&path).expect("contents") == before, "neither formatted nor grown");
+        options.erase = true;
+        assert_eq!(format(&path, &options).expect("consent"), 128 << 20);
     }
-    if erase {
-        return Ok(());
-    }
-    // No other program knows a store of ours.
-    if report.holds_data() || has_data(path).map_err(MountError::io(format!("read {shown}")))? {
-        return Err(refused("holds data".into()));
-    }
-    Ok(())
 }

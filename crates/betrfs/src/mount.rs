@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -46,14 +46,9 @@ pub enum MountError {
         /// The device or image.
         path: String,
     },
-    /// The device holds something.
-    #[error("{path} {what}; --erase says that it may be lost")]
-    Occupied {
-        /// The device or image.
-        path: String,
-        /// What lies there.
-        what: String,
-    },
+    /// It must not be formatted.
+    #[error(transparent)]
+    Refused(#[from] stack::EraseRefused),
     /// The system refused something.
     #[error("{what}: {cause}")]
     Io {
@@ -283,22 +278,7 @@ impl Claim {
     }
 
     fn try_take(path: &Path) -> io::Result<Option<File>> {
-        let mut open = File::options();
-        open.read(true).write(true);
-        let is_block = std::fs::metadata(path)?.file_type().is_block_device();
-        if is_block {
-            // Without O_CREAT this claims the device: mount, mkfs and other claims then fail.
-            open.custom_flags(libc::O_EXCL);
-        }
-        let file = match open.open(path) {
-            Err(e) if is_block && e.raw_os_error() == Some(libc::EBUSY) => return Ok(None),
-            opened => opened?,
-        };
-        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(file)),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(e) => Err(e.into()),
-        }
+        stack::device::hold(path)
     }
 }
 

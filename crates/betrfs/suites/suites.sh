@@ -77,29 +77,49 @@ suite_stress() {
     for name in "${list[@]}"; do
         [[ " $known " == *" $name "* ]] && names+=("$name")
     done
+    ((${#names[@]})) || { echo "no stress-ng, or it knows no stressor of these"; return 1; }
     # Two at a time, in turn, so that all get their share of the time.
-    local each=$((seconds * 2 / ${#names[@]})) i bad=0
+    local each=$((seconds * 2 / ${#names[@]})) i bad=0 not_run=() pair
     ((each > 0)) || each=1
     fresh 4096 || return 1
     for ((i = 0; i < ${#names[@]}; i += 2)); do
         be_quiet
-        local arguments=(--"${names[i]}" 2)
-        ((i + 1 < ${#names[@]})) && arguments+=(--"${names[i + 1]}" 2)
+        pair=("${names[@]:i:2}")
+        local arguments=()
+        for name in "${pair[@]}"; do arguments+=(--"$name" 2); done
         # Some stressors leave files in the current directory.
         (cd "$work" && be_nice timeout $((each * 2 + 240)) stress-ng "${arguments[@]}" --hdd-bytes 256m --verify \
             --temp-path "$mnt" --timeout "$each" --oom-avoid --seed "$seed") >"$out" 2>&1
         local code=$?
-        # 3: not implemented here; 4: a stressor refused to run, for reasons it says.
+        # 3: no resources to run it; 4: not implemented here. Both, and a stressor that leaves itself out, are no pass.
         if [ $code != 0 ] && [ $code != 3 ] && [ $code != 4 ]; then
             bad=$((bad + 1))
-            echo "${names[i]} ${names[i + 1]:-}: code $code"
+            echo "${pair[*]}: code $code"
             cat "$out"
         else
             grep -i 'skip\|fail' "$out"
+            mapfile -t -O ${#not_run[@]} not_run < <(left_out "$out" $code "${pair[@]}")
         fi
     done
-    figures="${#names[@]} stressors, two at a time, $each s each, $bad failed"
-    [ $bad = 0 ]
+    for name in "${list[@]}"; do
+        [[ " ${names[*]} " == *" $name "* ]] || not_run+=("$name")
+    done
+    figures="$((${#list[@]} - ${#not_run[@]})) of ${#list[@]} stressors, two at a time, $each s each, $bad failed"
+    [ ${#not_run[@]} = 0 ] || figures="$figures, not run: ${not_run[*]}"
+    # A suite of which nothing ran has told nothing.
+    [ $bad = 0 ] && ((${#not_run[@]} < ${#list[@]}))
+}
+
+# Of stress-ng's output $1 and exit code $2: those of the stressors $3... that did not run, a line each. They say so
+# themselves and the others' end is then the run's; where the code says that one did not and none says which, all.
+left_out() {
+    local out=$1 code=$2 name said=()
+    shift 2
+    for name in "$@"; do
+        grep -qE "\] $name(:| ).*skip|skipped: [0-9]+:.* $name \(" "$out" && said+=("$name")
+    done
+    [ ${#said[@]} = 0 ] && [ "$code" != 0 ] && said=("$@")
+    [ ${#said[@]} = 0 ] || printf '%s\n' "${said[@]}"
 }
 
 suite_dbench() {

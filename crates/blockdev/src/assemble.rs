@@ -1,6 +1,5 @@
 //! Putting a device together: model and bytes, FUSE file, loop device, control socket.
 
-use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
@@ -17,13 +16,17 @@ use crate::fuse::{self, DiskFs};
 use crate::image::{Image, Memory};
 use crate::options::{AttachOptions, Backing, Places};
 use crate::versions::Versions;
-use crate::{fusectl, loopdev};
+use crate::{backing, fusectl, loopdev};
 
 /// Requests in flight per CPU; more wait in the kernel.
 const RING_ENTRIES: u16 = 64;
 
-/// The model and its bytes.
-pub(crate) fn engine(options: &AttachOptions) -> Result<Engine<fuse::Reply>, SsdError> {
+/// The model and its bytes. A file that is made for a run is in the journal before it exists.
+pub(crate) fn engine(
+    host: &Host,
+    journal: &Journal,
+    options: &AttachOptions,
+) -> Result<Engine<fuse::Reply>, SsdError> {
     let mut config = ssd::Config::new(options.load_profile()?, options.bytes).regime(options.regime);
     config.seed = options.seed;
     let model = ssd::Ssd::new(config)?;
@@ -32,30 +35,13 @@ pub(crate) fn engine(options: &AttachOptions) -> Result<Engine<fuse::Reply>, Ssd
             let memory = Memory::new(options.bytes).map_err(SsdError::io("map the device's memory"))?;
             (Image::Ram(memory), false)
         }
-        Backing::File(path) => open_backing(path, options.bytes)?,
+        Backing::File(path) => backing::open(host, journal, path, options)?,
     };
     let mut versions = Versions::new(image, options.bytes / ssd::BLOCK_BYTES, filled);
     if options.prefault {
         versions.prefault();
     }
     Ok(Engine::new(model, versions))
-}
-
-/// The backing file, and whether it had contents.
-fn open_backing(path: &Utf8Path, bytes: u64) -> Result<(Image, bool), SsdError> {
-    let failed = || SsdError::io(format!("backing file {path}"));
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(path);
-    let file = file.map_err(failed())?;
-    let meta = file.metadata().map_err(failed())?;
-    if !meta.is_file() {
-        return Err(SsdError::BadOption { what: format!("{path} is not a regular file") });
-    }
-    if meta.len() > bytes {
-        let what = format!("{path} holds {} bytes, more than the device's {bytes}", meta.len());
-        return Err(SsdError::BadOption { what });
-    }
-    file.set_len(bytes).map_err(failed())?;
-    Ok((Image::File(file), meta.len() > 0))
 }
 
 /// What the kernel has now.

@@ -14,7 +14,7 @@ use stack::{Host, Journal, ProcessId, Resource};
 use crate::control::{self, Question, Reply, SsdState, Started};
 use crate::error::SsdError;
 use crate::fusectl;
-use crate::options::{AttachOptions, DaemonConfig, Places, check_name, is_path};
+use crate::options::{AttachOptions, BackingUse, DaemonConfig, Places, check_name, is_path};
 use crate::record::RecordStatus;
 use crate::status::SsdStatus;
 use crate::versions::CutReport;
@@ -201,6 +201,9 @@ fn prepare(home: &Utf8Path, places: &Places, options: &AttachOptions) -> Result<
         }
     }
     if let crate::options::Backing::File(path) = &mut options.backing {
+        *path = absolute(path)?;
+    }
+    if let BackingUse::Overwrite { erase: Some(path) } = &mut options.backing_use {
         *path = absolute(path)?;
     }
     if let Some(path) = &mut options.record {

@@ -64,9 +64,28 @@ impl Daemon {
         // a session of its own: a closed terminal must not take the device away
         let _ = rustix::process::setsid();
         memory::precise_sleep();
-        let mut notes: Vec<String> = memory::leave_cgroup(&host).err().into_iter().collect();
+        let notes: Vec<String> = memory::leave_cgroup(&host).err().into_iter().collect();
         let places = Places::new(&home, &options.name);
-        let mut engine = assemble::engine(&options)?;
+        let daemon = ProcessId::current(&host).ok_or(SsdError::NotRoot)?;
+        let run_id = format!("ssd-{}-{}", options.name, daemon.pid);
+        let journal = Journal::open(&places.journal, &run_id)?;
+        let started = Daemon::assemble(&host, &journal, daemon, options, places, notes);
+        if started.is_err() {
+            journal.undo();
+        }
+        started
+    }
+
+    /// Puts the device together; all that it makes is in `journal`.
+    fn assemble(
+        host: &Host,
+        journal: &Arc<Journal>,
+        daemon: ProcessId,
+        options: AttachOptions,
+        places: Places,
+        mut notes: Vec<String>,
+    ) -> Result<Daemon, SsdError> {
+        let mut engine = assemble::engine(host, journal, &options)?;
         if options.fua == FuaMode::Modelled {
             engine.model_fua();
         }
@@ -81,33 +100,20 @@ impl Daemon {
         let wakeful = wakeful.and_then(|opened| opened.map_err(|note| notes.push(note)).ok());
         let driver = Arc::new(Driver::new(engine, options.time_scale, wakeful));
         notes.extend(memory::lock().err());
-        let daemon = ProcessId::current(&host).ok_or(SsdError::NotRoot)?;
-        let run_id = format!("ssd-{}-{}", options.name, daemon.pid);
-        let journal = Journal::open(&places.journal, &run_id)?;
         notes.extend(memory::urgent(true).err());
-        let assembly =
-            Assembly { host: &host, journal: &journal, driver: &driver, options: &options, places: &places };
+        let assembly = Assembly { host, journal, driver: &driver, options: &options, places: &places };
         let made = assembly.bring_up();
         // questions are answered like anything else
         notes.extend(memory::urgent(false).err());
-        let Made { device, connection, listener, transport, note } = match made {
-            Ok(made) => made,
-            Err(error) => {
-                journal.undo();
-                return Err(error);
-            }
-        };
+        let Made { device, connection, listener, transport, note } = made?;
         notes.extend(note);
         notes.extend(loopdev::tune(&device, options.load_profile()?.media.rotation.is_some()));
         let what = format!("{} {} {} bytes", options.profile, options.regime.name(), options.bytes);
         let name = options.name.clone();
         let state =
             SsdState { name, daemon, device, mount: places.mount(), connection, transport, what, notes };
-        let daemon = Daemon { driver, journal, recorder, listener, options, state, places };
-        if let Err(error) = daemon.write_state() {
-            daemon.journal.undo();
-            return Err(error);
-        }
+        let daemon = Daemon { driver, journal: journal.clone(), recorder, listener, options, state, places };
+        daemon.write_state()?;
         Ok(daemon)
     }
 

@@ -1,7 +1,7 @@
 //! What goes wrong with an emulated SSD, where, and what to do.
 
 use camino::Utf8PathBuf;
-use stack::JournalError;
+use stack::{EraseRefused, JournalError};
 use thiserror::Error;
 
 /// An operation on an emulated SSD that failed.
@@ -68,6 +68,9 @@ pub enum SsdError {
     /// The recording.
     #[error(transparent)]
     Record(#[from] crate::record::RecordError),
+    /// The backing file is somebody else's.
+    #[error(transparent)]
+    Erase(#[from] EraseRefused),
     /// The journal of what was made.
     #[error(transparent)]
     Journal(#[from] JournalError),

@@ -56,7 +56,14 @@ impl Drop for Memory {
 #[derive(Debug)]
 pub(crate) enum Image {
     Ram(Memory),
-    File(File),
+    File(BackingFile),
+}
+
+/// A file, and what keeps every other loadline from it.
+#[derive(Debug)]
+pub(crate) struct BackingFile {
+    pub(crate) file: File,
+    pub(crate) _held: File,
 }
 
 impl Image {
@@ -67,7 +74,7 @@ impl Image {
                 to.copy_from_slice(&memory.slice()[at as usize..at as usize + to.len()]);
                 Ok(())
             }
-            Image::File(file) => file.read_exact_at(to, at),
+            Image::File(backing) => backing.file.read_exact_at(to, at),
         }
     }
 
@@ -78,7 +85,7 @@ impl Image {
                 memory.slice_mut()[at as usize..at as usize + from.len()].copy_from_slice(from);
                 Ok(())
             }
-            Image::File(file) => file.write_all_at(from, at),
+            Image::File(backing) => backing.file.write_all_at(from, at),
         }
     }
 

@@ -7,6 +7,7 @@
 //! | module | change here |
 //! |---|---|
 //! | `image`, `versions` | the bytes: in memory or in a file; what a power cut leaves of them |
+//! | `backing` | the file: whose it is, and whether it may be used |
 //! | `fua` | which flushes stand in for FUA |
 //! | `engine` | requests, model and bytes put together; no clock, no threads |
 //! | [`record`] | the requests of a device in a file: writer, reader, format |
@@ -20,6 +21,7 @@
 //! | [`status`] | counters, also as Prometheus text |
 
 mod assemble;
+mod backing;
 pub mod client;
 mod control;
 pub mod daemon;
@@ -43,7 +45,7 @@ mod wakeful;
 pub use client::{Attached, Launcher, Listed, attach, detach, list, mark, power_cut, stats, sync_record};
 pub use control::SsdState;
 pub use error::SsdError;
-pub use options::{AttachOptions, Backing, FuaMode};
+pub use options::{AttachOptions, Backing, BackingUse, FuaMode};
 pub use status::SsdStatus;
 pub use transport::Transport;
 pub use versions::CutReport;

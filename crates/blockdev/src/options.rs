@@ -14,8 +14,25 @@ use crate::transport::Transport;
 pub enum Backing {
     /// Anonymous memory, locked as far as it is used; gone with the device.
     Ram,
-    /// A file, made if missing; what it holds at first is what the device holds at first.
+    /// A file, made if missing; [`BackingUse`] says what becomes of one that exists.
     File(Utf8PathBuf),
+}
+
+/// What may become of a backing file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BackingUse {
+    /// Its contents are the device's and stay: a file that exists must be as large as the device and in nobody's use,
+    /// and is never grown, cut or emptied; one that is missing is made, and stays when the device goes.
+    #[default]
+    Keep,
+    /// The device is about to be formatted, as by a run: a file that is missing is made, recorded in the journal before
+    /// it exists, and goes with the device. One that exists is somebody else's, and is emptied only if `erase` names
+    /// it.
+    Overwrite {
+        /// What the user has named with `--erase`.
+        erase: Option<Utf8PathBuf>,
+    },
 }
 
 /// What a flush costs that stands in for the FUA flag of a write, which loop devices cannot carry.
@@ -61,6 +78,9 @@ pub struct AttachOptions {
     pub time_scale: f64,
     /// Where the bytes lie.
     pub backing: Backing,
+    /// What may become of them, if they lie in a file.
+    #[serde(default)]
+    pub backing_use: BackingUse,
     /// Seed of everything random in the model.
     pub seed: u64,
     /// Touch all memory at once (`ram` only): no write ever waits for memory.
@@ -98,6 +118,7 @@ impl AttachOptions {
             regime: Regime::Flush,
             time_scale: 1.0,
             backing: Backing::Ram,
+            backing_use: BackingUse::Keep,
             seed: 0,
             prefault: false,
             compensate: true,

@@ -4,7 +4,7 @@ use spec::{Device, StackSpec};
 use stack::Host;
 
 use crate::error::SsdError;
-use crate::options::{AttachOptions, Backing, FuaMode};
+use crate::options::{AttachOptions, Backing, BackingUse, FuaMode};
 use crate::transport::Transport;
 
 /// Size of a device for which the stack gives none: this, or as much as leaves half of the free memory.
@@ -16,7 +16,9 @@ const WORDS: &str = "scale=X, seed=N, backing=FILE, fua=modelled|flush, transpor
     prefault, raw, sleepy";
 
 impl AttachOptions {
-    /// The device that `spec` names, to be attached as `name`; `None` when its device is none of ours.
+    /// The device that `spec` names, to be attached as `name`; `None` when its device is none of ours. A stack is
+    /// formatted, so a backing file must not exist; [`AttachOptions::backing_use`] may be changed to name the one that
+    /// may be lost.
     ///
     /// # Errors
     /// [`SsdError::BadOption`] for a word within the parentheses that means nothing; [`SsdError::Model`] for an
@@ -30,6 +32,7 @@ impl AttachOptions {
         } else {
             args.iter().try_for_each(|word| options.set(word))?;
         }
+        options.backing_use = BackingUse::Overwrite { erase: None };
         options.regime = match spec.regime() {
             None | Some(spec::Regime::Flush) => ssd::Regime::Flush,
             Some(spec::Regime::None) => ssd::Regime::None,

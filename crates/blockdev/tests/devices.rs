@@ -12,7 +12,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use blockdev::record::{Reader, What};
-use blockdev::{AttachOptions, Attached, Backing, Launcher, SsdError, Transport};
+use blockdev::{AttachOptions, Attached, Backing, BackingUse, Launcher, SsdError, Transport};
 use camino::{Utf8Path, Utf8PathBuf};
 use ssd::Regime;
 
@@ -21,7 +21,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 type Test = (&'static str, fn(&Bench));
 
-const TESTS: [Test; 8] = [
+const TESTS: [Test; 10] = [
     ("ext4_keeps_files_over_a_remount", ext4_keeps_files_over_a_remount),
     ("bytes_come_back_from_every_size_and_place", bytes_come_back_from_every_size_and_place),
     ("a_killed_daemon_gives_errors_and_a_clean_unmount", a_killed_daemon_gives_errors_and_a_clean_unmount),
@@ -29,6 +29,11 @@ const TESTS: [Test; 8] = [
     ("ext4_recovers_from_a_power_cut", ext4_recovers_from_a_power_cut),
     ("a_busy_device_stays_and_force_takes_it", a_busy_device_stays_and_force_takes_it),
     ("a_backing_file_keeps_the_bytes", a_backing_file_keeps_the_bytes),
+    (
+        "an_existing_backing_file_is_neither_grown_nor_emptied",
+        an_existing_backing_file_is_neither_grown_nor_emptied,
+    ),
+    ("the_backing_file_of_a_run_goes_with_it", the_backing_file_of_a_run_goes_with_it),
     ("a_recording_rebuilds_the_device", a_recording_rebuilds_the_device),
 ];
 
@@ -358,6 +363,58 @@ fn a_backing_file_keeps_the_bytes(bench: &Bench) {
     let image = std::fs::read(image).unwrap();
     assert!(image[8192..12288].iter().all(|b| *b == 9));
     assert!(image[12288..16384].iter().all(|b| *b == 9) || image[12288..16384].iter().all(|b| *b == 3));
+}
+
+fn an_existing_backing_file_is_neither_grown_nor_emptied(bench: &Bench) {
+    let file = bench.home().join("precious");
+    let precious = vec![7; 3 << 20];
+    std::fs::write(&file, &precious).unwrap();
+    let launcher = Launcher::this_program().unwrap();
+    let refused = |backing_use: &BackingUse, bytes: u64| {
+        let mut options = AttachOptions::new("a", "optane", bytes);
+        (options.backing, options.backing_use) = (Backing::File(file.clone()), backing_use.clone());
+        options.transport = bench.transport;
+        let refused =
+            blockdev::attach(&bench.home(), &options, &launcher).map(|_| ()).unwrap_err().to_string();
+        assert!(std::fs::read(&file).unwrap() == precious, "{backing_use:?}: {refused}");
+        refused
+    };
+    for bytes in [16 * MIB, 2 * MIB] {
+        assert!(refused(&BackingUse::Keep, bytes).contains("3145728 bytes"));
+    }
+    let overwrite = |erase: Option<Utf8PathBuf>| BackingUse::Overwrite { erase };
+    for bytes in [16 * MIB, 3 * MIB] {
+        assert!(refused(&overwrite(None), bytes).contains("--erase"));
+        assert!(refused(&overwrite(Some(bench.home().join("other"))), bytes).contains("same in both places"));
+    }
+    // one that another device uses
+    let mut options = AttachOptions::new("first", "optane", 3 * MIB);
+    (options.backing, options.transport) = (Backing::File(file.clone()), bench.transport);
+    let first = blockdev::attach(&bench.home(), &options, &launcher).unwrap();
+    for backing_use in [BackingUse::Keep, overwrite(Some(file.clone()))] {
+        assert!(refused(&backing_use, 3 * MIB).contains("in use"));
+    }
+    drop(first);
+    // the user has agreed
+    (options.bytes, options.backing_use) = (16 * MIB, overwrite(Some(file.clone())));
+    drop(blockdev::attach(&bench.home(), &options, &launcher).unwrap());
+    assert_eq!(std::fs::read(&file).unwrap(), vec![0; 16 << 20], "it was emptied, and stays");
+}
+
+fn the_backing_file_of_a_run_goes_with_it(bench: &Bench) {
+    let file = bench.home().join("scratch");
+    let mut options = AttachOptions::new("a", "optane", 16 * MIB);
+    options.backing = Backing::File(file.clone());
+    options.backing_use = BackingUse::Overwrite { erase: None };
+    let mut device = bench.attach(&options);
+    assert!(file.exists());
+    device.detach().unwrap();
+    assert!(!file.exists());
+    // after a kill the journal knows it
+    let device = bench.attach(&options);
+    must("kill", &["-KILL", &device.state().daemon.pid.to_string()]);
+    drop(device);
+    assert!(!file.exists());
 }
 
 /// What ext4 wrote, replayed from the recording, is what the device holds; what a mark says is durable is.

@@ -155,7 +155,7 @@ fn rewritten(name: &str, arguments: &[OsString]) -> Vec<OsString> {
 
 fn wrong(error: MountError) -> anyhow::Error {
     match error {
-        MountError::BadOption { .. } => bad_input(error),
+        MountError::BadOption { .. } | MountError::Refused(_) => bad_input(error),
         error => error.into(),
     }
 }
@@ -184,9 +184,23 @@ pub fn mkfs(arguments: &Mkfs) -> anyhow::Result<Exit> {
     }
     store.log_bytes = bytes("log", &arguments.log)?.unwrap_or(store.log_bytes);
     store.fanout = arguments.fanout.unwrap_or(store.fanout);
+    if arguments.erase {
+        show(&arguments.device);
+    }
     let size = betrfs::format(&arguments.device, &options).map_err(wrong)?;
     screen::print(&format!("{}: betrfs of {} MiB", arguments.device.display(), size >> 20))?;
     Ok(Exit::Done)
+}
+
+/// Shows what is on a device or file that is about to be overwritten. A refusal shows it by itself.
+fn show(device: &Path) {
+    let Some(path) = camino::Utf8Path::from_path(device).filter(|path| path.exists()) else { return };
+    let (host, runner) = (stack::Host::system(), stack::SystemRunner::default());
+    if let Ok(report) = stack::DeviceReport::inspect(&host, &runner, path)
+        && report.holds_data()
+    {
+        eprintln!("{report}\n{} will be overwritten, as --erase says", report.path);
+    }
 }
 
 /// Mounts a file system.

@@ -155,8 +155,8 @@ pub struct Run {
     /// Go on with the latest unfinished run of the same study
     #[arg(long)]
     pub resume: bool,
-    /// A block device that may be formatted; all data on it is lost
-    #[arg(long, value_name = "DEVICE", value_hint = ValueHint::FilePath)]
+    /// A block device, or a file for `backing=`, that may be overwritten; all data on it is lost
+    #[arg(long, value_name = "DEVICE|FILE", value_hint = ValueHint::FilePath)]
     pub erase: Option<String>,
     /// Leave the last stack mounted for inspection (`loadline doctor` takes it down)
     #[arg(long)]
@@ -261,7 +261,7 @@ pub struct SsdAttach {
     /// Modelled times are multiplied by this
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub time_scale: f64,
-    /// Where the contents are: `ram`, or a file
+    /// Where the contents are: `ram`, or a file; one that exists is attached as it is and must have the device's size
     #[arg(long, value_name = "ram|FILE", default_value = "ram")]
     pub backing: String,
     /// What a flush costs that stands in for FUA: `modelled` (a FUA write of the device) or `flush`
@@ -400,7 +400,7 @@ pub struct SsdRecord {
 pub struct SsdPowerCut {
     /// Its name
     pub name: String,
-    /// The image file to write
+    /// The image file to write, which must not exist
     #[arg(value_hint = ValueHint::FilePath)]
     pub image: PathBuf,
 }

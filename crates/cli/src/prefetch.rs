@@ -7,7 +7,7 @@ use anyhow::Context;
 use prefetch::{Mode, Tuning};
 use prefetch_daemon::{DaemonError, Settings, Signals, Target};
 use prefetch_os::areas::{self, Found};
-use prefetch_os::launch::{self, Launch};
+use prefetch_os::launch::{self, Launch, Statistics};
 use prefetch_os::show;
 use probe::trace::TraceError;
 
@@ -18,7 +18,7 @@ use crate::screen::{self, Exit, bad_input};
 pub fn prefetch(global: &Options, options: &Prefetch) -> anyhow::Result<Exit> {
     match &options.what {
         Some(PrefetchWhat::Stat { pid: None }) => {
-            screen::print(show::table(&areas::all(&areas::directory())).trim_end())?;
+            screen::print(show::table(&areas::all(&areas::directories())).trim_end())?;
             Ok(Exit::Done)
         }
         Some(PrefetchWhat::Stat { pid: Some(pid) }) => {
@@ -74,7 +74,7 @@ fn daemon(options: &PrefetchDaemon) -> anyhow::Result<Exit> {
         Err(error) => return Err(error.into()),
     };
     if options.explain || mode == Mode::Observe {
-        if let Some(found) = areas::of(&areas::directory(), std::process::id()) {
+        if let Some(found) = areas::of(&areas::directories(), std::process::id()) {
             eprint!("{}", show::explain(&Found { alive: false, ..found }));
         }
         let (events, lost) = (outcome.events, outcome.lost);
@@ -90,12 +90,13 @@ fn daemon(options: &PrefetchDaemon) -> anyhow::Result<Exit> {
 }
 
 fn found(pid: u32) -> anyhow::Result<Found> {
-    let directory = areas::directory();
-    areas::of(&directory, pid).ok_or_else(|| {
+    let directories = areas::directories();
+    areas::of(&directories, pid).ok_or_else(|| {
+        let names: Vec<_> = directories.iter().map(|directory| directory.display().to_string()).collect();
+        let places = if names.is_empty() { "any directory".into() } else { names.join(", ") };
         bad_input(format!(
-            "{} holds no statistics of process {pid}: it was not started under the prefetcher, or read no file \
-             often enough to be watched",
-            directory.display()
+            "no statistics of process {pid} in {places}: it was not started under the prefetcher, read no file often \
+             enough to be watched, or there was no place for them (docs/prefetch.md, Environment)"
         ))
     })
 }
@@ -103,10 +104,12 @@ fn found(pid: u32) -> anyhow::Result<Found> {
 fn run(options: &Prefetch) -> anyhow::Result<Exit> {
     let mode = if options.observe { Mode::Observe } else { mode_of(&options.mode, &Mode::ALL)? };
     let library = launch::find_library(&std::env::current_exe()?)?;
-    let launch = Launch { mode, budget_mib: options.budget, directory: None };
+    let tells = options.observe || options.explain;
+    let statistics = if tells { Statistics::Needed } else { Statistics::IfPossible };
+    let launch = Launch { mode, budget_mib: options.budget, statistics };
     let mut command = launch.command(&library, &options.command)?;
     let program = options.command.first().map(|word| word.display().to_string()).unwrap_or_default();
-    if !options.observe && !options.explain {
+    if !tells {
         // From here on this process is the program: signals, exit code and terminal are its own.
         return Err(command.exec()).with_context(|| format!("cannot run {program}"));
     }
@@ -124,10 +127,13 @@ fn run(options: &Prefetch) -> anyhow::Result<Exit> {
     let mut child = command.spawn().with_context(|| format!("cannot run {program}"))?;
     let pid = child.id();
     let status = child.wait()?;
-    match areas::of(&areas::directory(), pid) {
+    match areas::of(&areas::directories(), pid) {
         Some(found) if options.explain => eprint!("{}", show::explain(&found)),
         Some(found) => eprint!("{}", show::estimate(&found)),
-        None => eprintln!("{program}: no file was read often enough to be watched"),
+        None => eprintln!(
+            "{program}: no file was read often enough to be watched, or there was no place for statistics \
+             (docs/prefetch.md, Environment)"
+        ),
     }
     std::process::exit(code(status))
 }

@@ -51,8 +51,12 @@ pub fn report(options: &Options, arguments: &options::Report) -> anyhow::Result<
     Ok(Exit::Done)
 }
 
-/// Writes a file and says so.
+/// Writes a file, never a block device, and says so.
 pub fn write(file: &Path, contents: &str) -> anyhow::Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    if file.metadata().is_ok_and(|meta| meta.file_type().is_block_device()) {
+        return Err(bad_input(format!("{} is a block device: name a file", file.display())));
+    }
     std::fs::write(file, contents).with_context(|| file.display().to_string())?;
     eprintln!("wrote {}", file.display());
     Ok(())

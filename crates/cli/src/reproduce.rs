@@ -49,8 +49,8 @@ pub struct Reproduce {
     /// The device of every row: an emulated SSD, image:SIZE, or a real disk [default: 860evo, slow(1ms,1GB/s)]
     #[arg(long, value_name = "DEVICE")]
     pub device: Option<String>,
-    /// The real device may be formatted; all data on it is lost
-    #[arg(long, value_name = "DEVICE", value_hint = ValueHint::FilePath)]
+    /// The real device, or backing file that exists, may be overwritten; all data on it is lost
+    #[arg(long, value_name = "DEVICE|FILE", value_hint = ValueHint::FilePath)]
     pub erase: Option<String>,
     /// Rows, such as ext4,betrfs or app-only,auto, or `all` [default: the rivals and the final betrfs; all]
     #[arg(long, value_name = "ROWS")]
@@ -128,14 +128,16 @@ pub fn reproduce(options: &Options, arguments: &Reproduce) -> anyhow::Result<Exi
     }
     let study = study(arguments)?;
     let work = arguments.work_dir.clone().unwrap_or_else(|| home.join("images"));
-    if !can_here(&study, &home, &work)? {
+    let site = crate::run::site(&home, &work, arguments.erase.as_deref())?;
+    if !can_here(&study, &site) {
         return Ok(Exit::CannotHere);
     }
+    // its loads are programs of their own, which stay within the stack
+    lab::overwrite::check(&site, &study, None, &mut |line| eprintln!("{line}")).map_err(bad_input)?;
     let mut store = Store::open(&home)?;
     let mut run = crate::run::begin(&mut store, &study, arguments.resume)?;
     let mut runner = RealRunner::new(&home, &work, &run.id)?;
-    runner.site.builder.erase = arguments.erase.as_ref().map(|device| device.as_str().into());
-    crate::run::show_devices(&runner, &study)?;
+    runner.site = site;
     crate::run::warn_of_leftovers(&home);
     provide(&study, &home, arguments.quiet);
     let stop = crate::run::stop_on_signals(runner.journal().clone())?;
@@ -202,20 +204,18 @@ fn shown(options: &Options, arguments: &Reproduce, id: &str) -> anyhow::Result<S
 }
 
 /// Whether any row can be had here; if not, says why.
-fn can_here(study: &Study, home: &Path, work: &Path) -> anyhow::Result<bool> {
-    let path = |path| camino::Utf8Path::from_path(path).context("a path is not UTF-8");
-    let site = Site::new(path(home)?, path(work)?)?;
+fn can_here(study: &Study, site: &Site) -> bool {
     let mut reasons = Vec::new();
     for stack in &study.stacks {
         match site.availability(stack) {
-            Availability::Available => return Ok(true),
+            Availability::Available => return true,
             Availability::Unavailable(why) => {
                 reasons.push(format!("{stack}: {}; {}", why.reason, why.remedy))
             }
         }
     }
     reasons.iter().for_each(|reason| eprintln!("loadline: {reason}"));
-    Ok(false)
+    false
 }
 
 /// Makes sources before the first trial, so that the estimate holds; what cannot be had shows in its trials.

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use lab::session::{self, Ending};
-use lab::{RealRunner, Store};
+use lab::check::Checked;
+use lab::{RealRunner, Site, Store};
 use record::results::{Run, Status};
 use record::study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study};
 use spec::StackSpec;
@@ -24,13 +25,15 @@ const TRIALS: u32 = 3;
 pub fn run(options: &Options, arguments: &options::Run) -> anyhow::Result<Exit> {
     let home = home(options)?;
     let study = study(arguments)?;
-    check_workloads(&study)?;
+    let checked = check_workloads(&study)?;
+    let work = arguments.work_dir.clone().unwrap_or_else(|| home.join("images"));
+    let site = site(&home, &work, arguments.erase.as_deref())?;
+    let workloads = checked.iter().map(|one| (one.workload.as_str(), &one.model));
+    lab::overwrite::check(&site, &study, workloads, &mut |line| eprintln!("{line}")).map_err(bad_input)?;
     let mut store = Store::open(&home)?;
     let mut run = begin(&mut store, &study, arguments.resume)?;
-    let work = arguments.work_dir.clone().unwrap_or_else(|| home.join("images"));
     let mut runner = RealRunner::new(&home, &work, &run.id)?;
-    runner.site.builder.erase = arguments.erase.as_ref().map(|device| device.as_str().into());
-    show_devices(&runner, &study)?;
+    runner.site = site;
     warn_of_leftovers(&home);
     let stop = stop_on_signals(runner.journal().clone())?;
     let mut progress = Progress::new(arguments.quiet, screen::color_on_stderr(options));
@@ -137,15 +140,22 @@ fn percent_of(option: &str, percent: u8) -> anyhow::Result<Percent> {
     Ok(Percent(percent))
 }
 
+/// Where stacks are built; `erase` is the one thing that may be overwritten.
+pub fn site(home: &Path, work: &Path, erase: Option<&str>) -> anyhow::Result<Site> {
+    let path = |path| camino::Utf8Path::from_path(path).context("a path is not UTF-8");
+    let mut site = Site::new(path(home)?, path(work)?)?;
+    site.builder.erase = erase.map(camino::absolute_utf8).transpose().context("--erase")?;
+    Ok(site)
+}
+
 /// Reads every workload as a trial would, so that a mistake shows now.
-fn check_workloads(study: &Study) -> anyhow::Result<()> {
+fn check_workloads(study: &Study) -> anyhow::Result<Vec<Checked>> {
     let machine = lab::real::machine(study.study.memory.map(|bytes| bytes.0), 8 << 30);
-    for checked in lab::check::workloads(study, machine).map_err(bad_input)? {
-        if !checked.warnings.is_empty() {
-            eprintln!("{}", checked.warnings.trim_end());
-        }
+    let checked = lab::check::workloads(study, machine).map_err(bad_input)?;
+    for one in checked.iter().filter(|one| !one.warnings.is_empty()) {
+        eprintln!("{}", one.warnings.trim_end());
     }
-    Ok(())
+    Ok(checked)
 }
 
 /// A new run of a study, or the latest unfinished one.
@@ -167,23 +177,6 @@ pub fn begin(store: &mut Store, study: &Study, resume: bool) -> anyhow::Result<R
             Ok(store.begin(study, &command_line)?)
         }
     }
-}
-
-/// Shows what is on each real device before anything happens to it.
-pub fn show_devices(runner: &RealRunner, study: &Study) -> anyhow::Result<()> {
-    for spec in &study.stacks {
-        let Some(device) = spec.block_device() else { continue };
-        if let Some(report) = runner.site.builder.inspect_device(spec).map_err(bad_input)? {
-            eprintln!("{report}");
-        }
-        if runner.site.builder.erase.as_deref() != Some(device) {
-            return Err(bad_input(format!(
-                "{spec}: this would erase {device}. To allow it, add --erase {device}; all data on it will be lost"
-            )));
-        }
-        eprintln!("{device} will be erased, as --erase says");
-    }
-    Ok(())
 }
 
 /// Says when an earlier run left things behind.

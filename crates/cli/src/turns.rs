@@ -92,8 +92,7 @@ fn measure(arguments: &CompareOptions) -> anyhow::Result<Exit> {
         outcome => outcome.map_err(wrong)?,
     };
     if let Some(csv) = &arguments.csv {
-        std::fs::write(csv, lines(&outcome))
-            .map_err(|error| anyhow::anyhow!("cannot write {}: {error}", csv.display()))?;
+        crate::report::write(csv, &lines(&outcome))?;
     }
     screen::print(&text(&turns, &outcome))?;
     if outcome.interrupted {

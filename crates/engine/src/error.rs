@@ -24,8 +24,16 @@ pub enum Error {
     Invalid(String),
     #[error("{0}")]
     Draw(String),
-    #[error("block device `{device}` would be written to; name it with --erase to allow that")]
+    #[error(
+        "block device `{device}` would be written to, which nobody has allowed: `loadline run` does so with --erase; \
+         a fileset that is only read says `readonly`"
+    )]
     NotErasable { device: String },
+    #[error(
+        "`createfile` and `deletefile` are not for the block device `{device}`: use `openfile`, or give other filesets \
+         names of their own"
+    )]
+    DeviceChanges { device: String },
     #[error("interrupted while the files were created")]
     Interrupted,
 }

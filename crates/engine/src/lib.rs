@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`mod@run`] | the story of a run: files, threads, watching, result. Start here |
+//! | [`raw`] | block devices that a workload names |
 //! | [`options`] | what a run may be told, and the events it tells |
 //! | [`control`] | stopping a run from outside |
 //! | [`target`] | the seam to the world: [`target::Target`], which [`psync`], [`uring`] and [`volume`] implement |
@@ -33,6 +34,7 @@ pub mod options;
 pub mod place;
 pub mod program;
 pub mod psync;
+pub mod raw;
 pub mod record;
 pub mod run;
 pub mod shared;
@@ -49,5 +51,5 @@ pub mod volume;
 pub use control::Control;
 pub use error::Error;
 pub use options::{Event, RunOptions, Stage};
-pub use run::{run, run_on};
+pub use run::{run, run_on, run_with_devices};
 pub use volume::Volume;

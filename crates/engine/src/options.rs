@@ -29,8 +29,6 @@ pub struct RunOptions {
     pub stage: Stage,
     /// Write dirty data out (syncfs) between creation and measurement.
     pub settle: bool,
-    /// Block device that `define file` may write to (the user named it with `--erase`).
-    pub erase_device: Option<std::path::PathBuf>,
 }
 
 impl Default for RunOptions {
@@ -47,7 +45,6 @@ impl Default for RunOptions {
             strict: false,
             stage: Stage::All,
             settle: true,
-            erase_device: None,
         }
     }
 }

@@ -122,6 +122,15 @@ pub fn direction_of(kind: Kind) -> Direction {
     }
 }
 
+/// Whether any flowop of `workload` writes data.
+pub fn writes_anything(workload: &Workload) -> bool {
+    let mut writes = false;
+    for thread in workload.processes.iter().flat_map(|process| &process.threads) {
+        visit(&thread.body, &mut |flow| writes |= direction_of(flow.kind) == Direction::Write);
+    }
+    writes
+}
+
 impl Programs {
     /// Flattens every thread of `workload`.
     pub fn compile(workload: &Workload) -> Programs {

@@ -21,6 +21,7 @@ use crate::limit::Schedule;
 use crate::options::{Event, RunOptions, Stage};
 use crate::place;
 use crate::program::{Line, Programs};
+use crate::raw::{self, Approved};
 use crate::record::{OpRecord, Timing};
 use crate::shared::{Shared, Totals};
 use crate::threads::{self, Crew, Gate, LaneResult};
@@ -47,7 +48,8 @@ const DEADLOCK_LOOKS: u32 = 5;
 /// Runs `workload` below `root`.
 ///
 /// The calling thread tells `on_event` what happens. With [`Stage::Prepare`] the outcome is empty. What an operation does
-/// wrong is part of the outcome ([`Ended::Failed`]); an `Err` means that there was no run.
+/// wrong is part of the outcome ([`Ended::Failed`]); an `Err` means that there was no run. Block devices that the workload
+/// names are only read: [`run_with_devices`] writes to some.
 pub fn run(
     workload: &Workload,
     root: &Path,
@@ -55,9 +57,28 @@ pub fn run(
     control: &Control,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Outcome, Error> {
+    run_with_devices(workload, root, options, control, on_event, &[])
+}
+
+/// As [`run`]; block devices that the workload names may be written if they are among `approved`.
+pub fn run_with_devices(
+    workload: &Workload,
+    root: &Path,
+    options: &RunOptions,
+    control: &Control,
+    on_event: &mut dyn FnMut(Event),
+    approved: &[Approved],
+) -> Result<Outcome, Error> {
     let fd = rustix::fs::open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
         .map_err(|error| Error::io("cannot open the target", root, error))?;
-    on_ground(workload, Ground::Directory { path: root, fd: fd.as_fd() }, options, control, on_event)
+    on_ground(
+        workload,
+        Ground::Directory { path: root, fd: fd.as_fd() },
+        options,
+        control,
+        on_event,
+        approved,
+    )
 }
 
 /// Runs `workload` on a file system in this process, as [`run`] does below a directory. There, `system "..."` has no
@@ -73,12 +94,12 @@ pub fn run_on(
         let what = "a file system in this process is not reached through io_uring: leave out `--io uring`";
         return Err(Error::Invalid(what.into()));
     }
-    if let Some(device) = workload.filesets.iter().find_map(raw_device) {
+    if let Some(device) = workload.filesets.iter().find_map(raw::path_of) {
         let what =
             format!("the block device {} is not within a file system in this process", device.display());
         return Err(Error::Invalid(what));
     }
-    on_ground(workload, Ground::Volume(volume), options, control, on_event)
+    on_ground(workload, Ground::Volume(volume), options, control, on_event, &[])
 }
 
 fn on_ground(
@@ -87,11 +108,12 @@ fn on_ground(
     options: &RunOptions,
     control: &Control,
     on_event: &mut dyn FnMut(Event),
+    approved: &[Approved],
 ) -> Result<Outcome, Error> {
     raise_open_files();
     let trees = place::roots(&workload.filesets)?;
     let layouts = layouts(workload, options.seed)?;
-    let run = Run { workload, ground, options, control, trees };
+    let run = Run { workload, ground, options, control, trees, approved };
     if options.stage != Stage::Measure {
         run.prepare(&layouts, on_event)?;
     }
@@ -137,6 +159,7 @@ struct Run<'a> {
     options: &'a RunOptions,
     control: &'a Control,
     trees: Vec<String>,
+    approved: &'a [Approved],
 }
 
 /// The times that the script and the options ask for.
@@ -236,7 +259,7 @@ impl Run<'_> {
         };
         for index in (0..layouts.len()).rev() {
             let fileset = &self.workload.filesets[index];
-            if raw_device(fileset).is_some() {
+            if raw::path_of(fileset).is_some() {
                 continue;
             }
             let lines = std::thread::scope(|scope| {
@@ -289,7 +312,7 @@ impl Run<'_> {
         for (index, layout) in layouts.into_iter().enumerate() {
             let fileset = &self.workload.filesets[index];
             let percent = fileset.prealloc_percent;
-            let raw = raw_device(fileset);
+            let raw = raw::path_of(fileset);
             // A device is always there.
             let percent = if raw.is_some() { 100 } else { percent };
             let mut one = LiveFileset::new(
@@ -302,22 +325,19 @@ impl Run<'_> {
             one.read_only = fileset.read_only;
             one.write_only = fileset.write_only;
             if let Some(device) = raw {
-                self.allow_device(&device, fileset.read_only)?;
-                one.raw = std::ffi::CString::new(device.into_os_string().into_encoded_bytes()).ok();
+                if changes.files[index] {
+                    return Err(Error::DeviceChanges { device: device.display().to_string() });
+                }
+                let written = raw::is_written(self.workload, fileset);
+                // then it is opened for reading only, whatever the fileset says
+                one.read_only = !written;
+                one.raw = Some(raw::open_path(&device, written, self.approved)?);
             } else if !changes.deleted[index] {
                 one.growth_limit_bytes = share;
             }
             live.push(one);
         }
         Ok(live)
-    }
-
-    /// A block device is written only when the user named it.
-    fn allow_device(&self, device: &Path, read_only: bool) -> Result<(), Error> {
-        if read_only || self.options.erase_device.as_deref() == Some(device) {
-            return Ok(());
-        }
-        Err(Error::NotErasable { device: device.display().to_string() })
     }
 
     fn measure(&self, layouts: Vec<Layout>, on_event: &mut dyn FnMut(Event)) -> Result<Outcome, Error> {
@@ -450,16 +470,6 @@ impl Run<'_> {
         };
         if done { (Ended::Done, longest) } else { (Ended::TimeUp, mean) }
     }
-}
-
-/// `define file` on a path that is a block device means that device.
-fn raw_device(fileset: &workload::Fileset) -> Option<std::path::PathBuf> {
-    use std::os::unix::fs::FileTypeExt;
-    let path = Path::new(&fileset.path).join(&fileset.name);
-    let is_device = fileset.single
-        && path.is_absolute()
-        && std::fs::metadata(&path).is_ok_and(|metadata| metadata.file_type().is_block_device());
-    is_device.then_some(path)
 }
 
 /// Which filesets a workload changes.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use prefetch::Mode;
-use prefetch_os::launch::{LIBRARY, Launch, MODE_VARIABLE};
+use prefetch_os::launch::{LIBRARY, Launch, MODE_VARIABLE, Statistics};
 use stats::Histogram;
 
 use crate::device;
@@ -121,7 +121,8 @@ pub(crate) fn helped(
     words: &[OsString],
 ) -> Result<Command, HarmError> {
     let known = Mode::parse(mode.as_bytes()).unwrap_or_default();
-    let launch = Launch { mode: known, budget_mib: None, directory: Some(scratch.join("statistics")) };
+    let launch =
+        Launch { mode: known, budget_mib: None, statistics: Statistics::In(scratch.join("statistics")) };
     let mut command = launch.command(library, words)?;
     if mode == OFF {
         command.env(MODE_VARIABLE, OFF);

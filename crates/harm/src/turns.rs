@@ -203,7 +203,7 @@ impl Turns {
             wanted = (wanted + STEP).min(self.rounds_max);
         };
         let output = same(&rounds);
-        let watched = !areas::all(&scratch.path().join("statistics")).is_empty();
+        let watched = !areas::all(&[scratch.path().join("statistics")]).is_empty();
         let failed = rounds.last().is_some_and(|round| round.alone.said.code != 0) && !interrupted;
         let errors = last_line(&scratch.path().join("alone")).filter(|_| failed);
         Ok(Outcome { rounds, gain, verdict, output, watched, errors, interrupted })

@@ -127,8 +127,13 @@ fn run_wml(request: &Request, control: &Control) -> Result<Outcome, String> {
         say(&Message::Event { event });
     };
     let mut outcome = match &request.in_process {
-        None => engine::run(&loaded.workload, &request.root, &request.options, control, &mut heard)
-            .map_err(|error| error.to_string())?,
+        None => {
+            // held until the load has ended
+            let approved = crate::overwrite::approve(&loaded.workload, request.erase.as_deref())?;
+            let (root, options) = (&request.root, &request.options);
+            engine::run_with_devices(&loaded.workload, root, options, control, &mut heard, &approved)
+                .map_err(|error| error.to_string())?
+        }
         Some(options) => {
             let options = betrfs::MountOptions::parse(options).map_err(|error| error.to_string())?;
             let fs = betrfs::mount::open(&request.root, &options).map_err(|error| error.to_string())?;

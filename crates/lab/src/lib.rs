@@ -7,6 +7,7 @@
 //! | [`session`] | executes the plan, trial by trial, each stored the moment it ends. Start here |
 //! | [`runner`] | the seam: executes one trial. [`real`] does it on this machine |
 //! | [`site`] | builds stacks, emulated SSDs included |
+//! | [`overwrite`] | what a study would overwrite, shown and decided before the first trial and again in each |
 //! | [`inprocess`] | betrfs without the kernel in between |
 //! | [`protocol`], [`supervise`], [`child`] | the trial's process: what is said, the parent's side, the child's |
 //! | [`store`] | the SQLite database of runs |
@@ -14,6 +15,7 @@
 pub mod check;
 pub mod child;
 pub mod inprocess;
+pub mod overwrite;
 pub mod protocol;
 pub mod read;
 pub mod real;

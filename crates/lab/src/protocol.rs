@@ -35,6 +35,9 @@ pub struct Request {
     pub root: std::path::PathBuf,
     /// Options of the run.
     pub options: RunOptions,
+    /// What the user has named with `--erase`: the only block device that the script may write to.
+    #[serde(default)]
+    pub erase: Option<camino::Utf8PathBuf>,
     /// Kernel name of the target's block device, for its counters.
     pub device: Option<String>,
     /// Kernel name of the disk below it.

@@ -139,8 +139,8 @@ impl RealRunner {
         let settings = &job.study.study;
         let group = settings.memory.map(|limit| self.group(job, limit.0)).transpose()?;
         let environment = environment(job, built);
-        let erase = self.site.builder.erase.clone().map(Into::into);
-        let request = Request { home: self.home.clone(), ..request(job, built, &environment, erase) };
+        let erase = self.site.builder.erase.clone();
+        let request = Request { home: self.home.clone(), erase, ..request(job, built, &environment) };
         report.environment = Some(environment);
         let admit = |pid: u32| match &group {
             Some(group) => group.add_pid(pid).map_err(|error| error.to_string()),
@@ -464,12 +464,7 @@ fn environment(job: &Job<'_>, built: &MountedStack) -> Environment {
     environment
 }
 
-fn request(
-    job: &Job<'_>,
-    built: &MountedStack,
-    environment: &Environment,
-    erase: Option<PathBuf>,
-) -> Request {
+fn request(job: &Job<'_>, built: &MountedStack, environment: &Environment) -> Request {
     let machine = machine(job.study.study.memory.map(|limit| limit.0), built.free_bytes().unwrap_or(0));
     let device = environment.devices.first().map(|device| device.name.clone());
     let disk = environment.devices.last().map(|device| device.name.clone());
@@ -489,7 +484,8 @@ fn request(
         free_bytes: machine.free_bytes,
         in_process,
         root: root.as_std_path().to_path_buf(),
-        options: run_options(job, erase),
+        options: run_options(job),
+        erase: None,
         device,
         disk,
     }
@@ -507,7 +503,7 @@ pub fn machine(memory_limit_bytes: Option<u64>, free_bytes: u64) -> wml::Machine
 
 /// The options of a trial's run. Trial `n` of every cell has the study's seed plus `n`: within a block of
 /// trials all stacks see the same operations.
-fn run_options(job: &Job<'_>, erase_device: Option<PathBuf>) -> RunOptions {
+fn run_options(job: &Job<'_>) -> RunOptions {
     let (settings, workload) = (&job.study.study, job.workload);
     RunOptions {
         seed: settings.seed.wrapping_add(u64::from(job.slot.index)),
@@ -521,7 +517,6 @@ fn run_options(job: &Job<'_>, erase_device: Option<PathBuf>) -> RunOptions {
         strict: settings.strict,
         stage: Stage::All,
         settle: true,
-        erase_device,
     }
 }
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use blockdev::{AttachOptions, Attached, Launcher, SsdError, SsdStatus};
+use blockdev::{AttachOptions, Attached, Backing, BackingUse, Launcher, SsdError, SsdStatus};
 use camino::{Utf8Path, Utf8PathBuf};
 use spec::{Device, StackSpec};
-use stack::{Availability, Builder, Host, Journal, MountedStack, ProcessId, StackError, Unavailable};
+use stack::{Availability, Builder, DeviceReport, Host, Journal, MountedStack, ProcessId, StackError, Unavailable};
 
 /// Numbers the SSDs of this process.
 static ATTACHED: AtomicU32 = AtomicU32::new(0);
@@ -72,6 +72,22 @@ impl Site {
         stack::probe_availability(spec)
     }
 
+    /// Looks at what building `spec` would overwrite that is not loadline's own: a real device, or a backing file that
+    /// exists.
+    ///
+    /// # Errors
+    /// It is neither a block device nor a file.
+    pub fn inspect(&self, spec: &StackSpec) -> Result<Option<DeviceReport>, SiteError> {
+        if let Some(options) = AttachOptions::of_stack(spec, "asked")?
+            && let Backing::File(path) = &options.backing
+            && path.symlink_metadata().is_ok()
+        {
+            let report = DeviceReport::inspect(&self.builder.host, &*self.builder.runner, path);
+            return Ok(Some(report.map_err(StackError::from)?));
+        }
+        Ok(self.builder.inspect_device(spec)?)
+    }
+
     /// Builds `spec`.
     ///
     /// # Errors
@@ -101,6 +117,7 @@ impl Site {
             return Ok(Built { stack: self.builder.build(spec, journal)?, ssd: None });
         };
         options.owner = ProcessId::current(&Host::system());
+        options.backing_use = BackingUse::Overwrite { erase: self.builder.erase.clone() };
         change(&mut options);
         let ssd = blockdev::attach(&self.home, &options, &self.launcher)?;
         let stack = self.builder.build_on(spec, ssd.device(), journal)?;

@@ -23,6 +23,7 @@ fn request() -> Request {
         in_process: None,
         root: "/".into(),
         options: Default::default(),
+        erase: None,
         device: None,
         disk: None,
     }

@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use prefetch::Tuning;
-use prefetch_os::{areas, sys};
+use prefetch_os::areas::{self, DIRECTORY_VARIABLE};
+use prefetch_os::sys;
 use probe::trace::TraceError;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -74,13 +75,8 @@ pub enum DaemonError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The directory or file of the statistics cannot be made.
-    #[error("cannot write statistics in {directory}: {source}")]
-    Directory {
-        /// The directory.
-        directory: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    #[error("no place for statistics: {0}; name a directory of yours in {DIRECTORY_VARIABLE}")]
+    Directory(std::io::Error),
     /// The program cannot be started.
     #[error("cannot run {}: {source}", program.display())]
     Start {
@@ -101,13 +97,12 @@ pub enum DaemonError {
 pub fn run(settings: Settings, signals: &Signals) -> Result<Outcome, DaemonError> {
     let target = settings.target.clone().resolve()?;
     let source = Source::open(&target.threads())?;
-    let directory = settings.directory.clone().unwrap_or_else(areas::directory);
-    let page = areas::prepare(&directory)
-        .and_then(|()| {
+    let page = place(&settings)
+        .and_then(|directory| {
             areas::sweep(&directory, 64);
             StatisticsPage::create(&directory, settings.tuning.mode, &target.name(), sys::now_ns())
         })
-        .map_err(|source| DaemonError::Directory { directory, source })?;
+        .map_err(DaemonError::Directory)?;
     let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
     let bell = eventfd(0, flags).map_err(std::io::Error::from)?;
     let workers = Workers::start(bell.try_clone()?)?;
@@ -124,6 +119,14 @@ pub fn run(settings: Settings, signals: &Signals) -> Result<Outcome, DaemonError
     service.turn()?;
     service.report();
     Ok(Outcome { status, ..service.outcome() })
+}
+
+/// The directory of the statistics, made if need be.
+fn place(settings: &Settings) -> std::io::Result<PathBuf> {
+    match &settings.directory {
+        Some(directory) => areas::prepare(directory).map(|()| directory.clone()),
+        None => areas::directory(),
+    }
 }
 
 /// Starts the program; its first act is to have itself watched.

@@ -1,12 +1,13 @@
 //! The statistics of the daemon, in the form and place of those of preloaded programs.
 
 use std::fs::File;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use prefetch::area::{Area, BYTES, Head, MAGIC, RECORDS};
 use prefetch::{FileState, Mode};
+use prefetch_os::areas;
 
 use crate::moment::Key;
 
@@ -26,14 +27,11 @@ impl StatisticsPage {
     /// What the file system says.
     pub fn create(directory: &Path, mode: Mode, name: &str, now_ns: u64) -> std::io::Result<StatisticsPage> {
         let pid = std::process::id();
-        let path = directory.join(pid.to_string());
-        let mut options = File::options();
-        options.write(true).create(true).truncate(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
         let words = (0..BYTES / 8).map(|_| AtomicU64::new(0)).collect();
         let page = StatisticsPage {
             words,
             bytes: Vec::with_capacity(BYTES),
-            file: options.open(path)?,
+            file: areas::create(directory)?,
             sequence: 0,
         };
         let area = page.area();
@@ -90,7 +88,7 @@ mod tests {
         page.set_file(record, &state);
         page.area().set_head(Head::Lost, 3);
         page.save().unwrap();
-        let found = prefetch_os::areas::of(directory.path(), std::process::id()).unwrap();
+        let found = areas::of(&[directory.path()], std::process::id()).unwrap();
         assert!(found.alive);
         assert_eq!((found.snapshot.name.as_str(), found.snapshot.lost), ("daemon: test", 3));
         assert_eq!(found.snapshot.files[0].path, "/data/x");

@@ -181,7 +181,7 @@ impl Service {
             if let Some((elapsed_ns, used_ns)) = fetched_ns {
                 file.fetching = false;
                 let taken_ns = used_ns * self.pressure.look(now_ns) / FULL;
-                let step = Fetched { bytes: request.len, cached: done.cached, elapsed_ns, taken_ns };
+                let step = Fetched { bytes: request.len, cached: done.untold(request), elapsed_ns, taken_ns };
                 file.state.fetched(&step, device, mode);
                 if done.meets_writers(request.len) {
                     file.state.fetch_meets_writers(device, mode);

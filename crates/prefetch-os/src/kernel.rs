@@ -96,6 +96,37 @@ mod tests {
         assert_eq!(kernel.is_ready(fd, 0), Ok(true));
     }
 
+    /// A file that its reader neither owns nor may write: the C library is such a one for everybody but root, who
+    /// becomes nobody for the time of a thread.
+    #[test]
+    fn a_file_of_which_cachestat_is_refused_is_told_by_its_pages_and_others_go_on() {
+        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let mut own = std::fs::File::create_new(directory.path().join("own")).unwrap();
+        own.write_all(&vec![1; 1 << 20]).unwrap();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let path =
+            maps.lines().filter_map(|line| line.split_whitespace().nth(5)).find(|p| p.contains("/libc"));
+        let others = std::fs::File::open(path.expect("this program is linked with the C library")).unwrap();
+        let kernel = Kernel::new();
+        let known = kernel.residency(own.as_raw_fd(), 0, 1 << 20).map(|residency| residency.cached);
+        let request = Request { offset: 0, len: 64 << 10 };
+        (0..16).for_each(|page| kernel.wait_for(others.as_raw_fd(), page * PAGE).unwrap());
+        let (refused, done) = std::thread::scope(|scope| {
+            let nobody = scope.spawn(|| {
+                // SAFETY: no pointers; the bare call changes this thread only, which ends soon.
+                let _ = unsafe { sys::call(libc::SYS_setresuid, [65_534, 65_534, 65_534, 0, 0, 0]) };
+                let refused = kernel.residency(others.as_raw_fd(), 0, 64 << 10).err();
+                (refused, prefetch::os::issue(&kernel, others.as_raw_fd(), request, 64 << 10, true))
+            });
+            nobody.join().unwrap()
+        });
+        // Kernels of 2025 and later refuse, older ones tell everybody, those before 6.5 nobody.
+        assert!(matches!(refused, None | Some(Refused(libc::EPERM | libc::ENOSYS))), "{refused:?}");
+        assert_eq!((done.cached, done.refused), (64 << 10, false));
+        let again = kernel.residency(own.as_raw_fd(), 0, 1 << 20).map(|residency| residency.cached);
+        assert_eq!(again, known, "one refusal is not for all files");
+    }
+
     #[test]
     fn bad_descriptors_are_refused() {
         let kernel = Kernel::new();

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use prefetch::Mode;
 
-use crate::areas;
+use crate::areas::{self, DIRECTORY_VARIABLE};
 
 /// The library's file name.
 pub const LIBRARY: &str = "libloadline_prefetch.so";
@@ -32,13 +32,8 @@ pub enum LaunchError {
     #[error("the path of the library holds a blank or a colon, which LD_PRELOAD cannot express: {0}")]
     BadPath(PathBuf),
     /// The directory of the statistics cannot be made.
-    #[error("cannot prepare {directory}: {source}")]
-    Directory {
-        /// The directory.
-        directory: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    #[error("no place for statistics: {0}; name a directory of yours in {DIRECTORY_VARIABLE}")]
+    Directory(std::io::Error),
     /// No program was named.
     #[error("name a program to run after `--`")]
     NoProgram,
@@ -67,30 +62,57 @@ pub struct Launch {
     pub mode: Mode,
     /// Limits what may be prefetched and unread, MiB.
     pub budget_mib: Option<u64>,
-    /// Where statistics are kept; [`areas::directory`] when `None`.
-    pub directory: Option<PathBuf>,
+    /// Where statistics are kept.
+    pub statistics: Statistics,
+}
+
+/// Where the statistics of a program are kept.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Statistics {
+    /// In [`areas::directory`], or nowhere if that cannot be had: the program matters, on a full disk too.
+    #[default]
+    IfPossible,
+    /// In [`areas::directory`]: they are what the program is run for.
+    Needed,
+    /// In a directory of the caller's.
+    In(PathBuf),
+}
+
+impl Statistics {
+    fn place(&self) -> std::io::Result<Option<PathBuf>> {
+        match self {
+            Statistics::IfPossible => Ok(areas::directory().ok()),
+            Statistics::Needed => areas::directory().map(Some),
+            Statistics::In(directory) => areas::prepare(directory).map(|()| Some(directory.clone())),
+        }
+    }
 }
 
 impl Launch {
     /// A command of a program (with its arguments) under the library.
     ///
     /// # Errors
-    /// No program, no library, or no directory for the statistics.
+    /// No program, no library, or no directory for statistics that are needed.
     pub fn command(&self, library: &Path, words: &[OsString]) -> Result<Command, LaunchError> {
         let (program, arguments) = words.split_first().ok_or(LaunchError::NoProgram)?;
         let text = library.as_os_str().as_encoded_bytes();
         if text.iter().any(|byte| byte.is_ascii_whitespace() || *byte == b':') {
             return Err(LaunchError::BadPath(library.to_owned()));
         }
-        let directory = self.directory.clone().unwrap_or_else(areas::directory);
-        areas::prepare(&directory)
-            .map_err(|source| LaunchError::Directory { directory: directory.clone(), source })?;
-        areas::sweep(&directory, 64);
+        let directory = self.statistics.place().map_err(LaunchError::Directory)?;
         let mut command = Command::new(program);
         command.args(arguments);
         command.env("LD_PRELOAD", preload(library.as_os_str(), std::env::var_os("LD_PRELOAD").as_deref()));
         command.env(MODE_VARIABLE, self.mode.name());
-        command.env(areas::DIRECTORY_VARIABLE, directory);
+        match directory {
+            Some(directory) => {
+                areas::sweep(&directory, 64);
+                command.env(DIRECTORY_VARIABLE, directory);
+            }
+            None => {
+                command.env_remove(DIRECTORY_VARIABLE);
+            }
+        }
         if let Some(mib) = self.budget_mib {
             command.env(BUDGET_VARIABLE, mib.to_string());
         }
@@ -135,7 +157,7 @@ mod tests {
         let launch = Launch {
             mode: Mode::Observe,
             budget_mib: Some(64),
-            directory: Some(home.path().join("statistics")),
+            statistics: Statistics::In(home.path().join("statistics")),
         };
         let words = [OsString::from("cat"), OsString::from("/dev/null")];
         let command = launch.command(Path::new("/opt/lib.so"), &words).unwrap();
@@ -144,6 +166,16 @@ mod tests {
         assert!(value(&command, "LD_PRELOAD").unwrap().to_str().unwrap().starts_with("/opt/lib.so"));
         assert!(matches!(launch.command(Path::new("/a b.so"), &words), Err(LaunchError::BadPath(_))));
         assert!(matches!(launch.command(Path::new("/a.so"), &[]), Err(LaunchError::NoProgram)));
+    }
+
+    #[test]
+    fn statistics_that_are_needed_must_have_a_place() {
+        let home = tempfile::tempdir().unwrap();
+        std::fs::write(home.path().join("file"), "").unwrap();
+        let statistics = Statistics::In(home.path().join("file"));
+        let launch = Launch { statistics, ..Launch::default() };
+        let error = launch.command(Path::new("/a.so"), &[OsString::from("cat")]).unwrap_err();
+        assert!(error.to_string().contains(DIRECTORY_VARIABLE), "{error}");
     }
 
     #[test]

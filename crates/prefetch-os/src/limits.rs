@@ -1,6 +1,6 @@
 //! Read-ahead window and request size of a device, from sysfs. Opens files: only where that is harmless.
 
-use crate::memory::{join, number, slurp};
+use crate::memory::{decimal, join, number, slurp};
 
 /// What the kernel prefetches of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,19 +9,6 @@ pub struct Limits {
     pub readahead_bytes: u64,
     /// The most that one readahead(2) does: the larger of window and request size, bytes.
     pub call_bytes: u64,
-}
-
-/// Writes a decimal number into a buffer.
-fn decimal(mut value: u64, buffer: &mut [u8; 20]) -> &[u8] {
-    let mut at = buffer.len();
-    loop {
-        at -= 1;
-        buffer[at] = b'0' + (value % 10) as u8;
-        value /= 10;
-        if value == 0 {
-            return &buffer[at..];
-        }
-    }
 }
 
 /// The limits of a device by its number (`st_dev`); what cannot be read is the kernel's default of 128 KiB.
@@ -50,14 +37,6 @@ pub fn look(device: u64) -> Limits {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_written() {
-        let mut buffer = [0; 20];
-        for value in [0, 7, 10, 259, u64::MAX] {
-            assert_eq!(decimal(value, &mut buffer), value.to_string().as_bytes());
-        }
-    }
 
     #[test]
     fn an_unknown_device_has_the_default() {

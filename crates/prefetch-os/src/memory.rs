@@ -47,6 +47,19 @@ pub fn pressure_centi(text: &[u8]) -> u64 {
     whole * 100 + hundredths
 }
 
+/// Writes a decimal number into a buffer.
+pub fn decimal(mut value: u64, buffer: &mut [u8; 20]) -> &[u8] {
+    let mut at = buffer.len();
+    loop {
+        at -= 1;
+        buffer[at] = b'0' + (value % 10) as u8;
+        value /= 10;
+        if value == 0 {
+            return &buffer[at..];
+        }
+    }
+}
+
 /// A C string put together in a buffer.
 pub fn join<'a>(parts: &[&[u8]], buffer: &'a mut [u8]) -> Option<&'a CStr> {
     let mut len = 0;
@@ -73,7 +86,8 @@ pub fn look() -> Memory {
             continue;
         };
         let found = if controllers.is_empty() {
-            version2(path)
+            memory.ooms = ooms(ROOT, path).unwrap_or(0);
+            version2(ROOT, path)
         } else if controllers.split(|byte| *byte == b',').any(|name| name == b"memory") {
             version1(path)
         } else {
@@ -88,18 +102,49 @@ pub fn look() -> Memory {
     memory
 }
 
-/// Limit and pinned bytes of a group of version 2; `None` without a limit.
-fn version2(path: &[u8]) -> Option<(u64, u64)> {
+/// Where the groups of version 2 are.
+const ROOT: &[u8] = b"/sys/fs/cgroup";
+/// Groups above each other that are looked at.
+const LEVELS_MAX: usize = 16;
+
+/// Limit and pinned bytes of the group of version 2, or of the one above it, that has the least headroom; `None` where
+/// none has a limit.
+fn version2(root: &[u8], path: &[u8]) -> Option<(u64, u64)> {
+    let mut group = path.strip_suffix(b"/").unwrap_or(path);
+    let mut tightest: Option<(u64, u64)> = None;
+    for _ in 0..LEVELS_MAX {
+        if let Some((limit, pinned)) = level(root, group) {
+            let headroom = |(limit, pinned): (u64, u64)| limit.saturating_sub(pinned);
+            if tightest.is_none_or(|known| headroom((limit, pinned)) < headroom(known)) {
+                tightest = Some((limit, pinned));
+            }
+        }
+        let Some(cut) = group.iter().rposition(|byte| *byte == b'/') else { break };
+        group = group.get(..cut).unwrap_or_default();
+    }
+    tightest
+}
+
+/// Limit and pinned bytes of one group. Above `memory.high` programs are slowed down until they are below it: as good
+/// a limit as `memory.max`.
+fn level(root: &[u8], group: &[u8]) -> Option<(u64, u64)> {
     let mut name = [0; 1024];
     let mut buffer = [0; 4096];
-    let root = b"/sys/fs/cgroup";
-    let limit = number(slurp(join(&[root, path, b"/memory.max"], &mut name)?, &mut buffer))?;
-    let used = number(slurp(join(&[root, path, b"/memory.current"], &mut name)?, &mut buffer))?;
-    let stat = slurp(join(&[root, path, b"/memory.stat"], &mut name)?, &mut buffer);
+    let mut bytes = |file: &[u8]| number(slurp(join(&[root, group, file], &mut name)?, &mut buffer));
+    let limit = [bytes(b"/memory.max"), bytes(b"/memory.high")].into_iter().flatten().min()?;
+    let used = bytes(b"/memory.current")?;
+    let stat = slurp(join(&[root, group, b"/memory.stat"], &mut name)?, &mut buffer);
     Some((
         limit,
         pinned(used, stat, [b"active_file ", b"inactive_file "], [b"file_dirty ", b"file_writeback "]),
     ))
+}
+
+/// How often a group of version 2 had no memory left. The file's other counters, `high` and `max`, grow whenever page
+/// cache fills the group, which is no harm.
+fn ooms(root: &[u8], group: &[u8]) -> Option<u64> {
+    let (mut name, mut buffer) = ([0; 1024], [0; 512]);
+    field(slurp(join(&[root, group, b"/memory.events"], &mut name)?, &mut buffer), b"oom ")
 }
 
 /// Likewise of version 1. "No limit" is a number near 2^63 there.
@@ -140,6 +185,14 @@ mod tests {
     }
 
     #[test]
+    fn numbers_are_written() {
+        let mut buffer = [0; 20];
+        for value in [0, 7, 10, 259, u64::MAX] {
+            assert_eq!(decimal(value, &mut buffer), value.to_string().as_bytes());
+        }
+    }
+
+    #[test]
     fn clean_file_cache_is_not_pinned() {
         let stat =
             b"anon 100\nfile 900\nactive_file 300\ninactive_file 500\nfile_dirty 50\nfile_writeback 70\n";
@@ -155,6 +208,50 @@ mod tests {
         let mut buffer = [0; 8];
         assert_eq!(join(&[b"/a", b"/b"], &mut buffer), Some(c"/a/b"));
         assert_eq!(join(&[b"/a", b"/too/long"], &mut buffer), None);
+    }
+
+    /// A tree of groups: path, `memory.high`, `memory.max`, bytes used.
+    fn groups(tree: &[(&str, &str, &str, u64)]) -> (tempfile::TempDir, Vec<u8>) {
+        let root = tempfile::tempdir().unwrap();
+        for (path, high, max, used) in tree {
+            let group = root.path().join(path);
+            std::fs::create_dir_all(&group).unwrap();
+            std::fs::write(group.join("memory.high"), format!("{high}\n")).unwrap();
+            std::fs::write(group.join("memory.max"), format!("{max}\n")).unwrap();
+            std::fs::write(group.join("memory.current"), format!("{used}\n")).unwrap();
+            std::fs::write(group.join("memory.stat"), "active_file 5\ninactive_file 5\nfile_dirty 0\n")
+                .unwrap();
+            std::fs::write(group.join("memory.events"), "low 0\nhigh 7\nmax 9\noom 2\noom_kill 1\n").unwrap();
+        }
+        let bytes = root.path().as_os_str().as_encoded_bytes().to_vec();
+        (root, bytes)
+    }
+
+    #[test]
+    fn memory_high_is_a_limit() {
+        let (_tree, root) =
+            groups(&[("a", "100", "500", 60), ("b", "max", "500", 60), ("c", "max", "max", 60)]);
+        assert_eq!(version2(&root, b"/a"), Some((100, 50)));
+        assert_eq!(version2(&root, b"/b"), Some((500, 50)));
+        assert_eq!(version2(&root, b"/c"), None);
+    }
+
+    #[test]
+    fn the_group_with_the_least_headroom_counts_be_it_above() {
+        let (_tree, root) =
+            groups(&[("up", "max", "1000", 910), ("up/own", "max", "300", 60), ("up/free", "max", "max", 1)]);
+        assert_eq!(version2(&root, b"/up/own"), Some((1000, 900)));
+        assert_eq!(version2(&root, b"/up/free"), Some((1000, 900)));
+        // As in a container, whose root has limits and whose path may be told as it is outside.
+        let (_tree, root) = groups(&[("", "max", "400", 60)]);
+        assert_eq!(version2(&root, b"/"), Some((400, 50)));
+        assert_eq!(version2(&root, b"/not/here"), Some((400, 50)));
+    }
+
+    #[test]
+    fn only_being_out_of_memory_counts_of_the_events() {
+        let (_tree, root) = groups(&[("a", "max", "1", 0)]);
+        assert_eq!((ooms(&root, b"/a"), ooms(&root, b"/b")), (Some(2), None));
     }
 
     #[test]

@@ -124,6 +124,53 @@ pub fn openat(directory: i32, path: &CStr, flags: i32, mode: u32) -> Result<i32,
     Ok(fd as i32)
 }
 
+/// What a name in a directory is, links not followed: fstatat(2).
+pub fn stat_at(directory: i32, name: &CStr) -> Result<libc::stat, i32> {
+    // SAFETY: the name is a C string; zeroes are a valid `stat`, and it is valid for writing.
+    unsafe {
+        let mut stat: libc::stat = core::mem::zeroed();
+        let arguments = [
+            directory as isize as usize,
+            name.as_ptr() as usize,
+            (&raw mut stat) as usize,
+            libc::AT_SYMLINK_NOFOLLOW as usize,
+            0,
+            0,
+        ];
+        call(libc::SYS_newfstatat, arguments)?;
+        Ok(stat)
+    }
+}
+
+/// Removes a file from a directory: unlinkat(2).
+pub fn unlink_at(directory: i32, name: &CStr) -> Answer {
+    // SAFETY: the name is a C string.
+    unsafe { call(libc::SYS_unlinkat, [directory as isize as usize, name.as_ptr() as usize, 0, 0, 0, 0]) }
+}
+
+/// Makes a file so many bytes long, all of them allocated: fallocate(2). Beyond [`file_bytes_max`] the kernel
+/// would send SIGXFSZ.
+pub fn allocate(fd: i32, bytes: u64) -> Answer {
+    // SAFETY: no pointers.
+    unsafe { call(libc::SYS_fallocate, [fd as usize, 0, 0, bytes as usize, 0, 0]) }
+}
+
+/// How long a file this process may make, bytes: its limit RLIMIT_FSIZE.
+pub fn file_bytes_max() -> u64 {
+    let mut limit = [0u64; 2];
+    // SAFETY: the kernel's `rlimit64` is two words, valid for writing.
+    let told = unsafe {
+        call(libc::SYS_prlimit64, [0, libc::RLIMIT_FSIZE as usize, 0, limit.as_mut_ptr() as usize, 0, 0])
+    };
+    if told.is_ok() { limit[0] } else { 0 }
+}
+
+/// The effective user of this process.
+pub fn effective_user() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { call(libc::SYS_geteuid, [0; 6]) }.unwrap_or(usize::MAX) as u32
+}
+
 /// close(2).
 pub fn close(fd: i32) {
     // SAFETY: no pointers.

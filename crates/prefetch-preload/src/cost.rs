@@ -40,18 +40,19 @@ static LENGTH_NS: AtomicU64 = AtomicU64::new(0);
 static RESUME_NS: AtomicU64 = AtomicU64::new(0);
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
-/// Added to each call's cost, and a shorter window: only in debug builds, for the tests.
+/// What each call is said to cost instead of what it does, ns, and a shorter window; `u64::MAX`: as it is. Only in debug
+/// builds, for the tests.
 #[cfg(debug_assertions)]
-pub static INJECTED_NS: AtomicU64 = AtomicU64::new(0);
+pub static INJECTED_NS: AtomicU64 = AtomicU64::new(u64::MAX);
 
 #[cfg(debug_assertions)]
-fn injected() -> u64 {
-    INJECTED_NS.load(Relaxed)
+fn injected() -> Option<u64> {
+    Some(INJECTED_NS.load(Relaxed)).filter(|ns| *ns != u64::MAX)
 }
 
 #[cfg(not(debug_assertions))]
-fn injected() -> u64 {
-    0
+fn injected() -> Option<u64> {
+    None
 }
 
 /// Does a call's work, and times one of [`SAMPLE`].
@@ -63,7 +64,7 @@ pub fn sampled(work: impl FnOnce()) {
     let begin_ns = sys::now_ns();
     work();
     let now_ns = sys::now_ns();
-    let elapsed_ns = now_ns.saturating_sub(begin_ns).min(CALL_NS_MAX) + injected();
+    let elapsed_ns = injected().unwrap_or(now_ns.saturating_sub(begin_ns).min(CALL_NS_MAX));
     HOOK_NS.fetch_add(elapsed_ns * SAMPLE, Relaxed);
     judge(now_ns);
 }
@@ -96,7 +97,9 @@ impl Meter {
         let now = sys::thread_ns();
         let used = now.saturating_sub(self.0);
         self.0 = now;
-        THREAD_NS.fetch_add(used, Relaxed);
+        if injected().is_none() {
+            THREAD_NS.fetch_add(used, Relaxed);
+        }
         used
     }
 }
@@ -105,7 +108,7 @@ impl Meter {
 pub fn judge(now_ns: u64) {
     let since_ns = JUDGED_NS.load(Relaxed);
     let elapsed_ns = now_ns.saturating_sub(since_ns);
-    let window_ns = if injected() > 0 { WINDOW_NS / 100 } else { WINDOW_NS };
+    let window_ns = if injected().is_some() { WINDOW_NS / 100 } else { WINDOW_NS };
     if since_ns != 0 && elapsed_ns < window_ns
         || JUDGED_NS.compare_exchange(since_ns, now_ns, Relaxed, Relaxed).is_err()
     {
@@ -114,7 +117,7 @@ pub fn judge(now_ns: u64) {
     let (cost, gain) = (HOOK_NS.load(Relaxed) + THREAD_NS.load(Relaxed), GAIN_NS.load(Relaxed));
     let spent = cost.saturating_sub(JUDGED_COST.swap(cost, Relaxed));
     let saved = gain.saturating_sub(JUDGED_GAIN.swap(gain, Relaxed));
-    if since_ns == 0 || STATE.load(Relaxed) != ON {
+    if since_ns == 0 || STATE.load(Relaxed) != ON || table::is_kept_awake() {
         return;
     }
     // Under a two-hundredth of the time it is not worth a thought.

@@ -18,7 +18,7 @@
 //! | `series` | follows a program through numbered files |
 //! | `cost` | what the library costs and gives; rests when that is not worth it |
 //! | `start` | the constructor: environment, deny list, kill switch, fork |
-//! | `report` | the statistics page |
+//! | `report` | the statistics page, and the file behind it |
 
 #[macro_use]
 mod original;

@@ -1,11 +1,13 @@
 //! The statistics page: a shared file that other processes read.
 
+mod shared;
+
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use prefetch::FileState;
 use prefetch::area::{Area, BYTES, Head, MAGIC, RECORDS};
 use prefetch::stream::Shape;
-use prefetch_os::memory::join;
+use prefetch_os::memory::{decimal, join};
 use prefetch_os::sys;
 
 use crate::table::{self, Slot};
@@ -60,26 +62,12 @@ pub fn make() {
     for (byte, to) in DIRECTORY.iter().zip(&mut directory) {
         *to = byte.load(Relaxed);
     }
-    let pid = sys::getpid();
-    let mut digits = [0; 10];
-    let digits = decimal(pid, &mut digits);
     let mut path = [0; 300];
-    let Some(path) = join(&[directory.get(..length).unwrap_or_default(), b"/", digits], &mut path) else {
-        return;
-    };
-    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-    let Ok(fd) = sys::openat(libc::AT_FDCWD, path, flags, 0o600) else { return };
-    // SAFETY: no pointers; the mapping is fresh.
-    let mapped = unsafe {
-        sys::call(libc::SYS_ftruncate, [fd as usize, BYTES, 0, 0, 0, 0]).and_then(|_| {
-            let protection = libc::PROT_READ | libc::PROT_WRITE;
-            let arguments = [0, BYTES, protection as usize, libc::MAP_SHARED as usize, fd as usize, 0];
-            sys::call(libc::SYS_mmap, arguments)
-        })
-    };
-    sys::close(fd);
-    let Ok(address) = mapped else { return };
-    WORDS.store(address as *mut AtomicU64, Relaxed);
+    let directory = directory.get(..length).unwrap_or_default();
+    let Some(directory) = join(&[directory], &mut path) else { return };
+    let pid = sys::getpid();
+    let Some(words) = shared::page(directory, pid) else { return };
+    WORDS.store(words, Relaxed);
     STATE.store(MADE, Relaxed);
     let Some(area) = area() else { return };
     area.set_head(Head::Pid, u64::from(pid));
@@ -90,22 +78,6 @@ pub fn make() {
         area.set_name(name.rsplit(|byte| *byte == b'/').next().unwrap_or(name));
     }
     area.set_head(Head::Magic, MAGIC);
-}
-
-/// Writes a decimal number into a buffer.
-pub fn decimal(mut value: u32, buffer: &mut [u8; 10]) -> &[u8] {
-    let mut at = buffer.len();
-    while at > 0 {
-        at -= 1;
-        if let Some(digit) = buffer.get_mut(at) {
-            *digit = b'0' + (value % 10) as u8;
-        }
-        value /= 10;
-        if value == 0 {
-            break;
-        }
-    }
-    buffer.get(at..).unwrap_or_default()
 }
 
 /// Takes a record for a newly watched file and notes its path.
@@ -120,8 +92,8 @@ pub fn take(fd: i32, device: u64, inode: u64) -> u32 {
     let record = sequence % RECORDS as u32;
     let Some(area) = area() else { return record };
     let (mut name, mut path) = ([0; 64], [0; 256]);
-    let mut digits = [0; 10];
-    let link = join(&[b"/proc/self/fd/", decimal(fd as u32, &mut digits)], &mut name);
+    let mut digits = [0; 20];
+    let link = join(&[b"/proc/self/fd/", decimal(fd as u64, &mut digits)], &mut name);
     let path = link.and_then(|link| sys::readlink(link, &mut path).ok()).unwrap_or_default();
     area.begin_file(record as usize, u64::from(sequence), device, inode, path);
     record

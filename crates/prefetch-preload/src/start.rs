@@ -83,6 +83,8 @@ extern "C" fn construct() {
         PANIC_AT.store(at, Relaxed);
     }
     #[cfg(debug_assertions)]
+    table::KEPT_AWAKE.store(variable(c"LOADLINE_PREFETCH_AWAKE").is_some(), Relaxed);
+    #[cfg(debug_assertions)]
     if let Some(ns) = variable(c"LOADLINE_PREFETCH_DEAR").and_then(number) {
         crate::cost::INJECTED_NS.store(ns, Relaxed);
     }

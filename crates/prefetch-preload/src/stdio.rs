@@ -90,7 +90,11 @@ impl Stdio {
         }
         let rest = window.left();
         // SAFETY: an open stream; fileno takes no lock.
-        watch::after_stdio(self.before, unsafe { libc::fileno(file) }, |position, _| {
+        watch::after_stdio(self.before, unsafe { libc::fileno(file) }, |position, before| {
+            // What ends where the buffer ends was no read for that.
+            if position == before {
+                return None;
+            }
             let len = match taken {
                 Some(taken) => taken + rest - self.left,
                 None => window.end.saturating_sub(window.base),

@@ -189,6 +189,21 @@ pub fn set_mode(mode: prefetch::Mode) {
     MODE.store(mode as u32, Ordering::Relaxed);
 }
 
+/// Every read is looked at, whatever it costs, however long another thread has its file: only in debug builds, for
+/// tests that count.
+#[cfg(debug_assertions)]
+pub static KEPT_AWAKE: AtomicBool = AtomicBool::new(false);
+
+#[cfg(debug_assertions)]
+pub fn is_kept_awake() -> bool {
+    KEPT_AWAKE.load(Ordering::Relaxed)
+}
+
+#[cfg(not(debug_assertions))]
+pub fn is_kept_awake() -> bool {
+    false
+}
+
 /// A slot.
 #[inline]
 pub fn slot(at: usize) -> Option<&'static Slot> {
@@ -264,7 +279,8 @@ pub fn release(fd: i32) {
 
 /// Frees a slot whose descriptor was closed, if nobody is busy with it.
 pub fn bury(slot: &Slot) {
-    let Some(mut guard) = slot.try_lock() else { return };
+    let tries = if is_kept_awake() { u32::MAX } else { 1 };
+    let Some(mut guard) = (0..tries).find_map(|_| slot.try_lock()) else { return };
     if slot.dead.swap(false, Ordering::Relaxed) && slot.fd.load(Ordering::Relaxed) >= 0 {
         let latest = guard.latest();
         guard.close(slot.device(), &BUDGET);

@@ -15,7 +15,7 @@ use prefetch::area::Head;
 use prefetch::names::hash;
 use prefetch::series::Chase;
 use prefetch::walk::{BYTES_MAX, CONFIRM, FILE_BYTES_MAX, Pace, Walk};
-use prefetch_os::memory::join;
+use prefetch_os::memory::{decimal, join};
 use prefetch_os::sys;
 
 use crate::table::BUDGET;
@@ -159,8 +159,8 @@ pub fn absolute(directory: c_int, parent: &[u8], path: &mut [u8; PATH_MAX]) -> O
         sys::readlink(c"/proc/self/cwd", &mut base).ok()?
     } else {
         let mut link = [0; 64];
-        let mut digits = [0; 10];
-        let link = join(&[b"/proc/self/fd/", report::decimal(directory as u32, &mut digits)], &mut link)?;
+        let mut digits = [0; 20];
+        let link = join(&[b"/proc/self/fd/", decimal(directory as u64, &mut digits)], &mut link)?;
         sys::readlink(link, &mut base).ok()?
     };
     let separator: &[u8] = if base.is_empty() { b"" } else { b"/" };

@@ -209,7 +209,11 @@ fn elapsed_of(start_ns: u64, now_ns: u64) -> Option<u64> {
 /// The state of a file, unless another thread looks at it. Threads that share a descriptor wait for the same pages
 /// and come back at the same time: a read that took long is worth a few microseconds to be seen.
 fn look_in(slot: &'static Slot, waited: bool) -> Option<table::Guard<'static>> {
-    let tries = if waited { 64 } else { 1 };
+    let tries = match (table::is_kept_awake(), waited) {
+        (true, _) => u32::MAX,
+        (_, true) => 64,
+        _ => 1,
+    };
     (0..tries).find_map(|turn| {
         if turn > 0 {
             core::hint::spin_loop();
@@ -274,6 +278,9 @@ pub fn lose(slot: &Slot) {
 
 /// Lets a file alone for a while whose reads all hit and that is not prefetched.
 fn rest(slot: &Slot, slow: bool, woken: bool, file: &FileState) {
+    if table::is_kept_awake() {
+        return;
+    }
     let (_, _, active) = file.latest();
     if slow || woken || active {
         slot.awake.store(0, Relaxed);

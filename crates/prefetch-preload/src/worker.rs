@@ -468,7 +468,7 @@ fn fetch_file(at: usize, slot: &'static Slot) -> bool {
             busy = true;
             asked_ns = begin_ns;
             let done = issue(&KERNEL, fd, request, slot.device().call_bytes(), true);
-            let cached = if done.refused { request.len } else { done.cached };
+            let cached = done.untold(request);
             steps.push(Step { offset: request.offset, len: request.len, cached, begin_ns });
             if done.meets_writers(request.len)
                 && let Some(mut file) = patiently(slot)

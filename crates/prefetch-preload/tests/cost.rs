@@ -14,7 +14,7 @@ use prefetch::area::Snapshot;
 
 const FILE: &str = "LOADLINE_TEST_FILE";
 
-/// Runs the child with so much added to the cost of a sampled call; the page of its process.
+/// Runs the child with each sampled call said to cost so much; the page of its process.
 fn play(dear_ns: &str) -> Snapshot {
     let directory = common::directory();
     let file = directory.path().join("data");
@@ -57,11 +57,12 @@ fn child() {
 #[test]
 fn it_rests_when_it_costs_more_than_it_gives() {
     let page = play("1000000");
-    assert!(page.off.0 >= 1 && page.off.1, "{:?} {} ns", page.off, page.hook_ns);
+    // Whether it still rests at the end depends on how long the rest of the reads takes.
+    assert!(page.off.0 >= 1, "{:?} {} ns", page.off, page.hook_ns);
 }
 
 #[test]
 fn it_goes_on_when_it_costs_little() {
-    let page = play("0");
+    let page = play("1");
     assert_eq!(page.off, (0, false), "{} ns", page.hook_ns);
 }

@@ -8,8 +8,10 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use prefetch::area::Snapshot;
 
 const PART: &str = "LOADLINE_TEST_PART";
 const FILE: &str = "LOADLINE_TEST_FILE";
@@ -29,19 +31,34 @@ fn assert_done(output: &Output) {
     assert!(text.contains("PART DONE"), "{text}");
 }
 
-fn snapshots(statistics: &Path) -> Vec<prefetch::area::Snapshot> {
-    let files = std::fs::read_dir(statistics).unwrap().flatten();
-    files.filter_map(|f| prefetch::area::Snapshot::parse(&std::fs::read(f.path()).ok()?).ok()).collect()
-}
-
 /// Runs a part on a cold file of so many MiB; what the statistics say afterwards.
-fn play(part: &str, mib: u64, extra: &[(&str, &str)]) -> Vec<prefetch::area::Snapshot> {
+fn play(part: &str, mib: u64, extra: &[(&str, &str)]) -> Vec<Snapshot> {
     let directory = common::directory();
     let file = directory.path().join("data");
     common::cold_file(&file, mib);
     let statistics = common::directory();
     assert_done(&again(part, &file, statistics.path(), extra));
-    snapshots(statistics.path())
+    let seen = common::pages(statistics.path());
+    assert!(workers(&seen) > 0 || !extra.is_empty(), "no thread of the library was there: {seen:?}");
+    seen
+}
+
+fn workers(seen: &[Snapshot]) -> u64 {
+    seen.iter().map(|s| s.workers).sum()
+}
+
+/// Reads a cold file until a thread of the library works: what a part tests is what happens beside it.
+fn with_worker(path: &Path) {
+    let size = std::fs::metadata(path).unwrap().len();
+    common::until("a thread of the library works", || {
+        common::drop_cache(path);
+        stride(&File::open(path).unwrap(), size);
+        has_worker()
+    });
+}
+
+fn has_worker() -> bool {
+    common::own_page().is_some_and(|page| workers(&[page]) > 0)
 }
 
 #[test]
@@ -62,8 +79,7 @@ fn locks_descriptors_and_errno_stay_as_they_were() {
 
 #[test]
 fn namespaces_and_credentials_can_be_changed_after_prefetching() {
-    let seen = play("unshare", 64, &[]);
-    eprintln!("{} threads were made", seen.iter().map(|s| s.workers).sum::<u64>());
+    play("unshare", 64, &[]);
 }
 
 #[test]
@@ -85,7 +101,14 @@ fn child() {
     let Ok(part) = std::env::var(PART) else { return };
     let path = PathBuf::from(std::env::var_os(FILE).unwrap());
     match part.as_str() {
-        "threads" => threads(&path),
+        "threads" => {
+            // With a panic ahead there may be no thread any more.
+            if std::env::var_os("LOADLINE_PREFETCH_PANIC").is_none() {
+                with_worker(&path);
+                common::drop_cache(&path);
+            }
+            threads(&path);
+        }
         "forks" => forks(&path),
         "locks" => locks(&path),
         "unshare" => unshare(&path),
@@ -145,8 +168,21 @@ extern "C" fn on_alarm(_: i32) {
     }
 }
 
+/// Forks of a run: enough for each of the moments in which one may come.
+const FORKS_MIN: usize = 100;
+
+/// Ends the threads of a scope with it, after a failure too.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn forks(path: &Path) {
     let size = std::fs::metadata(path).unwrap().len();
+    with_worker(path);
     let signalled = File::open(path).unwrap();
     SIGNAL_FILE.store(signalled.as_raw_fd(), Ordering::Relaxed);
     // SAFETY: a handler that only reads; a timer.
@@ -160,18 +196,24 @@ fn forks(path: &Path) {
         libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut());
     }
     let file = File::open(path).unwrap();
-    let seconds = std::env::var("LOADLINE_STRESS_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(3);
+    let seconds = std::env::var("LOADLINE_STRESS_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(0);
     let end = Instant::now() + Duration::from_secs(seconds);
+    let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _stop = Stop(&done);
         for _ in 0..2 {
             scope.spawn(|| {
-                while Instant::now() < end {
+                while !done.load(Ordering::Relaxed) {
                     stride(&file, size);
                 }
             });
         }
         let mut forks = 0;
-        while Instant::now() < end {
+        while forks < FORKS_MIN || Instant::now() < end {
+            // Something to prefetch for the children, too.
+            if forks % 8 == 0 {
+                common::drop_cache(path);
+            }
             // SAFETY: the child only reads through descriptors it has, and leaves without unwinding.
             let pid = unsafe { libc::fork() };
             if pid == 0 {
@@ -214,26 +256,45 @@ fn locks(path: &Path) {
     // SAFETY: the structure lives through the call.
     assert_eq!(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const whole) }, 0);
     let lowest = File::open("/dev/null").unwrap().as_raw_fd();
-    // SAFETY: this thread's errno.
-    unsafe { *libc::__errno_location() = 77 };
     let mut buffer = vec![0; 16_384];
-    for i in 0..size / 163_840 {
-        // SAFETY: the buffer is valid for its length.
+    common::until("a thread of the library works", || {
+        // SAFETY: no pointers; then this thread's errno. Opening the file anew to drop it would drop the lock, too.
         unsafe {
-            libc::pread(file.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), (i * 163_840) as i64)
-        };
-        // SAFETY: this thread's errno.
-        assert_eq!(unsafe { *libc::__errno_location() }, 77);
-    }
+            libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED);
+            *libc::__errno_location() = 77;
+        }
+        for i in 0..size / 163_840 {
+            // SAFETY: the buffer is valid for its length.
+            unsafe {
+                libc::pread(file.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), (i * 163_840) as i64)
+            };
+            // SAFETY: this thread's errno.
+            assert_eq!(unsafe { *libc::__errno_location() }, 77);
+        }
+        has_worker()
+    });
     (0..size / 4096).for_each(|i| check(&file, i * 7919 % (size / 4096) * 4096, 4096));
     assert_eq!(File::open("/dev/null").unwrap().as_raw_fd(), lowest);
     // Another process still finds the file locked.
-    let script = "import fcntl,sys\ntry: fcntl.lockf(open(sys.argv[1],'r+'),fcntl.LOCK_EX|fcntl.LOCK_NB)\n\
-                  except OSError: sys.exit(5)";
-    match Command::new("python3").args(["-c", script]).arg(path).status() {
-        Ok(status) => assert_eq!(status.code(), Some(5), "the lock is gone"),
-        Err(_) => eprintln!("skipped: no python3"),
+    // SAFETY: the child makes system calls only and leaves without unwinding.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: the structure lives through the call; then the child ends.
+        unsafe {
+            let free = libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const whole) == 0;
+            let held = !free && matches!(*libc::__errno_location(), libc::EAGAIN | libc::EACCES);
+            libc::_exit(if held { 5 } else { 0 });
+        }
     }
+    assert_eq!(end_of(pid), Some(5), "the lock is gone");
+}
+
+/// The exit code of a child.
+fn end_of(pid: libc::pid_t) -> Option<i32> {
+    let mut status = 0;
+    // SAFETY: waits for a child of this process; the status is valid for writing.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status))
 }
 
 fn tasks() -> usize {
@@ -241,44 +302,69 @@ fn tasks() -> usize {
 }
 
 fn unshare(path: &Path) {
-    let size = std::fs::metadata(path).unwrap().len();
-    let file = File::open(path).unwrap();
-    stride(&file, size);
-    println!("{} tasks", tasks());
     // The test harness has a second thread itself, so the call that needs a single one is made in a child.
     // SAFETY: the child leaves without unwinding.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        common::drop_cache(path);
-        stride(&file, size);
+        with_worker(path);
+        // The thread that was made may have ended itself; most often it is there.
+        let before = tasks();
         // SAFETY: no pointers.
         let code = unsafe {
             let refused = libc::unshare(libc::CLONE_NEWUSER) != 0;
-            let errno = *libc::__errno_location();
             // Without user namespaces (EPERM, ENOSPC) nothing is said; EINVAL would mean a second thread.
-            if refused && errno == libc::EINVAL { 3 } else { 0 }
+            match (refused, *libc::__errno_location()) {
+                (true, libc::EINVAL) => 3,
+                (true, _) => REFUSED,
+                _ => 0,
+            }
         };
-        if code == 0 && tasks() != 1 {
-            // SAFETY: ends the child.
-            unsafe { libc::_exit(4) };
-        }
+        let alone = tasks() == 1;
+        let code = if before < 2 {
+            6
+        } else if alone {
+            code
+        } else {
+            4
+        };
         // SAFETY: ends the child.
         unsafe { libc::_exit(code) };
     }
-    let mut status = 0;
-    // SAFETY: waits for the child made above.
-    unsafe { libc::waitpid(pid, &raw mut status, 0) };
-    assert_eq!(status, 0);
+    match end_of(pid) {
+        Some(REFUSED) => println!("not run: user namespaces are refused here"),
+        code => {
+            assert_eq!(code, Some(0), "3: refused for a second thread; 4: one is left; 6: there was none")
+        }
+    }
+}
+
+/// The exit code of a child that may not make a user namespace.
+const REFUSED: i32 = 77;
+
+/// The thread that is to be cancelled, once it is about to read.
+static READER: AtomicI32 = AtomicI32::new(0);
+
+fn thread_number() -> i32 {
+    // SAFETY: no arguments.
+    unsafe { libc::gettid() }
+}
+
+/// After it has said who it is, the first thing the thread can wait for is its read.
+fn is_reader_waiting() -> bool {
+    let tid = READER.load(Ordering::Relaxed);
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
+    tid != 0 && stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('S'))
 }
 
 fn cancel(path: &Path) {
     extern "C" fn reader(pipe: *mut libc::c_void) -> *mut libc::c_void {
         let mut byte = 0u8;
+        READER.store(thread_number(), Ordering::Relaxed);
         // SAFETY: blocks in a cancellation point until it is cancelled.
         unsafe { libc::read(pipe as i32, (&raw mut byte).cast(), 1) };
         std::ptr::null_mut()
     }
-    stride(&File::open(path).unwrap(), 8 << 20);
+    with_worker(path);
     unsafe extern "C" {
         fn pthread_cancel(thread: libc::pthread_t) -> i32;
     }
@@ -290,11 +376,12 @@ fn cancel(path: &Path) {
             let mut thread: libc::pthread_t = std::mem::zeroed();
             let pipe = ends[0] as usize as *mut libc::c_void;
             assert_eq!(libc::pthread_create(&raw mut thread, std::ptr::null(), reader, pipe), 0);
-            std::thread::sleep(Duration::from_millis(2));
+            common::until("the thread waits in read(2)", is_reader_waiting);
+            READER.store(0, Ordering::Relaxed);
             assert_eq!(pthread_cancel(thread), 0);
             let mut result = std::ptr::null_mut();
             libc::pthread_join(thread, &raw mut result);
-            // PTHREAD_CANCELED is -1; a thread cancelled before its read began has the same.
+            // PTHREAD_CANCELED.
             assert_eq!(result as isize, -1);
         }
     }

@@ -7,12 +7,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 pub struct Memory {
     /// MemAvailable of the machine.
     pub available: u64,
-    /// Limit of the cgroup; `None` without one.
+    /// Limit of the cgroup, or of the one above it that has the least headroom; `None` without one.
     pub limit: Option<u64>,
     /// What the cgroup uses that reclaim cannot drop cheaply: usage less clean file cache.
     pub pinned: u64,
     /// PSI memory `some avg10`, hundredths of a percent.
     pub pressure_centi: u64,
+    /// How often the cgroup had no memory left (`oom` of memory.events).
+    pub ooms: u64,
 }
 
 impl Memory {
@@ -36,6 +38,7 @@ pub struct Budget {
     factor: AtomicU64,
     outstanding: AtomicU64,
     user_max: AtomicU64,
+    ooms: AtomicU64,
     told: AtomicBool,
 }
 
@@ -57,6 +60,7 @@ impl Budget {
             factor: AtomicU64::new(256),
             outstanding: AtomicU64::new(0),
             user_max: AtomicU64::new(u64::MAX),
+            ooms: AtomicU64::new(0),
             told: AtomicBool::new(false),
         }
     }
@@ -66,14 +70,17 @@ impl Budget {
         self.user_max.store(bytes, Relaxed);
     }
 
-    /// Tells the state of memory; to be called a few times a second. Pressure over 10 % halves, calm restores 1/16.
+    /// Tells the state of memory; to be called a few times a second. Pressure over 10 % halves, calm restores 1/16. Where
+    /// the cgroup had no memory left since the last look, next to nothing remains: what is being read cannot be reclaimed.
     /// What the room has lost since the last look (the program writes, say) it is taken to lose once more until the next.
     pub fn tell(&self, memory: &Memory) {
         let room = memory.room();
         let lost = self.looked.swap(room, Relaxed).saturating_sub(room);
         self.room.store(room.saturating_sub(lost), Relaxed);
-        self.told.store(true, Relaxed);
-        if memory.pressure_centi > 1_000 {
+        let known = self.told.swap(true, Relaxed);
+        if memory.ooms > self.ooms.swap(memory.ooms, Relaxed) && known {
+            self.factor.store(1, Relaxed);
+        } else if memory.pressure_centi > 1_000 {
             self.halve();
         } else {
             let factor = self.factor.load(Relaxed);
@@ -202,6 +209,18 @@ mod tests {
         assert_eq!(budget.total(), full);
         budget.tell(&Memory { pressure_centi: 2_000, ..calm });
         assert_eq!(budget.total(), full / 2);
+    }
+
+    #[test]
+    fn a_cgroup_without_memory_gets_next_to_nothing_for_a_while() {
+        let budget = Budget::new();
+        let before = Memory { available: 2 << 30, ooms: 3, ..Memory::default() };
+        budget.tell(&before);
+        assert_eq!(budget.total(), 1 << 30, "what was before this process says nothing");
+        budget.tell(&Memory { ooms: 4, ..before });
+        assert_eq!(budget.total(), 4 << 20);
+        (0..16).for_each(|_| budget.tell(&Memory { ooms: 4, ..before }));
+        assert_eq!(budget.total(), 1 << 30);
     }
 
     #[test]

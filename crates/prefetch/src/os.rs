@@ -47,19 +47,40 @@ pub struct Done {
     pub written: u64,
     /// Whether the kernel refused.
     pub refused: bool,
+    /// What is cached of the range was asked and nothing was told: how long it takes to arrive teaches nothing.
+    pub blind: bool,
+}
+
+/// What is known of a range before it is asked for. Of a file that the program neither owns nor may write the kernel
+/// refuses cachestat (EPERM; before Linux 6.5 of any, ENOSYS): its first and last page then stand for all where it
+/// matters, which is where `ask` says so.
+fn look(os: &impl Os, fd: i32, request: Request, ask: bool) -> Done {
+    let nothing = Done::default();
+    if !ask && request.len < ASK_BYTES {
+        return nothing;
+    }
+    if let Ok(residency) = os.residency(fd, request.offset, request.len) {
+        let cached = residency.cached.min(request.len);
+        return Done { cached, written: residency.written, ..nothing };
+    }
+    if !ask {
+        return nothing;
+    }
+    // Of a page that is not there the kernel begins to read: the first, so that it is what is asked for next.
+    let last = request.offset.saturating_add(request.len).saturating_sub(1);
+    match (os.is_ready(fd, request.offset), os.is_ready(fd, last)) {
+        (Ok(true), Ok(true)) => Done { cached: request.len, ..nothing },
+        (Ok(false), Ok(false)) => nothing,
+        (Ok(_), Ok(_)) => Done { cached: crate::PAGE.min(request.len), ..nothing },
+        _ => Done { blind: true, ..nothing },
+    }
 }
 
 /// Asks for a range in pieces of at most `call_bytes`, unless it is there. `ask` asks about short ranges too.
 pub fn issue(os: &impl Os, fd: i32, request: Request, call_bytes: u64, ask: bool) -> Done {
-    let mut done = Done::default();
-    if (ask || request.len >= ASK_BYTES)
-        && let Ok(residency) = os.residency(fd, request.offset, request.len)
-    {
-        done.cached = residency.cached.min(request.len);
-        done.written = residency.written;
-        if done.cached == request.len {
-            return done;
-        }
+    let mut done = look(os, fd, request, ask);
+    if done.cached == request.len {
+        return done;
     }
     let end = request.offset.saturating_add(request.len);
     let mut at = request.offset;
@@ -75,6 +96,16 @@ pub fn issue(os: &impl Os, fd: i32, request: Request, call_bytes: u64, ask: bool
 }
 
 impl Done {
+    /// Bytes of a request that say nothing of the device: those that were cached, at least a page where that is not
+    /// known, all where nothing was done.
+    pub fn untold(&self, request: Request) -> u64 {
+        match (self.refused, self.blind) {
+            (true, _) => request.len,
+            (_, true) => crate::PAGE.min(request.len),
+            _ => self.cached,
+        }
+    }
+
     /// Whether somebody is writing in a range of so many bytes: a 32nd of it is dirty or being written.
     pub fn meets_writers(&self, len: u64) -> bool {
         self.written > 0 && self.written >= len / 32
@@ -104,6 +135,8 @@ pub struct FakeOs {
     pub call_bytes_max: u64,
     /// cachestat is refused with this errno.
     pub refuse_residency: Option<i32>,
+    /// RWF_NOWAIT is refused with this errno.
+    pub refuse_ready: Option<i32>,
     /// readahead is refused with this errno.
     pub refuse_prefetch: Option<i32>,
     /// What [`Os::memory`] answers.
@@ -139,7 +172,10 @@ impl Os for FakeOs {
     }
 
     fn is_ready(&self, _fd: i32, offset: u64) -> Result<bool, Refused> {
-        Ok(self.cached.borrow().contains(&(offset / crate::PAGE)))
+        match self.refuse_ready {
+            Some(errno) => Err(Refused(errno)),
+            None => Ok(self.cached.borrow().contains(&(offset / crate::PAGE))),
+        }
     }
 
     fn memory(&self) -> Memory {
@@ -170,17 +206,42 @@ mod tests {
         let os = FakeOs::default();
         issue(&os, 3, Request { offset: 0, len: MIB }, MIB, false);
         let again = issue(&os, 3, Request { offset: 0, len: MIB }, MIB, false);
-        assert_eq!(again, Done { cached: MIB, written: 0, refused: false });
+        assert_eq!(again, Done { cached: MIB, ..Done::default() });
         assert_eq!(os.calls.borrow().len(), 1);
     }
 
     #[test]
-    fn without_cachestat_everything_is_asked_for() {
+    fn without_cachestat_streams_ask_for_everything() {
         let os = FakeOs { refuse_residency: Some(1), ..FakeOs::default() };
         for _ in 0..2 {
-            assert_eq!(issue(&os, 3, Request { offset: 0, len: MIB }, MIB, true), Done::default());
+            assert_eq!(issue(&os, 3, Request { offset: 0, len: MIB }, MIB, false), Done::default());
         }
         assert_eq!(os.calls.borrow().len(), 2);
+    }
+
+    #[test]
+    fn without_cachestat_the_first_and_last_page_stand_for_a_step() {
+        // EPERM of a file, ENOSYS of a kernel, EOPNOTSUPP of a file system.
+        for errno in [1, 38, 95] {
+            let os = FakeOs { refuse_residency: Some(errno), ..FakeOs::default() };
+            let request = Request { offset: MIB, len: MIB };
+            let step = || fetch(&os, 3, request, MIB, 16 * MIB).0;
+            let cold = step();
+            assert_eq!((cold, cold.untold(request)), (Done::default(), 0));
+            let again = step();
+            assert_eq!((again.cached, os.calls.borrow().len()), (MIB, 1), "it is not taken for quick");
+            os.cached.borrow_mut().remove(&256);
+            assert_eq!(step().untold(request), crate::PAGE, "a part was there");
+        }
+    }
+
+    #[test]
+    fn a_step_of_which_nothing_is_told_teaches_nothing() {
+        let os = FakeOs { refuse_residency: Some(1), refuse_ready: Some(95), ..FakeOs::default() };
+        let request = Request { offset: 0, len: MIB };
+        let (done, _) = fetch(&os, 3, request, MIB, 16 * MIB);
+        assert!(done.blind && !done.refused && done.cached == 0);
+        assert_eq!(done.untold(request), crate::PAGE);
     }
 
     #[test]

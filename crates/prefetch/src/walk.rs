@@ -189,7 +189,7 @@ mod tests {
     fn what_the_program_writes_is_not_fetched_over() {
         let (mut walk, budget) = (Walk::begin(), Budget::new());
         let mut other = Owed::NOTHING;
-        let mut memory = Memory { available: 8 << 30, limit: Some(100 << 20), pinned: 0, pressure_centi: 0 };
+        let mut memory = Memory { available: 8 << 30, limit: Some(100 << 20), ..Memory::default() };
         budget.tell(&memory);
         let (mut waits, mut most) = (0, 0);
         for read in 0..150u64 {

@@ -151,6 +151,7 @@ impl World {
                     limit,
                     pinned: self.random.any_size(),
                     pressure_centi: self.random.below(10_000),
+                    ooms: self.random.below(4),
                 };
                 self.budget.tell(&memory);
             }

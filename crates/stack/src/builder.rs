@@ -8,7 +8,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::availability::{self, Unavailable};
 use crate::block::BlockInfo;
-use crate::device::DeviceReport;
+use crate::device::{Consent, DeviceReport, EraseRefused, Permit};
 use crate::error::StackError;
 use crate::journal::{Journal, Resource, Scope, create_tree, random_word};
 use crate::loopdev::{self, LoopOptions};
@@ -23,7 +23,7 @@ use spec::{Device, FsKind, ImageOptions, Size, StackSpec};
 pub struct Builder {
     /// Where image files and mount points go; made if it is missing.
     pub work_dir: Utf8PathBuf,
-    /// The one real device that may be formatted.
+    /// The one real device, or file that somebody else made, that may be overwritten.
     pub erase: Option<Utf8PathBuf>,
     /// Allow images larger than the free space. When it runs out, the stack sees I/O errors.
     pub overcommit: bool,
@@ -59,7 +59,8 @@ impl Builder {
     /// stack lies on none.
     pub fn inspect_device(&self, spec: &StackSpec) -> Result<Option<DeviceReport>, StackError> {
         let Some(path) = spec.block_device() else { return Ok(None) };
-        Ok(Some(DeviceReport::inspect(&self.host, &*self.runner, path)?))
+        let report = DeviceReport::inspect(&self.host, &*self.runner, path)?;
+        Ok(Some(no_file(report)?))
     }
 
     /// Builds the stack: image, loop device, mkfs, mount, as far as it needs them. On an error everything
@@ -190,8 +191,10 @@ impl Builder {
         draft: &mut Draft<'_>,
         path: &Utf8Path,
     ) -> Result<(Utf8PathBuf, Option<MountPlan>), StackError> {
-        let report = DeviceReport::inspect(&self.host, &*self.runner, path)?;
-        report.check_erase(self.erase.as_deref())?;
+        let permit = Permit::take(&self.host, &*self.runner, path, Consent::Named(self.erase.as_deref()))?;
+        // mkfs claims the device itself
+        let (_, report) = permit.into_parts();
+        let report = no_file(report)?;
         image::check_min(draft.spec.fs(), Size::from_bytes(report.size_bytes))?;
         let device = report.path.clone();
         draft.record.erased = Some(report);
@@ -251,7 +254,14 @@ impl Builder {
         Ok((target, Some(plan)))
     }
 
+    /// The line that formats `device`. Its words name nothing else that exists: some mkfs format every device on their
+    /// line, or one named as that of a log.
     fn mkfs_command(&self, spec: &StackSpec, device: &Utf8Path) -> Result<Option<CommandLine>, StackError> {
+        if let Some(other) = mkfs::names_something(spec.mkfs_words()) {
+            let why =
+                "words for mkfs must not name a device or a file, since mkfs may overwrite it: leave it out";
+            return Err(EraseRefused::NotADevice { device: other, why: why.into() }.into());
+        }
         Ok(match spec.fs() {
             FsKind::Betrfs => Some(mkfs::betrfs_command(self.program()?, spec.mkfs_words(), device)),
             fs => mkfs::command(fs, spec.mkfs_words(), device),
@@ -295,6 +305,15 @@ impl std::fmt::Debug for Builder {
             .field("overcommit", &self.overcommit)
             .finish_non_exhaustive()
     }
+}
+
+/// Refuses a file where a device is wanted: mount(8) would make a loop device of its own for it.
+fn no_file(report: DeviceReport) -> Result<DeviceReport, EraseRefused> {
+    if report.is_file {
+        let why = "it is a file; a stack on a file is FS@PROFILE(backing=FILE), such as ext4@ideal(backing=FILE):1G";
+        return Err(EraseRefused::NotADevice { device: report.path, why: why.into() });
+    }
+    Ok(report)
 }
 
 pub(crate) fn run(runner: &dyn Runner, command: &CommandLine) -> Result<CommandOutput, StackError> {

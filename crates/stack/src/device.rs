@@ -1,12 +1,31 @@
-//! What lies on a real block device, who uses it, and whether it may be formatted.
+//! What lies on a real block device or in a file that is to become one, who uses it, and whether it may be
+//! overwritten.
 //!
-//! loadline formats a device only when it is named twice: in the stack and in `--erase`. Even then it refuses
-//! a device in use. `report` gathers what the user must see first, `signatures` asks blkid and wipefs.
+//! Every way of loadline to somebody's bytes goes through [`may_overwrite`], and a way that writes through
+//! [`Permit::take`], which holds the thing exclusively while it looks. Only what is named with `--erase` is
+//! overwritten, and nothing that is in use.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `subject` | which device or file a path means |
+//! | `hold` | keeping everybody else from it |
+//! | `signatures`, `blank` | what lies there |
+//! | `usage` | who uses it: mounts, swap, devices built on it, loop devices |
+//! | `report` | all of that, as the user sees it |
+//! | `decision` | may it be overwritten; the permit |
+//! | `refusal` | why not |
 
+mod blank;
+mod decision;
+mod hold;
 mod refusal;
 mod report;
 mod signatures;
+mod subject;
+mod usage;
 
+pub use decision::{Consent, Permit, may_overwrite};
+pub use hold::hold;
 pub use refusal::{Blocker, EraseRefused};
 pub use report::{DeviceReport, MountedPart, Partition};
 pub use signatures::Signature;

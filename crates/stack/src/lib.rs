@@ -7,7 +7,7 @@
 //! | [`availability`] | what this machine can build; else the reason and the remedy |
 //! | [`builder`], [`mounted`], [`record`] | building, a stack in use, the evidence of how it was built |
 //! | `image`, [`loopdev`], `mkfs`, `mount`, [`mountinfo`] | the single steps |
-//! | [`block`] | facts about a block device; [`device`]: what lies on a real one, may it be erased |
+//! | [`block`] | facts about a block device; [`device`]: what lies on a real one or in a file, may it be overwritten |
 //! | [`journal`] | what was made, on disk before it is made; undoing it, also after a crash |
 //! | [`dead_mount`] | mounts of betrfs whose daemon was killed |
 //! | [`daemon`] | what a daemon behind a file system or device does with its own memory |
@@ -29,7 +29,7 @@
 //! # }
 //! ```
 //!
-//! Rules that hold everywhere: nothing is formatted but what loadline made or a device named in `erase` that
+//! Rules that hold everywhere: nothing is overwritten but what loadline made or what is named in `erase` and
 //! nothing uses; every resource is in the journal before it exists; before anything is undone it is verified
 //! to be still the thing that was made.
 
@@ -58,7 +58,7 @@ pub use block::BlockInfo;
 pub use builder::Builder;
 pub use cgroup::{Cgroup, CgroupError, CgroupStats, MemoryLimit};
 pub use dead_mount::DeadMount;
-pub use device::{Blocker, DeviceReport, EraseRefused, Signature};
+pub use device::{Blocker, Consent, DeviceReport, EraseRefused, Permit, Signature, may_overwrite};
 pub use error::StackError;
 pub use host::Host;
 pub use journal::{Journal, JournalError, Leftover, Outcome, Resource, UndoReport};

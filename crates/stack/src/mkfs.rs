@@ -1,6 +1,6 @@
 //! The mkfs line of each file system.
 
-use camino::Utf8Path;
+use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::runner::CommandLine;
 use spec::FsKind;
@@ -26,6 +26,16 @@ pub(crate) fn betrfs_command(program: &Utf8Path, words: &[String], device: &Utf8
     let mut args = plain(&["mkfs", "betrfs", "--force"], words);
     args.push(device.to_string());
     CommandLine::new(program.as_str(), args)
+}
+
+/// The first device or file that exists and that a word of the user names, alone or as a value (`logdev=/dev/sdx`).
+pub(crate) fn names_something(words: &[String]) -> Option<Utf8PathBuf> {
+    let names = words.iter().flat_map(|word| word.split(['=', ',']).chain(word.get(2..)));
+    let exists = |name: &&str| {
+        let named = Utf8Path::new(name).metadata();
+        !name.is_empty() && named.is_ok_and(|meta| !meta.is_dir())
+    };
+    names.map(|name| name.trim()).find(exists).map(Utf8PathBuf::from)
 }
 
 fn plain(first: &[&str], words: &[String]) -> Vec<String> {
@@ -74,6 +84,22 @@ mod tests {
             line(FsKind::Ext4, &["-O", "^has_journal", "-E", "stride=4", "-Enodiscard"]),
             format!("mkfs.ext4 -q -F -E {lazy},stride=4,nodiscard -O ^has_journal /dev/loop9")
         );
+    }
+
+    #[test]
+    fn words_that_name_a_device_or_a_file_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("precious").to_str().unwrap().to_string();
+        std::fs::write(&file, "x").unwrap();
+        let named =
+            |words: &[&str]| names_something(&words.iter().map(|w| w.to_string()).collect::<Vec<_>>());
+        let log = format!("logdev={file},size=10000b");
+        let close = format!("-l{file}");
+        for words in [&[file.as_str()][..], &["-l", &log], &[&close], &["-m", "raid1", &file]] {
+            assert_eq!(named(words), Some(Utf8PathBuf::from(&file)), "{words:?}");
+        }
+        let folder = dir.path().to_str().unwrap();
+        assert_eq!(named(&["-O", "^has_journal", "-E", "stride=4", "-d", folder, "-L", "/dev/none"]), None);
     }
 
     #[test]

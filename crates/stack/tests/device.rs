@@ -3,10 +3,10 @@
 
 mod common;
 
-use camino::Utf8PathBuf;
+use camino::{Utf8Path, Utf8PathBuf};
 use common::{TempDir, can_build, loop_on, mounts_below, temp_dir};
 use spec::StackSpec;
-use stack::{Builder, DeviceReport, EraseRefused, Host, Journal, StackError, SystemRunner};
+use stack::{Builder, Consent, DeviceReport, EraseRefused, Host, Journal, Permit, StackError, SystemRunner};
 
 /// A blank 128 MiB disk.
 struct Disk {
@@ -61,7 +61,7 @@ impl Drop for Disk {
 fn a_blank_disk_and_one_with_data_are_told_apart() {
     let Some(disk) = Disk::attach() else { return };
     let blank = disk.inspect();
-    assert_eq!((blank.size_bytes, blank.starts_blank), (128 << 20, Some(true)));
+    assert_eq!((blank.size_bytes, blank.blank), (128 << 20, Some(true)));
     assert!(!blank.holds_data() && blank.blockers().is_empty(), "{blank}");
     disk.mkfs();
     let full = disk.inspect();
@@ -120,11 +120,76 @@ fn a_symbolic_link_to_the_device_is_the_device() {
 }
 
 #[test]
-fn what_is_no_block_device_is_refused() {
+fn a_device_node_elsewhere_is_the_device() {
+    let Some(disk) = Disk::attach() else { return };
+    let node = disk.dir.path.join("node");
+    let number =
+        std::fs::metadata(&disk.path).map(|meta| std::os::unix::fs::MetadataExt::rdev(&meta)).unwrap();
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, node.as_str(), rustix::fs::FileType::BlockDevice, mode, number)
+        .unwrap();
+    disk.mkfs();
+    let report = inspect(&node);
+    assert_eq!((report.size_bytes, report.signatures.len()), (128 << 20, 1));
+    assert!(report.check_erase(Some(&disk.path)).is_ok(), "either name means it");
+    let _held = permit(&disk.path, Consent::Said(true)).unwrap();
+    assert!(matches!(permit(&node, Consent::Said(true)), Err(EraseRefused::InUse { .. })));
+}
+
+#[test]
+fn nobody_mounts_a_device_while_the_permit_lives() {
+    let Some(disk) = Disk::attach() else { return };
+    disk.mkfs();
+    let at = disk.dir.path.join("mnt");
+    std::fs::create_dir(&at).unwrap();
+    let run = |program: &str, args: &[&str]| {
+        std::process::Command::new(program).args(args).output().unwrap().status.success()
+    };
+    let held = permit(&disk.path, Consent::Named(Some(&disk.path))).unwrap();
+    assert!(!run("mount", &[disk.path.as_str(), at.as_str()]));
+    drop(held);
+    assert!(run("mount", &[disk.path.as_str(), at.as_str()]));
+    let refused = permit(&disk.path, Consent::Named(Some(&disk.path)));
+    assert!(run("umount", &[at.as_str()]));
+    assert!(matches!(refused, Err(EraseRefused::InUse { .. })));
+}
+
+fn inspect(path: &Utf8Path) -> DeviceReport {
+    DeviceReport::inspect(&Host::system(), &SystemRunner::default(), path).unwrap()
+}
+
+fn permit(path: &Utf8Path, consent: Consent<'_>) -> Result<Permit, EraseRefused> {
+    Permit::take_within(&Host::system(), &SystemRunner::default(), path, consent, std::time::Duration::ZERO)
+}
+
+#[test]
+fn a_file_is_looked_at_like_a_device() {
     let dir = temp_dir();
     let file = dir.path.join("file");
-    std::fs::write(&file, "x").unwrap();
-    for path in [file, "/dev/null".into(), dir.path.join("none")] {
+    std::fs::write(&file, "").unwrap();
+    let empty = inspect(&file);
+    assert!(empty.is_file && !empty.holds_data() && empty.blockers().is_empty(), "{empty}");
+    std::fs::write(&file, "a letter").unwrap();
+    let full = inspect(&file);
+    assert!(full.holds_data() && full.to_string().contains("not blank"), "{full}");
+    assert!(matches!(permit(&file, Consent::Said(false)), Err(EraseRefused::NotAsked { .. })));
+    assert!(matches!(permit(&file, Consent::Named(None)), Err(EraseRefused::NotAsked { .. })));
+    // a second name of it, by a link and by a hard link
+    let (link, hard) = (dir.path.join("link"), dir.path.join("hard"));
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    std::fs::hard_link(&file, &hard).unwrap();
+    for other in [&link, &hard] {
+        let held = permit(&file, Consent::Named(Some(other))).unwrap();
+        assert!(matches!(permit(other, Consent::NotNeeded), Err(EraseRefused::InUse { .. })));
+        drop(held);
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), b"a letter");
+}
+
+#[test]
+fn what_is_neither_device_nor_file_is_refused() {
+    let dir = temp_dir();
+    for path in [dir.path.clone(), "/dev/null".into(), dir.path.join("none")] {
         let result = DeviceReport::inspect(&Host::system(), &SystemRunner::default(), &path);
         assert!(matches!(result, Err(EraseRefused::NotADevice { .. })), "{path}");
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use prefetch_os::areas;
-use prefetch_os::launch::{self, Launch};
+use prefetch_os::launch::{self, Launch, Statistics};
 use stats::Direction;
 
 use super::config::{Config, READ_AHEAD_KIB};
@@ -144,7 +144,7 @@ impl Measured<'_> {
             command.args(rest);
             return Ok(Program::of(command));
         };
-        let launch = Launch { mode, budget_mib: None, directory: Some(statistics.to_path_buf()) };
+        let launch = Launch { mode, budget_mib: None, statistics: Statistics::In(statistics.to_path_buf()) };
         let command =
             launch.command(&library()?, words).map_err(|error| AppError::Protocol(error.to_string()))?;
         Ok(Program::of(command))
@@ -173,7 +173,7 @@ impl Measured<'_> {
         put("p50_us", "us", timed.p50_us);
         put("p99_us", "us", timed.p99_us);
         let (mut issued, mut useful, mut wasted) = (0, 0, 0);
-        for found in areas::all(statistics) {
+        for found in areas::all(&[statistics]) {
             let total = found.snapshot.total();
             issued += total.issued;
             useful += total.useful;

@@ -37,10 +37,51 @@ pub fn cold_file(path: &Path, mib: u64) {
     drop_cache(path);
 }
 
+/// Reads a file through, as cat(1) does: a few reads, which are watched. Its length.
+pub fn read_through(path: &Path) -> u64 {
+    use std::io::Read;
+    let mut file = std::fs::File::open(path).expect("the file");
+    let (mut buffer, mut bytes) = (vec![0; 128 << 10], 0);
+    loop {
+        match file.read(&mut buffer).expect("a read") {
+            0 => return bytes,
+            read => bytes += read as u64,
+        }
+    }
+}
+
 /// Writes a file back and drops it from the page cache.
 pub fn drop_cache(path: &Path) {
     let file = std::fs::File::open(path).expect("the file");
     file.sync_all().expect("fsync");
     // SAFETY: no pointers.
     unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+}
+
+/// What the statistics say of this process so far; `None` before there are any. Read past the hooks: looking is no
+/// reading of the program's.
+pub fn own_page() -> Option<prefetch::area::Snapshot> {
+    use prefetch_os::sys;
+    let directory = std::env::var_os("LOADLINE_PREFETCH_DIR")?;
+    let path = Path::new(&directory).join(std::process::id().to_string());
+    let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).ok()?;
+    let fd = sys::openat(libc::AT_FDCWD, &path, libc::O_RDONLY | libc::O_CLOEXEC, 0).ok()?;
+    let mut bytes = vec![0; prefetch::area::BYTES];
+    let read = sys::read(fd, &mut bytes);
+    sys::close(fd);
+    prefetch::area::Snapshot::parse(bytes.get(..read.ok()?)?).ok()
+}
+
+/// Waits for what must come, however slow the machine is; what never comes is a failure.
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = std::time::Instant::now();
+    while !holds() {
+        assert!(begin.elapsed().as_secs() < 120, "never: {what}; {:?}", own_page());
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
+/// All statistics in a directory.
+pub fn pages(statistics: &Path) -> Vec<prefetch::area::Snapshot> {
+    prefetch_os::areas::all(&[statistics]).into_iter().map(|found| found.snapshot).collect()
 }

@@ -1,4 +1,4 @@
-//! Why a device is not formatted.
+//! Why something is not overwritten.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::report::{DeviceReport, MountedPart};
 
-/// A fact that forbids formatting a device even when the user asks for it.
+/// A fact that forbids overwriting a device or file even when the user asks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Blocker {
     /// It or a part of it is mounted.
@@ -22,8 +22,15 @@ pub enum Blocker {
     ReadOnly,
     /// What lies on it or who uses it cannot be found out.
     Unreadable(String),
-    /// The kernel refuses an exclusive open.
+    /// Somebody else has claimed it, or the kernel refuses an exclusive open.
     NotExclusive(String),
+}
+
+impl Blocker {
+    /// Whether only what lies there is not known; who uses it is.
+    pub(super) fn is_ignorance(&self) -> bool {
+        matches!(self, Blocker::Unreadable(_))
+    }
 }
 
 impl fmt::Display for Blocker {
@@ -44,10 +51,10 @@ impl fmt::Display for Blocker {
     }
 }
 
-/// Why a real device is not formatted. Nothing on it has been changed.
+/// Why a device or file is not overwritten. Nothing on it has been changed.
 #[derive(Debug, Error)]
 pub enum EraseRefused {
-    /// Not a block device.
+    /// Neither a block device nor a file.
     #[error("{device} cannot be used as a device: {why}")]
     NotADevice {
         /// The path.
@@ -56,21 +63,25 @@ pub enum EraseRefused {
         why: String,
     },
     /// The user has not agreed.
-    #[error("formatting destroys what is on {0}; if that is meant, add --erase {0}\n{report}", report.path)]
+    #[error("{0} would be overwritten; if what is on it may be lost, add --erase {0}\n{report}", report.path)]
     NotAsked {
         /// What is on it.
         report: Box<DeviceReport>,
     },
     /// The user has agreed to lose another device.
-    #[error("the stack is on {device}, but --erase names {erase}; name the same device in both places")]
+    #[error(
+        "{device} would be overwritten, but --erase names {erase}; name the same in both places\n{report}"
+    )]
     OtherDevice {
-        /// The device of the stack.
+        /// The one that would be lost.
         device: Utf8PathBuf,
         /// The one named.
         erase: Utf8PathBuf,
+        /// What is on it.
+        report: Box<DeviceReport>,
     },
     /// Something uses it.
-    #[error("{} is in use and is not formatted, not even with --erase\n{report}", report.path)]
+    #[error("{} is in use and is not touched, not even with --erase\n{report}", report.path)]
     InUse {
         /// Everything that is in the way.
         blockers: Vec<Blocker>,

@@ -1,25 +1,30 @@
-//! The report on a device that the user sees before anything is erased.
+//! The report on a device or file that the user sees before anything is erased.
 
-use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::OpenOptions;
-use std::io::Read;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::fs::File;
+use std::io;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::Serialize;
 
+use super::blank;
+use super::decision::{Consent, may_overwrite};
+use super::hold::hold;
 use super::refusal::{Blocker, EraseRefused};
 use super::signatures::{self, Signature};
+use super::subject::Subject;
+use super::usage::{partition_names, usage};
 use crate::runner::Runner;
 use crate::{Host, block};
 use spec::human;
 
-/// What loadline found on a block device and around it.
+/// What loadline found on a block device, or in a file that is to become one, and around it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DeviceReport {
-    /// The device node, symbolic links resolved.
+    /// The device node or file, symbolic links resolved.
     pub path: Utf8PathBuf,
+    /// Whether it is a file.
+    pub is_file: bool,
     /// Size in bytes.
     pub size_bytes: u64,
     /// Vendor and model.
@@ -30,15 +35,16 @@ pub struct DeviceReport {
     pub signatures: Vec<Signature>,
     /// Why signatures could not be looked for, on it or on a partition. Then nothing may be erased.
     pub unreadable: Option<String>,
-    /// Whether its first MiB is all zeros; absent when it cannot be read.
-    pub starts_blank: Option<bool>,
+    /// Whether it is all zeros: a file in full, a device at its ends and at places in between; absent when it cannot
+    /// be read.
+    pub blank: Option<bool>,
     /// Its partitions.
     pub partitions: Vec<Partition>,
     /// Where it or a part of it is mounted.
     pub mounts: Vec<MountedPart>,
     /// Those of its parts (or itself) that are swap space in use.
     pub swaps: Vec<Utf8PathBuf>,
-    /// Devices built on top of it or its parts (device mapper, md, bcache), by name.
+    /// Devices built on top of it or its parts (device mapper, md, bcache, loop), by name.
     pub holders: Vec<String>,
     /// Running md arrays that it or a part of it belongs to.
     pub arrays: Vec<String>,
@@ -67,16 +73,24 @@ pub struct MountedPart {
 }
 
 impl DeviceReport {
-    /// Looks at the device; changes nothing. Needs the right to read the device.
-    pub fn inspect(host: &Host, runner: &dyn Runner, device: &Utf8Path) -> Result<Self, EraseRefused> {
-        let not_a_device = |why: String| EraseRefused::NotADevice { device: device.to_owned(), why };
-        let path = device.canonicalize_utf8().map_err(|error| not_a_device(error.to_string()))?;
-        let meta = path.metadata().map_err(|error| not_a_device(error.to_string()))?;
-        let name = path.file_name().unwrap_or_default().to_string();
-        let dir = format!("/sys/class/block/{name}");
-        if !meta.file_type().is_block_device() || !host.exists(&dir) {
-            return Err(not_a_device("it is not a block device that /sys knows".into()));
-        }
+    /// Looks at the device or file; changes nothing. Needs the right to read it.
+    ///
+    /// # Errors
+    /// [`EraseRefused::NotADevice`].
+    pub fn inspect(host: &Host, runner: &dyn Runner, path: &Utf8Path) -> Result<Self, EraseRefused> {
+        let subject = Subject::of(host, path)?;
+        let held = hold(subject.path.as_std_path());
+        Ok(Self::look(host, runner, &subject, &held))
+    }
+
+    /// Looks at `subject`, which is held if it can be.
+    pub(super) fn look(
+        host: &Host,
+        runner: &dyn Runner,
+        subject: &Subject,
+        held: &io::Result<Option<File>>,
+    ) -> Self {
+        let path = subject.path.clone();
         let mut unreadable = None;
         let mut signatures_of = |path: &Utf8Path| {
             signatures::probe(runner, path).unwrap_or_else(|why| {
@@ -84,36 +98,45 @@ impl DeviceReport {
                 Vec::new()
             })
         };
-        let partition_names = partition_names(host, &name);
-        let partitions: Vec<Partition> = partition_names
-            .iter()
-            .map(|part| {
-                let path = Utf8PathBuf::from(format!("/dev/{part}"));
-                let signatures = signatures_of(&path);
-                Partition { size_bytes: block::size_bytes(host, part).unwrap_or(0), path, signatures }
-            })
-            .collect();
+        let part = |part: String| {
+            let path = Utf8PathBuf::from(format!("/dev/{part}"));
+            let signatures = signatures_of(&path);
+            Partition { size_bytes: block::size_bytes(host, &part).unwrap_or(0), path, signatures }
+        };
+        let disk = subject.name.as_deref();
+        let partitions: Vec<Partition> =
+            disk.map(|name| partition_names(host, name)).unwrap_or_default().into_iter().map(part).collect();
         let signatures = signatures_of(&path);
-        let names: Vec<String> = std::iter::once(name.clone()).chain(partition_names).collect();
-        let usage = usage(host, &names);
-        Ok(Self {
-            size_bytes: block::size_bytes(host, &name).unwrap_or(0),
-            model: block::model(host, &block::disk_name(host, &name)),
-            read_only: host.read(format!("{dir}/ro")).is_ok_and(|text| text == "1"),
+        let size_bytes = match disk {
+            Some(name) => block::size_bytes(host, name).unwrap_or(0),
+            None => path.metadata().map_or(0, |meta| meta.len()),
+        };
+        let blank = match disk {
+            Some(_) => blank::device_is_blank(&path, size_bytes),
+            None => blank::file_is_blank(&path),
+        };
+        let usage = usage(host, subject);
+        Self {
+            is_file: disk.is_none(),
+            size_bytes,
+            model: disk.and_then(|name| block::model(host, &block::disk_name(host, name))),
+            read_only: disk.is_some_and(|name| {
+                host.read(format!("/sys/class/block/{name}/ro")).is_ok_and(|ro| ro == "1")
+            }),
             signatures,
             unreadable: usage.error.or(unreadable),
-            starts_blank: starts_blank(&path),
+            blank: blank.ok(),
             partitions,
             mounts: usage.mounts,
             swaps: usage.swaps,
             holders: usage.holders,
             arrays: usage.arrays,
-            exclusive_open_error: exclusive_open_error(&path),
+            exclusive_open_error: exclusive_open_error(held),
             path,
-        })
+        }
     }
 
-    /// What forbids formatting the device, whatever the user says.
+    /// What forbids overwriting it, whatever the user says.
     pub fn blockers(&self) -> Vec<Blocker> {
         let mounts = self.mounts.iter().map(|m| Blocker::Mounted(m.clone()));
         let swaps = self.swaps.iter().cloned().map(Blocker::Swap);
@@ -129,31 +152,21 @@ impl DeviceReport {
     /// Whether anything known would be lost: a signature on the device or one of its partitions, or bytes
     /// that no program recognises.
     pub fn holds_data(&self) -> bool {
-        !self.signatures.is_empty() || !self.partitions.is_empty() || self.starts_blank != Some(true)
+        !self.signatures.is_empty() || !self.partitions.is_empty() || self.blank != Some(true)
     }
 
-    /// Decides whether the device may be formatted: `erase` must name the same device, and nothing may use
-    /// it.
+    /// Decides whether it may be formatted by something that `--erase` must name: see [`may_overwrite`].
+    ///
+    /// # Errors
+    /// As [`may_overwrite`].
     pub fn check_erase(&self, erase: Option<&Utf8Path>) -> Result<(), EraseRefused> {
-        let Some(erase) = erase else {
-            return Err(EraseRefused::NotAsked { report: Box::new(self.clone()) });
-        };
-        let named = erase.canonicalize_utf8().unwrap_or_else(|_| erase.to_owned());
-        if named != self.path {
-            return Err(EraseRefused::OtherDevice { device: self.path.clone(), erase: erase.to_owned() });
-        }
-        let blockers = self.blockers();
-        if blockers.is_empty() {
-            Ok(())
-        } else {
-            Err(EraseRefused::InUse { blockers, report: Box::new(self.clone()) })
-        }
+        may_overwrite(self, Consent::Named(erase))
     }
 }
 
 impl fmt::Display for DeviceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let model = self.model.as_deref().unwrap_or("no model name");
+        let model = self.model.as_deref().unwrap_or(if self.is_file { "a file" } else { "no model name" });
         let read_only = if self.read_only { ", read-only" } else { "" };
         write!(f, "{} ({}, {model}{read_only})", self.path, human(self.size_bytes))?;
         for signature in &self.signatures {
@@ -164,80 +177,23 @@ impl fmt::Display for DeviceReport {
             let kinds = if kinds.is_empty() { "nothing known".to_string() } else { kinds.join(", ") };
             write!(f, "\n  partition    {} ({}): {kinds}", part.path, human(part.size_bytes))?;
         }
-        match self.starts_blank {
+        match self.blank {
             _ if !self.signatures.is_empty() || !self.partitions.is_empty() => {}
-            Some(true) => write!(f, "\n  holds        no known signature; its first MiB is blank")?,
-            Some(false) => write!(f, "\n  holds        no known signature, but its first MiB is not blank")?,
+            Some(true) => write!(f, "\n  holds        no known signature; it is blank")?,
+            Some(false) => write!(f, "\n  holds        no known signature, but it is not blank")?,
             None => write!(f, "\n  holds        no known signature; it cannot be read")?,
         }
         self.blockers().iter().try_for_each(|blocker| write!(f, "\n  in the way   {blocker}"))
     }
 }
 
-/// Partitions of a disk are directories within its own that hold a file `partition`.
-fn partition_names(host: &Host, disk: &str) -> Vec<String> {
-    let dir = Utf8PathBuf::from(format!("/sys/class/block/{disk}"));
-    host.names(&dir).into_iter().filter(|name| host.exists(dir.join(name).join("partition"))).collect()
-}
-
-#[derive(Debug, Default)]
-struct Usage {
-    mounts: Vec<MountedPart>,
-    swaps: Vec<Utf8PathBuf>,
-    holders: Vec<String>,
-    arrays: Vec<String>,
-    /// Why it is not known who uses the device.
-    error: Option<String>,
-}
-
-/// Who uses one of these devices. Mounts are known by device number and, since Btrfs shows another number,
-/// also by the path of their source.
-fn usage(host: &Host, names: &[String]) -> Usage {
-    let mut usage = Usage::default();
-    let numbers: BTreeSet<String> =
-        names.iter().filter_map(|name| host.read(format!("/sys/class/block/{name}/dev")).ok()).collect();
-    let is_ours = |path: &str| {
-        let path = Utf8PathBuf::from(path);
-        let resolved = path.canonicalize_utf8().unwrap_or(path);
-        resolved.strip_prefix("/dev").is_ok_and(|rest| names.iter().any(|name| rest == name))
-    };
-    match host.mounts() {
-        Err(error) => usage.error = Some(format!("/proc/self/mountinfo: {error}")),
-        Ok(mounts) => {
-            let ours =
-                mounts.into_iter().filter(|m| numbers.contains(&m.device_number) || is_ours(&m.source));
-            usage.mounts = ours.map(|m| MountedPart { source: m.source, target: m.target }).collect();
-        }
+/// Why it cannot be claimed, if so (open(2), O_EXCL; flock(2)).
+fn exclusive_open_error(held: &io::Result<Option<File>>) -> Option<String> {
+    match held {
+        Ok(Some(_)) => None,
+        Ok(None) => Some("another program has claimed it".into()),
+        Err(error) => Some(error.to_string()),
     }
-    let swaps = host.read("/proc/swaps").unwrap_or_default();
-    let swap_files = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
-    usage.swaps = swap_files.filter(|file| is_ours(file)).map(Utf8PathBuf::from).collect();
-    let holders: BTreeSet<String> =
-        names.iter().flat_map(|name| host.names(format!("/sys/class/block/{name}/holders"))).collect();
-    usage.holders = holders.into_iter().collect();
-    usage.arrays = arrays(&host.read("/proc/mdstat").unwrap_or_default(), names);
-    usage
-}
-
-/// Lines such as `md0 : active raid1 sdb1[1] sda1[0]`.
-fn arrays(mdstat: &str, names: &[String]) -> Vec<String> {
-    let member = |word: &str| word.split_once('[').is_some_and(|(name, _)| names.iter().any(|n| n == name));
-    let lines = mdstat.lines().filter_map(|line| line.split_once(" : "));
-    lines
-        .filter(|(_, members)| members.split_whitespace().any(member))
-        .map(|(array, _)| array.trim().to_string())
-        .collect()
-}
-
-/// Opening a block device with O_EXCL fails while the system uses it (open(2)).
-fn exclusive_open_error(path: &Utf8Path) -> Option<String> {
-    OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(path).err().map(|error| error.to_string())
-}
-
-fn starts_blank(path: &Utf8Path) -> Option<bool> {
-    let mut bytes = Vec::new();
-    std::fs::File::open(path).ok()?.take(1 << 20).read_to_end(&mut bytes).ok()?;
-    Some(bytes.iter().all(|byte| *byte == 0))
 }
 
 #[cfg(test)]
