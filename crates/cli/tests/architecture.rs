@@ -49,6 +49,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("betrfs", &["betree", "fusewire", "stack"]),
     ("fusewire", &[]),
     ("crash", &["blockdev", "ssd", "stack"]),
+    ("needs", &[]),
 ];
 
 /// Crates without I/O, clock or threads.
