@@ -8,11 +8,11 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 # File systems are made and mounted by root; without root the demo shows what is possible.
 ROOT := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
-.PHONY: help setup build demo test check fmt clippy doc bench install clean
+.PHONY: help setup setup-tests build demo test check fmt clippy doc bench install clean
 
 help:
 	@echo "make demo     set up what is missing, build, compare file systems on four workloads (a few minutes)"
-	@echo "make test     set up what is missing, run all tests"
+	@echo "make test     set up what is missing, run all tests; as root each one, else it lists what did not run and why"
 	@echo "make check    what CI runs: format, lints, docs, tests"
 	@echo "make bench    loadline beside bare loops of the same system calls, and beside fio"
 	@echo "make install  to PREFIX=$(PREFIX), with man pages and completions"
@@ -26,10 +26,13 @@ build: setup
 demo: build
 	$(ROOT) $(TARGET)/release/loadline run studies/everyday.toml --html report.html
 
-test: setup
-	$(CARGO) test --locked --workspace
+setup-tests:
+	@scripts/setup.sh --tests
 
-check: setup fmt clippy doc test
+test: setup-tests
+	@CARGO="$(CARGO)" scripts/test.sh
+
+check: setup-tests fmt clippy doc test
 
 fmt:
 	$(CARGO) fmt --all --check

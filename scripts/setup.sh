@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
 # Installs what is missing: a C compiler, the tools of the file systems, Rust. Says what it does; does nothing twice.
-# Arguments are further packages (fio for the benchmark). Made for Debian and Ubuntu; elsewhere it says what to install.
+# --tests installs as well what the tests need (crates/needs). Other arguments are further packages (fio for the
+# benchmark). Made for Debian and Ubuntu; elsewhere it says what to install.
 set -euo pipefail
 
 packages=()
-need() { # program package
-    command -v "$1" >/dev/null 2>&1 || PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null 2>&1 || packages+=("$2")
+need() { # program, or lib:name of a shared library; package
+    case "$1" in
+    lib:*) [[ "$(PATH="$PATH:/usr/sbin:/sbin" ldconfig -p 2>/dev/null)" == *"${1#lib:}"* ]] || packages+=("$2") ;;
+    *) PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null 2>&1 || packages+=("$2") ;;
+    esac
 }
 need cc gcc
 need make make
@@ -14,10 +18,60 @@ need mkfs.xfs xfsprogs
 need mkfs.btrfs btrfs-progs
 need losetup mount
 need blkid util-linux
-for extra in "$@"; do need "$extra" "$extra"; done
+
+# What tests start. A package that is named here belongs to a need of crates/needs, or to a program that
+# crates/prefetch-preload/tests/programs.rs runs.
+need_for_tests() {
+    need git git
+    need rsync rsync
+    need sqlite3 sqlite3
+    need /usr/lib/dovecot/imap dovecot-imapd
+    need lib:librocksdb.so rocksdb-tools
+    need python3 python3
+    need perl perl
+    need bzip2 bzip2
+    need xz xz-utils
+    need zstd zstd
+    need openssl openssl
+    need jq jq
+    need ps procps
+    need file file
+    need curl curl
+    need objdump binutils
+    need redis-server redis-server
+    need strace strace
+    need gdb gdb
+    need stress-ng stress-ng
+    need fio fio
+}
+for extra in "$@"; do
+    if [ "$extra" = --tests ]; then need_for_tests; else need "$extra" "$extra"; fi
+done
 
 root=()
 if [ "$(id -u)" != 0 ]; then root=(sudo); fi
+
+# Without root, tests run without these: they are listed as not run. Only what builds them must be there.
+may_install() { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null || { [ -t 0 ] && command -v sudo >/dev/null 2>&1; }; }
+if [ ${#packages[@]} -gt 0 ] && [ "${1-}" = --tests ] && command -v cc >/dev/null && ! may_install; then
+    echo "setup: not root, and no sudo: tests that need ${packages[*]} will not run"
+    packages=()
+fi
+
+# Some packages are servers: Debian would start them as they are installed. A policy of ours forbids it meanwhile
+# (https://people.debian.org/~hmh/invokerc.d-policyrc.d-specification.txt); one that is there is left alone.
+policy=/usr/sbin/policy-rc.d
+ours=
+forbid_services() {
+    if [ ! -e "$policy" ]; then
+        ours=yes
+        printf '#!/bin/sh\nexit 101\n' | "${root[@]}" tee "$policy" >/dev/null
+        "${root[@]}" chmod 755 "$policy"
+    fi
+}
+allow_services() {
+    if [ -n "$ours" ]; then "${root[@]}" rm -f "$policy"; fi
+}
 
 if [ ${#packages[@]} -gt 0 ]; then
     echo "setup: installing ${packages[*]}"
@@ -29,6 +83,8 @@ if [ ${#packages[@]} -gt 0 ]; then
         echo "setup: become root, or install sudo, to install: ${packages[*]}" >&2
         exit 3
     fi
+    trap allow_services EXIT
+    forbid_services
     "${root[@]}" apt-get update -qq
     "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
 fi

@@ -216,7 +216,7 @@ fn the_bytes_are_where_the_description_says() {
 }
 
 #[test]
-#[ignore = "writes new fixtures"]
+#[ignore = "no test: writes new fixtures"]
 fn write_fixtures_that_do_not_exist() {
     for name in ALL.into_iter().filter(|n| !path(n).exists()) {
         let storage = SimStorage::new(1024 * UNIT as u64);

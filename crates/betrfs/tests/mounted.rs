@@ -1,4 +1,4 @@
-//! Real mounts, each way that this machine has; needs root and /dev/fuse, else the test says that it was skipped.
+//! Real mounts, each way.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use betrfs::{FormatOptions, MountOptions, Mounted};
-use fusewire::URING_SWITCH;
+use needs::needs;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const BYTES: u64 = 512 << 20;
@@ -225,17 +225,17 @@ fn run(name: &str, options: &str, test: fn(&Bench)) {
 }
 
 #[test]
-fn mounted_both_ways() {
-    if !rustix::process::geteuid().is_root() || File::open("/dev/fuse").is_err() {
-        println!("skipped: needs root and /dev/fuse");
-        return;
-    }
+fn mounted_through_the_device() {
+    needs!(Root, Mounts, Fuse);
     for (name, options, test) in TESTS {
         run(name, &format!("transport=classic,{options}"), test);
-        if Path::new(URING_SWITCH).exists() {
-            run(name, &format!("transport=uring,{options}"), test);
-        } else {
-            println!("rings skipped: no {URING_SWITCH}");
-        }
+    }
+}
+
+#[test]
+fn mounted_through_rings() {
+    needs!(Root, Mounts, Fuse, Rings);
+    for (name, options, test) in TESTS {
+        run(name, &format!("transport=uring,{options}"), test);
     }
 }

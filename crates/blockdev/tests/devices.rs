@@ -1,4 +1,4 @@
-//! Real devices: needs root, /dev/fuse and a free loop device, else every test says that it was skipped.
+//! Real devices, each way that their FUSE file is served.
 //!
 //! This program is its own daemon (hence no test harness). Every step has a deadline, at which the FUSE
 //! connection is aborted: a hang would block every `sync` of the machine.
@@ -14,6 +14,7 @@ use std::time::Duration;
 use blockdev::record::{Reader, What};
 use blockdev::{AttachOptions, Attached, Backing, BackingUse, Launcher, SsdError, Transport};
 use camino::{Utf8Path, Utf8PathBuf};
+use needs::{Case, Need};
 use ssd::Regime;
 
 const MIB: u64 = 1 << 20;
@@ -44,31 +45,15 @@ fn main() -> ExitCode {
     {
         return blockdev::daemon::main(config.as_str().into());
     }
-    if args.iter().any(|a| a == "--list") {
-        TESTS.iter().for_each(|(name, _)| println!("{name}: test"));
-        return ExitCode::SUCCESS;
-    }
-    let filter = args.iter().find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
-    let able = rustix::process::geteuid().is_root()
-        && stack::Host::system().has_sys_admin()
-        && ["/dev/fuse", "/dev/loop-control"].iter().all(|p| File::open(p).is_ok());
-    if !able {
-        println!("all skipped: needs root, /dev/fuse and /dev/loop-control");
-        return ExitCode::SUCCESS;
-    }
-    let rings = blockdev::transport::available(&stack::Host::system())
-        .into_iter()
-        .any(|t| t.name == "uring" && t.obstacle.is_none());
-    let transports = if rings { &[Transport::Classic, Transport::Uring][..] } else { &[Transport::Classic] };
-    let mut failed = 0;
-    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(&filter)) {
-        for transport in transports {
-            let fine = Bench::new(*transport).run(*test);
-            println!("test {name} {} ... {}", transport.name(), if fine { "ok" } else { "FAILED" });
-            failed += u32::from(!fine);
-        }
-    }
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let device = &[Need::Root, Need::Mounts, Need::Fuse, Need::Loop, Need::Ext4][..];
+    let ways = [(Transport::Classic, device.to_vec()), (Transport::Uring, [device, &[Need::Rings]].concat())];
+    let cases = TESTS.into_iter().flat_map(|(name, test)| {
+        ways.iter().map(move |(transport, needs)| {
+            let run = move || Bench::new(*transport).run(test);
+            Case::new(format!("{name}::{}", transport.name()), needs, run)
+        })
+    });
+    needs::run(env!("CARGO_PKG_NAME"), "devices", cases.collect())
 }
 
 /// A private home and mount point.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use lab::session::{self, Ending};
 use lab::check::Checked;
+use lab::session::{self, Ending};
 use lab::{RealRunner, Site, Store};
 use record::results::{Run, Status};
 use record::study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study};

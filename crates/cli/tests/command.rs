@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use needs::needs;
+
 const WORKLOAD: &str = "set $nfiles=200\n\
     define fileset name=files,path=/tmp,size=4k,entries=$nfiles,dirwidth=20,prealloc=80\n\
     define process name=p { thread name=t,instances=2 {\n\
@@ -87,14 +89,6 @@ fn until(what: &str, mut ready: impl FnMut() -> bool) {
     }
 }
 
-fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("not root: this test needs loop devices and mounts, and is skipped");
-    }
-    root
-}
-
 fn mounts_below(path: &Path) -> usize {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc is mounted");
     mounts.lines().filter(|line| line.contains(path.to_str().expect("a UTF-8 path"))).count()
@@ -170,11 +164,57 @@ fn bad_options_are_explained() {
     }
 }
 
+/// A disk of 64 MiB that is not ours to erase: a loop device of the test's own, with somebody's ext4.
+struct Disk {
+    path: String,
+    file: PathBuf,
+}
+
+impl Disk {
+    fn attach(file: PathBuf) -> Disk {
+        std::fs::File::create(&file).unwrap().set_len(64 << 20).unwrap();
+        let run = |program: &str, words: &[&str], last: &str| {
+            let output = Command::new(program).args(words).arg(last).output().unwrap();
+            assert!(output.status.success(), "{program}: {}", texts(&output).1);
+            texts(&output).0
+        };
+        let name = file.to_str().expect("a UTF-8 path");
+        run("mkfs.ext4", &["-q", "-F", "-L", "precious"], name);
+        let path = run("losetup", &["--show", "-f"], name).trim().to_owned();
+        Disk { path, file }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        std::fs::read(&self.file).unwrap()
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        // Only while it still shows our file.
+        if loops_below(&self.file) == 1 {
+            let _ = Command::new("losetup").args(["-d", &self.path]).status();
+        }
+    }
+}
+
 #[test]
 fn a_real_device_is_never_erased_without_being_named() {
+    needs!(Root, Mounts, Loop, Ext4);
     let bench = Bench::new();
-    let (_, err) = bench.expect(2, &["run", "work.f", "--on", "ext4@/dev/null", "--for", "1s"]);
-    assert!(!err.is_empty());
+    let disk = Disk::attach(bench.path("disk"));
+    let (before, on) = (disk.bytes(), format!("ext4@{}", disk.path));
+    let run = ["run", "work.f", "--on", &on, "--for", "1s", "-n", "1"];
+    for more in [&[][..], &["--erase", "/dev/null"]] {
+        let (out, err) = bench.expect(2, &[&run[..], more].concat());
+        assert!(err.contains("precious"), "what is on it is shown: {err}");
+        assert!(err.contains(&format!("add --erase {}", disk.path)), "{err}");
+        assert_eq!(out, "");
+        assert!(disk.bytes() == before, "{more:?}: the disk was written to");
+    }
+    // Named twice it is: so the disk could have been erased above.
+    bench.expect(0, &[&run[..], &["--erase", &disk.path]].concat());
+    assert!(disk.bytes() != before);
 }
 
 #[test]
@@ -194,7 +234,8 @@ fn sweeps_make_cells_and_stacks_are_compared() {
 #[test]
 fn an_interrupted_run_keeps_what_it_has_and_resumes() {
     let bench = Bench::new();
-    let arguments = ["run", "work.f", "--on", "dir:.", "--for", "400ms", "-n", "3"];
+    // Long enough that the end of the first trial is seen before that of the last.
+    let arguments = ["run", "work.f", "--on", "dir:.", "--for", "3s", "-n", "3"];
     let child = bench.start(&arguments);
     until("the first trial", || {
         let (runs, _) = texts(&bench.run(&["runs"]));
@@ -217,9 +258,7 @@ fn an_interrupted_run_keeps_what_it_has_and_resumes() {
 
 #[test]
 fn after_kill_nine_the_doctor_cleans_up_and_the_run_resumes() {
-    if !is_root() {
-        return;
-    }
+    needs!(Root, Mounts, Loop, Ext4);
     let bench = Bench::new();
     let arguments = ["run", "work.f", "--on", "ext4@image:256M", "--for", "1s", "-n", "2"];
     let mut child = bench.start(&arguments);
@@ -241,9 +280,7 @@ fn after_kill_nine_the_doctor_cleans_up_and_the_run_resumes() {
 
 #[test]
 fn file_systems_are_compared_cold_and_in_little_memory() {
-    if !is_root() {
-        return;
-    }
+    needs!(Root, Mounts, Loop, Ext4, MemoryCgroup);
     let bench = Bench::new();
     let (out, err) = bench.expect(
         0,
@@ -277,9 +314,7 @@ const MAIL: &str = "define fileset name=files,path=/tmp,size=8k,entries=20,dirwi
 
 #[test]
 fn emulated_ssds_are_stacks_of_every_command() {
-    if !is_root() {
-        return;
-    }
+    needs!(Root, Mounts, Loop, Fuse, Ext4, Tracing);
     let bench = Bench::new();
     bench.write("mail.f", MAIL);
     let (out, _) = bench.expect(
@@ -310,9 +345,7 @@ fn emulated_ssds_are_stacks_of_every_command() {
 
 #[test]
 fn a_recording_can_be_read_while_its_device_is_attached() {
-    if !is_root() {
-        return;
-    }
+    needs!(Root, Mounts, Loop, Fuse, Ext4);
     let bench = Bench::new();
     let attach = ["ssd", "attach", "--profile", "ideal", "--size", "64M", "--name", "a", "--record", "log"];
     let (_, err) = bench.expect(2, &[&attach[..], &["--fua", "maybe"]].concat());
@@ -339,9 +372,7 @@ fn a_recording_can_be_read_while_its_device_is_attached() {
 
 #[test]
 fn an_emulated_ssd_goes_after_its_run_was_killed() {
-    if !is_root() {
-        return;
-    }
+    needs!(Root, Mounts, Loop, Fuse, Ext4);
     let bench = Bench::new();
     let mut child = bench
         .command(&["run", "work.f", "--on", "ext4@ideal:64M", "-n", "1", "--for", "60s"])
@@ -361,9 +392,7 @@ fn an_emulated_ssd_goes_after_its_run_was_killed() {
 /// In a mount namespace of its own, so that no other test's doctor meets the dead mount.
 #[test]
 fn the_doctor_takes_away_betrfs_mounts_whose_daemon_was_killed() {
-    if !is_root() || !Path::new("/dev/fuse").exists() {
-        return;
-    }
+    needs!(Root, Mounts, Loop, Fuse);
     let bench = Bench::new();
     let script = r#"
         set -e
@@ -411,9 +440,7 @@ fn the_doctor_takes_away_betrfs_mounts_whose_daemon_was_killed() {
 /// The log is small, so that checkpoints fall into the recording.
 #[test]
 fn betrfs_is_found_between_two_operations_after_a_power_cut() {
-    if !is_root() || !Path::new("/dev/fuse").exists() {
-        return;
-    }
+    needs!(Root, Mounts, Loop, Fuse);
     let bench = Bench::new();
     let crash = |code, regime: &str, states: &str| {
         let stack = format!("betrfs,mkfs:--log=256K@980pro:{regime}");

@@ -6,6 +6,8 @@ mod common;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use needs::needs;
+
 /// A program on a file of 8 MiB of lines, with a code of its own each.
 const PROGRAMS: [&str; 4] =
     ["sort \"$FILE\"", "cat \"$FILE\"", "grep -c 7 \"$FILE\"", "grep -c nothing \"$FILE\""];
@@ -20,15 +22,6 @@ mount --bind "$FULL" /tmp
 export TMPDIR="$FULL"
 set +e
 "#;
-
-fn is_root() -> bool {
-    // SAFETY: cannot fail.
-    let root = unsafe { libc::geteuid() } == 0;
-    if !root {
-        eprintln!("not root: skipped");
-    }
-    root
-}
 
 /// Runs a script in a mount namespace of its own.
 fn in_own_mounts(script: &str, variables: &[(&str, &Path)]) -> Output {
@@ -46,9 +39,7 @@ fn told(output: &Output) -> (Option<i32>, &[u8], std::borrow::Cow<'_, str>) {
 
 #[test]
 fn programs_do_the_same_when_tmp_is_full() {
-    if !is_root() {
-        return;
-    }
+    needs!(Root, Mounts, Library);
     let place = common::directory();
     assert!(!place.path().starts_with("/tmp"), "this test hides /tmp: build into another directory");
     let (file, full) = (place.path().join("lines"), place.path().join("full"));

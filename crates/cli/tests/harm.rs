@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use needs::needs;
+
 struct Place {
     directory: tempfile::TempDir,
 }
@@ -48,23 +50,6 @@ fn told(output: &Output) -> (Option<i32>, String, String) {
     (output.status.code(), text(&output.stdout), text(&output.stderr))
 }
 
-/// The library is built by `cargo build -p loadline-prefetch-preload` only.
-fn has_library() -> bool {
-    let there = Path::new(env!("CARGO_BIN_EXE_loadline")).with_file_name("libloadline_prefetch.so").exists();
-    if !there {
-        eprintln!("no library beside the program: skipped");
-    }
-    there
-}
-
-fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("not root: skipped");
-    }
-    root
-}
-
 /// Fields of a line of CSV, quoted commas kept together.
 fn fields(line: &str) -> Vec<String> {
     let mut quoted = false;
@@ -77,9 +62,7 @@ fn fields(line: &str) -> Vec<String> {
 
 #[test]
 fn a_cell_of_the_own_file_system_is_measured_once_and_shown_again() {
-    if !has_library() {
-        return;
-    }
+    needs!(Library);
     let place = Place::new();
     let words =
         ["harm", "--dir", ".", "--memory", "none", "--patterns", "stride:1", "--mib", "16", "--rounds", "2"];
@@ -105,12 +88,10 @@ fn a_cell_of_the_own_file_system_is_measured_once_and_shown_again() {
 
 #[test]
 fn an_emulated_device_gains_within_its_memory_and_is_detached() {
-    if !is_root() || !has_library() || !Path::new("/dev/fuse").exists() {
-        return;
-    }
+    needs!(Library, Root, Mounts, Loop, Fuse, Ext4, MemoryCgroup);
     let place = Place::new();
     let words =
-        ["harm", "--devices", "slow(1ms,1GB/s)", "--memory", "none,75", "--patterns", "small-stride:1:16"];
+        ["harm", "--devices", "slow(5ms,1GB/s)", "--memory", "none,75", "--patterns", "small-stride:1:16"];
     let (code, out, err) = place.run(
         &[&words[..], &["--mib", "16", "--rounds", "1", "--rounds-max", "1", "--csv", "c.csv"]].concat(),
     );
@@ -119,8 +100,8 @@ fn an_emulated_device_gains_within_its_memory_and_is_detached() {
     let lines: Vec<Vec<String>> = csv.lines().skip(1).map(fields).collect();
     assert_eq!(lines.len(), 2, "{csv}");
     let number = |line: usize, at: usize| lines[line][at].parse::<f64>().unwrap();
-    // 256 reads of a millisecond each, one after another, and the file cannot be in the cache.
-    assert!(number(0, 7) > 0.2 && number(1, 7) > 0.2, "{csv}");
+    // 256 reads of five milliseconds each, one after another, and the file cannot be in the cache.
+    assert!(number(0, 7) > 1.0 && number(1, 7) > 1.0, "{csv}");
     assert!(number(0, 9) > 1.2, "the library was loaded and did its work: {csv}");
     assert!(number(1, 17) == 12.0 && number(1, 18) <= 12.0 && number(1, 19) <= 12.0, "{csv}");
     assert!(number(1, 19) > 1.0, "the run was in its cgroup: {csv}");
@@ -135,9 +116,7 @@ fn an_emulated_device_gains_within_its_memory_and_is_detached() {
 
 #[test]
 fn ctrl_c_ends_a_measurement_soon_and_shows_what_there_is() {
-    if !has_library() {
-        return;
-    }
+    needs!(Library);
     let place = Place::new();
     let words =
         ["harm", "--dir", ".", "--memory", "none", "--patterns", "stride:1,seq,reverse,runs,random,hot"];
@@ -153,9 +132,7 @@ fn ctrl_c_ends_a_measurement_soon_and_shows_what_there_is() {
     }
     let pid = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
-    let asked = Instant::now();
     let (code, out, err) = told(&child.wait_with_output().unwrap());
-    assert!(asked.elapsed() < Duration::from_secs(20));
     assert_eq!(code, Some(130), "{out}\n{err}");
     assert!(out.contains("| stride, 1 thread |") && out.contains("of 6: "), "{out}");
     assert!(err.contains("interrupted; --resume goes on"), "{err}");
@@ -175,26 +152,28 @@ fn wrong_words_are_explained() {
         assert_eq!(code, Some(2), "{err}");
         assert!(err.contains(hint), "{words:?}: {err}");
     }
-    if has_library() {
-        for (words, hint) in [
-            (&["--dir", "/proc"][..], "a directory on a disk"),
-            (&["--dir", "/nowhere"], "not a directory"),
-            (&["--dir", ".", "--mode", "fast"], "fetch-all"),
-            (&["--dir", ".", "--mib", "1"], "16"),
-            (&["--dir", ".", "--library", "/nowhere.so"], "/nowhere.so"),
-        ] {
-            let (code, _, err) = place.run(&[&["harm", "--memory", "none"], words].concat());
-            assert!(code == Some(2) || code == Some(1), "{err}");
-            assert!(err.contains(hint), "{words:?}: {err}");
-        }
+}
+
+#[test]
+fn wrong_words_about_the_place_are_explained() {
+    needs!(Library);
+    let place = Place::new();
+    for (words, hint) in [
+        (&["--dir", "/proc"][..], "a directory on a disk"),
+        (&["--dir", "/nowhere"], "not a directory"),
+        (&["--dir", ".", "--mode", "fast"], "fetch-all"),
+        (&["--dir", ".", "--mib", "1"], "16"),
+        (&["--dir", ".", "--library", "/nowhere.so"], "/nowhere.so"),
+    ] {
+        let (code, _, err) = place.run(&[&["harm", "--memory", "none"], words].concat());
+        assert!(code == Some(2) || code == Some(1), "{err}");
+        assert!(err.contains(hint), "{words:?}: {err}");
     }
 }
 
 #[test]
 fn a_program_is_compared_with_itself_under_the_library() {
-    if !has_library() {
-        return;
-    }
+    needs!(Library);
     let place = Place::new();
     std::fs::write(place.path("data"), vec![7; 8 << 20]).unwrap();
     let words =
@@ -211,9 +190,7 @@ fn a_program_is_compared_with_itself_under_the_library() {
 
 #[test]
 fn another_output_under_the_library_is_seen_and_a_varying_one_forgiven() {
-    if !has_library() {
-        return;
-    }
+    needs!(Library);
     let place = Place::new();
     let compare = |line: &str, more: &[&str]| {
         let words =
@@ -234,11 +211,9 @@ fn another_output_under_the_library_is_seen_and_a_varying_one_forgiven() {
 
 #[test]
 fn a_comparison_says_what_is_wrong_and_ends_at_ctrl_c() {
+    needs!(Library);
     let place = Place::new();
     assert_eq!(place.run(&["compare"]).0, Some(2));
-    if !has_library() {
-        return;
-    }
     for (words, code, hint) in [
         (&["--drop", "nothing", "--", "true"][..], 2, "no such file"),
         (&["--mode", "fast", "--", "true"], 2, "fetch-all"),
@@ -254,10 +229,11 @@ fn a_comparison_says_what_is_wrong_and_ends_at_ctrl_c() {
         assert_eq!(ended, Some(code), "{err}");
         assert!(err.contains(hint), "{words:?}: {err}");
     }
-    let mut command = place.command(&["compare", "--", "sh", "-c", "echo x >> log; sleep 1000"]);
+    let mut command = place.command(&["compare", "--", "sh", "-c", "echo $$ >> log; exec sleep 1000000"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
     let begin = Instant::now();
-    while !place.path("log").exists() {
+    let log = || std::fs::read_to_string(place.path("log")).unwrap_or_default();
+    while !log().ends_with('\n') {
         assert!(begin.elapsed() < Duration::from_secs(60), "it never ran");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -265,5 +241,6 @@ fn a_comparison_says_what_is_wrong_and_ends_at_ctrl_c() {
         .unwrap();
     let (code, out, err) = told(&child.wait_with_output().unwrap());
     assert_eq!((code, out.as_str()), (Some(130), ""), "{err}");
-    assert!(begin.elapsed() < Duration::from_secs(60), "the sleep went on");
+    let left = std::fs::read_to_string(format!("/proc/{}/cmdline", log().trim())).unwrap_or_default();
+    assert!(!left.starts_with("sleep"), "the program goes on");
 }

@@ -1,4 +1,4 @@
-//! Real file systems: needs root, /dev/fuse and free loop devices, else every test says that it was skipped.
+//! Real file systems on emulated SSDs.
 //!
 //! This program is its own daemon (hence no test harness).
 
@@ -13,21 +13,23 @@ use camino::{Utf8Path, Utf8PathBuf};
 use crash::oracle::Kind;
 use crash::workload::builtin;
 use crash::{CrashError, CrashOptions, Load, Outcome, Progress, Verdict};
+use needs::{Case, Need};
 use stack::{Host, Journal};
 
-type Test = (&'static str, fn(&Bench));
+/// Name, the file system that it needs, and what it does.
+type Test = (&'static str, Need, fn(&Bench));
 
 const TESTS: [Test; 10] = [
-    ("ext4_survives", |bench| survives(bench, "ext4@980pro", "e2fsck")),
-    ("xfs_survives", |bench| survives(bench, "xfs@980pro", "xfs_repair")),
-    ("btrfs_survives", |bench| survives(bench, "btrfs@980pro:flush", "btrfs")),
-    ("ext4_without_barriers_is_corrupted", ext4_without_barriers_is_corrupted),
-    ("power_loss_protection_makes_up_for_barriers", power_loss_protection_makes_up_for_barriers),
-    ("order_alone_keeps_ext4_whole", order_alone_keeps_ext4_whole),
-    ("exposed_stale_bytes_are_seen", exposed_stale_bytes_are_seen),
-    ("any_load_can_be_checked_for_consistency", any_load_can_be_checked_for_consistency),
-    ("a_check_ends_when_it_should", a_check_ends_when_it_should),
-    ("what_a_killed_check_leaves_is_taken_away", what_a_killed_check_leaves_is_taken_away),
+    ("ext4_survives", Need::Ext4, |bench| survives(bench, "ext4@980pro")),
+    ("xfs_survives", Need::Xfs, |bench| survives(bench, "xfs@980pro")),
+    ("btrfs_survives", Need::Btrfs, |bench| survives(bench, "btrfs@980pro:flush")),
+    ("ext4_without_barriers_is_corrupted", Need::Ext4, ext4_without_barriers_is_corrupted),
+    ("power_loss_protection_makes_up_for_barriers", Need::Ext4, power_loss_protection_makes_up_for_barriers),
+    ("order_alone_keeps_ext4_whole", Need::Ext4, order_alone_keeps_ext4_whole),
+    ("exposed_stale_bytes_are_seen", Need::Ext4, exposed_stale_bytes_are_seen),
+    ("any_load_can_be_checked_for_consistency", Need::Ext4, any_load_can_be_checked_for_consistency),
+    ("a_check_ends_when_it_should", Need::Ext4, a_check_ends_when_it_should),
+    ("what_a_killed_check_leaves_is_taken_away", Need::Ext4, what_a_killed_check_leaves_is_taken_away),
 ];
 
 /// The hidden argument that makes this program a check, to be killed.
@@ -40,27 +42,15 @@ fn main() -> ExitCode {
         [hidden, dir] if hidden == VICTIM => return victim(dir.as_str().into()),
         _ => {}
     }
-    if args.iter().any(|a| a == "--list") {
-        TESTS.iter().for_each(|(name, _)| println!("{name}: test"));
-        return ExitCode::SUCCESS;
-    }
-    let filter = args.iter().find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
-    let able = rustix::process::geteuid().is_root()
-        && Host::system().has_sys_admin()
-        && ["/dev/fuse", "/dev/loop-control"].iter().all(|p| File::open(p).is_ok());
-    let mut failed = 0;
-    for (name, test) in TESTS.iter().filter(|(name, _)| name.contains(&filter)) {
-        if !able {
-            println!("test {name} ... skipped: needs root, /dev/fuse and /dev/loop-control");
-            continue;
-        }
-        let bench = Bench::new();
-        let fine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&bench))).is_ok();
-        let fine = bench.is_left_clean() && fine;
-        println!("test {name} ... {}", if fine { "ok" } else { "FAILED" });
-        failed += u32::from(!fine);
-    }
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let cases = TESTS.map(|(name, fs, test)| {
+        let needs = [Need::Root, Need::Mounts, Need::Fuse, Need::Loop, fs];
+        Case::new(name, &needs, move || {
+            let bench = Bench::new();
+            let fine = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| test(&bench))).is_ok();
+            bench.is_left_clean() && fine
+        })
+    });
+    needs::run(env!("CARGO_PKG_NAME"), "real", cases.into())
 }
 
 /// A private place, in memory where there is one.
@@ -119,10 +109,7 @@ fn options(dir: &Utf8Path, stack: &str) -> CrashOptions {
     options
 }
 
-fn survives(bench: &Bench, stack: &str, checker: &str) {
-    if Host::system().find_program(checker).is_none() {
-        return println!("skipped: {checker} is not installed");
-    }
+fn survives(bench: &Bench, stack: &str) {
     let verdict = bench.check(&bench.options(stack), "random");
     assert_eq!(verdict.outcome(), Outcome::Clean, "{verdict}");
     assert_eq!((verdict.checked, verdict.distinct, verdict.exhaustive), (60, 60, false), "{verdict}");

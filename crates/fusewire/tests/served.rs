@@ -1,5 +1,4 @@
-//! Real mounts of a file system of one file, each way that this machine has; needs root and /dev/fuse, else every test
-//! says that it was skipped.
+//! Real mounts of a file system of one file, served each way.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -10,7 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::time::Duration;
 
 use fusewire::wire::{Attr, Entry, InitWish, Opened, Operation, ROOT, Request, StatFs, init_flag, open_flag};
-use fusewire::{Answered, Config, FileSystem, Later, Reply, Session, URING_SWITCH, UringSwitch, Way};
+use fusewire::{Answered, Config, FileSystem, Later, Reply, Session, UringSwitch, Way};
+use needs::needs;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 const DEADLINE: Duration = Duration::from_secs(40);
@@ -347,20 +347,16 @@ fn run(name: &str, test: fn(&Mount), way: Way, threads: usize, entries: u16) {
 }
 
 #[test]
-fn one_file_is_served_both_ways() {
-    if !rustix::process::geteuid().is_root() || File::open("/dev/fuse").is_err() {
-        println!("skipped: needs root and /dev/fuse");
-        return;
-    }
-    let rings = Path::new(URING_SWITCH).exists();
+fn one_file_is_served_through_the_device() {
+    needs!(Root, Mounts, Fuse);
+    TESTS.into_iter().for_each(|(name, test)| run(name, test, Way::Classic, 3, 1));
+}
+
+#[test]
+fn one_file_is_served_through_rings() {
+    needs!(Root, Mounts, Fuse, Rings);
     for (name, test) in TESTS {
-        run(name, test, Way::Classic, 3, 1);
-        if rings {
-            run(name, test, Way::Rings, 3, 1);
-            run(name, test, Way::Rings, 1, 8);
-        }
-    }
-    if !rings {
-        println!("rings skipped: no {URING_SWITCH}");
+        run(name, test, Way::Rings, 3, 1);
+        run(name, test, Way::Rings, 1, 8);
     }
 }

@@ -138,32 +138,44 @@ mod tests {
         };
         let run = shell("sleep 0.2; echo abc; exit 3");
         assert_eq!((run.said.code, run.said.bytes), (3, 4));
-        assert!((0.2..20.0).contains(&run.wall), "{run:?}");
+        assert!(run.wall >= 0.2, "{run:?}");
         assert_eq!(shell("echo abc").said.hash, run.said.hash);
         assert_ne!(shell("echo abd").said.hash, run.said.hash);
         assert_eq!(shell("kill -9 $$").said.code, 137);
         let busy = shell("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done");
-        assert!(busy.cpu[0] > 0.005, "{busy:?}");
+        assert!(busy.cpu[0] > 0.0, "{busy:?}");
     }
 
     #[test]
     fn a_process_that_is_left_behind_is_not_waited_for() {
         let stop = AtomicBool::new(false);
         let mut command = Command::new("sh");
-        command.args(["-c", "echo abc; sleep 5 &"]).stdout(Stdio::piped());
-        let begin = Instant::now();
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("pid");
+        command.args(["-c", "echo abc; sleep 1000000 & echo $! > \"$0\""]).arg(&path).stdout(Stdio::piped());
         let run = timed(&mut command, "sh".as_ref(), &stop).unwrap();
-        assert!(run.wall < 4.0 && begin.elapsed().as_secs_f64() < 4.5, "{run:?}");
+        let pid: i32 = std::fs::read_to_string(path).unwrap().trim().parse().unwrap();
+        // SAFETY: no pointers; the process sleeps for longer than this test runs, so the number is still its own.
+        assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0, "it still runs: nobody has waited for it");
         assert_eq!(run.said.bytes, 4);
     }
 
     #[test]
     fn what_ignores_the_request_is_killed() {
-        let stop = AtomicBool::new(true);
+        let stop = AtomicBool::new(false);
+        let place = tempfile::tempdir().unwrap();
+        let deaf = place.path().join("deaf");
         let mut command = Command::new("sh");
-        command.args(["-c", "trap '' TERM; while :; do sleep 1; done"]).stdout(Stdio::piped());
-        let begin = Instant::now();
-        assert!(matches!(timed(&mut command, "sh".as_ref(), &stop), Err(HarmError::Interrupted)));
-        assert!(begin.elapsed().as_secs() < 30);
+        command.args(["-c", "trap '' TERM; : > \"$0\"; while :; do sleep 1; done"]).arg(&deaf);
+        command.stdout(Stdio::piped());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !deaf.exists() {
+                    std::thread::yield_now();
+                }
+                stop.store(true, Ordering::Relaxed);
+            });
+            assert!(matches!(timed(&mut command, "sh".as_ref(), &stop), Err(HarmError::Interrupted)));
+        });
     }
 }

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use blockdev::{AttachOptions, Attached, Backing, BackingUse, Launcher, SsdError, SsdStatus};
 use camino::{Utf8Path, Utf8PathBuf};
 use spec::{Device, StackSpec};
-use stack::{Availability, Builder, DeviceReport, Host, Journal, MountedStack, ProcessId, StackError, Unavailable};
+use stack::{
+    Availability, Builder, DeviceReport, Host, Journal, MountedStack, ProcessId, StackError, Unavailable,
+};
 
 /// Numbers the SSDs of this process.
 static ATTACHED: AtomicU32 = AtomicU32::new(0);

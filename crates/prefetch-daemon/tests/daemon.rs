@@ -3,6 +3,7 @@
 //! The watched program is this test program itself, started for the one test `reader` with its orders in the
 //! environment.
 
+use needs::needs;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::FileExt;
@@ -54,6 +55,7 @@ impl Work {
 
 /// The watched program: only does something when it is started with orders.
 #[test]
+#[ignore = "no test: a process of the others"]
 fn reader() {
     let (Some(path), Ok(pattern)) = (std::env::var_os(FILE), std::env::var(PATTERN)) else { return };
     let file = File::open(&path).unwrap();
@@ -101,6 +103,7 @@ fn change(path: &Path, len: u64) {
 
 /// A daemon in a process of its own: only does something when it is started with orders.
 #[test]
+#[ignore = "no test: a process of the others"]
 fn daemon() {
     let (Some(directory), Ok(pid)) = (std::env::var_os(FILE), std::env::var(DAEMON_OF)) else { return };
     let target = Target::Pids(vec![pid.parse().unwrap()]);
@@ -127,17 +130,10 @@ fn touch(file: &File, offsets: impl Iterator<Item = u64>) {
 
 /// Runs `then` with a file of [`SIZE`] bytes on a fresh ext4 that nothing of it is cached of.
 fn with_file(then: impl FnOnce(&Path)) {
-    if let Err(why) = probe::trace::Instance::create() {
-        eprintln!("skipped: {why}");
-        return;
-    }
     let directory = tempfile::tempdir().unwrap();
     let work_dir = Utf8Path::from_path(directory.path()).unwrap();
     let journal = stack::Journal::open(&work_dir.join("journal"), "prefetch-daemon-test").unwrap();
-    let built = match stack::Builder::new(work_dir).build(&"ext4@image:256M".parse().unwrap(), &journal) {
-        Ok(built) => built,
-        Err(why) => return eprintln!("skipped: {why}"),
-    };
+    let built = stack::Builder::new(work_dir).build(&"ext4@image:256M".parse().unwrap(), &journal).unwrap();
     let path = built.path().as_std_path().join("data");
     let file = File::create_new(&path).unwrap();
     for at in 0..SIZE / BLOCK {
@@ -169,7 +165,7 @@ fn command(path: &Path, pattern: &str, statistics: Option<&Path>) -> Target {
     words.push(format!("{PATTERN}={pattern}").into());
     words.extend(statistics.map(|d| format!("{STATISTICS}={} {}", d.display(), std::process::id()).into()));
     words.push(own.into());
-    words.extend(["--exact", "reader", "--nocapture"].map(Into::into));
+    words.extend(["--ignored", "--exact", "reader", "--nocapture"].map(Into::into));
     Target::Command(words)
 }
 
@@ -199,6 +195,7 @@ fn watched(path: &Path, pattern: &str, mode: Mode) -> (Outcome, Found) {
 
 #[test]
 fn strided_and_reverse_readers_are_prefetched() {
+    needs!(Root, Tracing, Mounts, Loop, Ext4);
     with_file(|path| {
         for pattern in ["stride", "reverse"] {
             // What is cached of the first turn would be hits in the second.
@@ -217,6 +214,7 @@ fn strided_and_reverse_readers_are_prefetched() {
 
 #[test]
 fn touches_of_a_mapping_are_prefetched() {
+    needs!(Root, Tracing, Mounts, Loop, Ext4);
     with_file(|path| {
         let (outcome, found) = watched(path, "mmap", Mode::Predict);
         let c = &of(&found, path).counters;
@@ -226,6 +224,7 @@ fn touches_of_a_mapping_are_prefetched() {
 
 #[test]
 fn observing_asks_for_nothing() {
+    needs!(Root, Tracing, Mounts, Loop, Ext4);
     with_file(|path| {
         let (_, found) = watched(path, "stride", Mode::Observe);
         let c = &of(&found, path).counters;
@@ -250,11 +249,12 @@ fn is_held(path: &Path) -> bool {
 
 #[test]
 fn a_file_that_its_program_closed_is_let_go_while_both_live_on() {
+    needs!(Root, Tracing, Mounts, Loop, Ext4);
     with_file(|path| {
         let _one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let directory = tempfile::tempdir().unwrap();
         let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "reader", "--nocapture"])
+            .args(["--ignored", "--exact", "reader", "--nocapture"])
             .envs([(FILE, path.to_str().unwrap()), (PATTERN, "wait")])
             .stdin(std::process::Stdio::piped())
             .stdout(std::process::Stdio::piped())
@@ -280,6 +280,7 @@ fn a_file_that_its_program_closed_is_let_go_while_both_live_on() {
 
 #[test]
 fn a_file_may_be_cut_off_renamed_and_deleted_while_it_is_followed() {
+    needs!(Root, Tracing, Mounts, Loop, Ext4);
     with_file(|path| {
         let (_, found) = watched(path, "change", Mode::Predict);
         let c = &of(&found, path).counters;
@@ -290,13 +291,14 @@ fn a_file_may_be_cut_off_renamed_and_deleted_while_it_is_followed() {
 
 #[test]
 fn after_a_kill_the_next_one_clears_up_and_works() {
+    needs!(Root, Tracing, Mounts, Loop, Ext4);
     with_file(|path| {
         let directory = tempfile::tempdir().unwrap();
         let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
         let orders =
             [(FILE, directory.path().as_os_str().to_owned()), (DAEMON_OF, sleeper.id().to_string().into())];
         let mut killed = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "daemon"])
+            .args(["--ignored", "--exact", "daemon"])
             .envs(orders)
             .spawn()
             .unwrap();
@@ -319,10 +321,7 @@ fn after_a_kill_the_next_one_clears_up_and_works() {
 
 #[test]
 fn a_signal_ends_it_and_leaves_nothing() {
-    if let Err(why) = probe::trace::Instance::create() {
-        eprintln!("skipped: {why}");
-        return;
-    }
+    needs!(Root, Tracing);
     let directory = tempfile::tempdir().unwrap();
     let mut sleeper = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
     let signals = Signals::default();

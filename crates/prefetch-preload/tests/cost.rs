@@ -34,7 +34,7 @@ fn play(dear_ns: &str) -> Snapshot {
 
 /// Reads cold pages in no order: nothing that the library could do would help.
 #[test]
-#[ignore = "a part of the other tests"]
+#[ignore = "no test: a part of the others"]
 fn child() {
     let path = std::env::var_os(FILE).unwrap();
     let path = Path::new(&path);

@@ -135,7 +135,7 @@ fn rounds(least: usize) -> impl Iterator<Item = usize> {
 
 /// Plays the part that the environment names: run by the tests above only.
 #[test]
-#[ignore = "a part of the other tests"]
+#[ignore = "no test: a part of the others"]
 fn child() {
     let path = std::env::var_os(FILE).unwrap();
     let path = Path::new(&path);

@@ -54,7 +54,7 @@ fn files_read_whole_are_fetched_before_they_are_opened() {
 /// Reads the files in their order, and waits for the library where it is to be ahead: the machine's own disk may be
 /// faster than the library's thread. Run by the test above only.
 #[test]
-#[ignore = "a part of the other test"]
+#[ignore = "no test: a part of the other one"]
 fn child() {
     let directory = std::env::var_os(DIRECTORY).unwrap();
     let walked = || common::own_page().map_or((0, 0), |page| page.walked);

@@ -6,6 +6,8 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use needs::needs;
+
 const READER: &str = r#"
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -76,25 +78,23 @@ const PARTS: [(&str, u64, u64); 8] = [
 /// Reads of a descriptor before it is looked at.
 const UNSEEN: u64 = 2;
 
-/// The reader compiled, and a file for it: `None` without a compiler.
-fn prepare(directory: &Path) -> Option<(PathBuf, PathBuf)> {
+/// The reader compiled, and a file for it.
+fn prepare(directory: &Path) -> (PathBuf, PathBuf) {
     let (source, program) = (directory.join("reader.c"), directory.join("reader"));
     std::fs::write(&source, READER).unwrap();
     let compiled = Command::new("cc").arg("-O2").arg(&source).arg("-o").arg(&program).status();
-    if !compiled.is_ok_and(|status| status.success()) {
-        eprintln!("skipped: no C compiler");
-        return None;
-    }
+    assert!(compiled.unwrap().success());
     let file = directory.join("data");
     let text: String = (0..2_000_000u64).map(|n| format!("line {n} {}\n", n * 7919)).collect();
     std::fs::write(&file, &text[..400 * 81_920]).unwrap();
-    Some((program, file))
+    (program, file)
 }
 
 #[test]
 fn what_libc_reads_itself_is_unchanged() {
+    needs!(Cc);
     let directory = common::directory();
-    let Some((program, file)) = prepare(directory.path()) else { return };
+    let (program, file) = prepare(directory.path());
     for (part, ..) in PARTS {
         common::drop_cache(&file);
         let alone = run(&program, part, &file, &[]);
@@ -114,8 +114,9 @@ fn what_libc_reads_itself_is_unchanged() {
 #[cfg(debug_assertions)]
 #[test]
 fn what_libc_reads_itself_is_seen() {
+    needs!(Cc);
     let directory = common::directory();
-    let Some((program, file)) = prepare(directory.path()) else { return };
+    let (program, file) = prepare(directory.path());
     for (part, reads, each) in PARTS {
         let (statistics, library) = (common::directory(), common::library());
         let all = [

@@ -96,7 +96,7 @@ fn a_panic_in_the_core_leaves_the_program_running() {
 
 /// The program under the library: only when it is told its part.
 #[test]
-#[ignore = "the other tests run it in a process of its own"]
+#[ignore = "no test: the others run it in a process of its own"]
 fn child() {
     let Ok(part) = std::env::var(PART) else { return };
     let path = PathBuf::from(std::env::var_os(FILE).unwrap());

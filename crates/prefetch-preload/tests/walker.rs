@@ -46,7 +46,7 @@ fn read(path: &Path) {
 
 /// Plays the part that the environment names: run by the tests below only.
 #[test]
-#[ignore = "a part of the other tests"]
+#[ignore = "no test: a part of the others"]
 fn child() {
     let directory = std::env::var_os(DIRECTORY).unwrap();
     // As `ls -U` lists them.

@@ -1,25 +1,15 @@
-//! Real fsyncs on real file systems, as root; elsewhere these tests say why they do nothing.
+//! Real fsyncs on real file systems.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use camino::Utf8Path;
+use needs::needs;
 use probe::fsync::{Recording, record};
 use probe::trace::{Options, Selection, capture};
 
 const FSYNCS: usize = 50;
-
-/// Whether this process can trace; if not, says so.
-fn can_trace() -> bool {
-    match probe::trace::Instance::create() {
-        Ok(_) => true,
-        Err(why) => {
-            eprintln!("skipped: {why}");
-            false
-        }
-    }
-}
 
 /// 50 times 4 KiB and fsync, each time at a new place so that there is metadata to write.
 fn fsyncs(directory: &Path) -> Recording {
@@ -39,17 +29,11 @@ fn on_image(fs_type: &str) {
 }
 
 fn on_built_image(fs_type: &str, then: impl FnOnce(&Path)) {
-    if !can_trace() {
-        return;
-    }
     let directory = tempfile::tempdir().expect("a temporary directory");
     let work_dir = Utf8Path::from_path(directory.path()).expect("a path in UTF-8");
     let journal = stack::Journal::open(&work_dir.join("journal"), "probe-test").expect("a journal");
     let spec = format!("{fs_type}@image:512M").parse().expect("a stack");
-    let built = match stack::Builder::new(work_dir).build(&spec, &journal) {
-        Ok(built) => built,
-        Err(why) => return eprintln!("skipped: {why}"),
-    };
+    let built = stack::Builder::new(work_dir).build(&spec, &journal).expect("a file system");
     then(built.path().as_std_path());
     built.teardown().expect("teardown");
 }
@@ -86,11 +70,13 @@ fn check(recording: &Recording, fs_type: &str) {
 
 #[test]
 fn ext4_image() {
+    needs!(Root, Tracing, Mounts, Loop, Ext4);
     on_image("ext4");
 }
 
 #[test]
 fn xfs_image() {
+    needs!(Root, Tracing, Mounts, Loop, Xfs);
     on_image("xfs");
 }
 
@@ -124,25 +110,26 @@ fn by_four_threads(directory: &Path) {
 
 #[test]
 fn ext4_image_shared_by_threads() {
+    needs!(Root, Tracing, Mounts, Loop, Ext4);
     on_built_image("ext4", by_four_threads);
 }
 
 #[test]
 fn btrfs_image_shared_by_threads() {
+    needs!(Root, Tracing, Mounts, Loop, Btrfs);
     on_built_image("btrfs", by_four_threads);
 }
 
 #[test]
 fn btrfs_image() {
+    needs!(Root, Tracing, Mounts, Loop, Btrfs);
     on_image("btrfs");
 }
 
 /// Of a storm of events more are lost than kept, in the kernel's buffers or after them; the count is exact.
 #[test]
 fn lost_events_are_counted() {
-    if !can_trace() {
-        return;
-    }
+    needs!(Root, Tracing);
     let filter = Some(format!("common_pid == {}", rustix::thread::gettid().as_raw_nonzero()));
     let event = Selection { system: "syscalls", name: "sys_enter_getppid", filter, required: true };
     let options =
@@ -157,9 +144,7 @@ fn lost_events_are_counted() {
 
 #[test]
 fn what_is_missing_is_named() {
-    if !can_trace() {
-        return;
-    }
+    needs!(Root, Tracing);
     let select = |required| Selection { system: "block", name: "no_such_event", filter: None, required };
     let (captured, value) = capture(&Options::new(vec![select(false)]), || 7).expect("a capture");
     assert_eq!(
@@ -175,9 +160,7 @@ fn what_is_missing_is_named() {
 
 #[test]
 fn a_panic_in_the_work_ends_tracing() {
-    if !can_trace() {
-        return;
-    }
+    needs!(Root, Tracing);
     let events =
         vec![Selection { system: "syscalls", name: "sys_enter_fsync", filter: None, required: false }];
     let result = std::panic::catch_unwind(|| capture(&Options::new(events), || panic!("as asked for")));

@@ -4,7 +4,8 @@
 mod common;
 
 use camino::{Utf8Path, Utf8PathBuf};
-use common::{TempDir, can_build, loop_on, mounts_below, temp_dir};
+use common::{TempDir, loop_on, mounts_below, temp_dir};
+use needs::needs;
 use spec::StackSpec;
 use stack::{Builder, Consent, DeviceReport, EraseRefused, Host, Journal, Permit, StackError, SystemRunner};
 
@@ -15,21 +16,15 @@ struct Disk {
 }
 
 impl Disk {
-    fn attach() -> Option<Disk> {
-        if !can_build("ext4") {
-            return None;
-        }
+    fn attach() -> Disk {
         let dir = temp_dir();
         let file = dir.path.join("disk");
         std::fs::File::create(&file).unwrap().set_len(128 << 20).unwrap();
         let output =
-            std::process::Command::new("losetup").args(["--show", "-f", file.as_str()]).output().ok()?;
-        if !output.status.success() {
-            eprintln!("skipped: losetup: {}", String::from_utf8_lossy(&output.stderr));
-            return None;
-        }
+            std::process::Command::new("losetup").args(["--show", "-f", file.as_str()]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let path = String::from_utf8(output.stdout).unwrap().trim().into();
-        Some(Disk { path, dir })
+        Disk { path, dir }
     }
 
     fn inspect(&self) -> DeviceReport {
@@ -59,7 +54,8 @@ impl Drop for Disk {
 
 #[test]
 fn a_blank_disk_and_one_with_data_are_told_apart() {
-    let Some(disk) = Disk::attach() else { return };
+    needs!(Mounts, Loop, Ext4);
+    let disk = Disk::attach();
     let blank = disk.inspect();
     assert_eq!((blank.size_bytes, blank.blank), (128 << 20, Some(true)));
     assert!(!blank.holds_data() && blank.blockers().is_empty(), "{blank}");
@@ -73,7 +69,8 @@ fn a_blank_disk_and_one_with_data_are_told_apart() {
 
 #[test]
 fn data_is_erased_only_when_the_device_is_named_twice() {
-    let Some(disk) = Disk::attach() else { return };
+    needs!(Mounts, Loop, Ext4);
+    let disk = Disk::attach();
     disk.mkfs();
     let journal = Journal::open(&disk.dir.path.join("journal"), "r").unwrap();
     let builder = Builder::new(disk.dir.path.join("work"));
@@ -111,7 +108,8 @@ fn data_is_erased_only_when_the_device_is_named_twice() {
 
 #[test]
 fn a_symbolic_link_to_the_device_is_the_device() {
-    let Some(disk) = Disk::attach() else { return };
+    needs!(Mounts, Loop, Ext4);
+    let disk = Disk::attach();
     let link = disk.dir.path.join("link");
     std::os::unix::fs::symlink(&disk.path, &link).unwrap();
     let report = DeviceReport::inspect(&Host::system(), &SystemRunner::default(), &link).unwrap();
@@ -121,7 +119,8 @@ fn a_symbolic_link_to_the_device_is_the_device() {
 
 #[test]
 fn a_device_node_elsewhere_is_the_device() {
-    let Some(disk) = Disk::attach() else { return };
+    needs!(Mounts, Loop, Ext4);
+    let disk = Disk::attach();
     let node = disk.dir.path.join("node");
     let number =
         std::fs::metadata(&disk.path).map(|meta| std::os::unix::fs::MetadataExt::rdev(&meta)).unwrap();
@@ -138,7 +137,8 @@ fn a_device_node_elsewhere_is_the_device() {
 
 #[test]
 fn nobody_mounts_a_device_while_the_permit_lives() {
-    let Some(disk) = Disk::attach() else { return };
+    needs!(Mounts, Loop, Ext4);
+    let disk = Disk::attach();
     disk.mkfs();
     let at = disk.dir.path.join("mnt");
     std::fs::create_dir(&at).unwrap();

@@ -5,7 +5,8 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use common::{Fault, Faulty, TempDir, can_build, fake_host, loop_on, mounts_below, names, temp_dir};
+use common::{Fault, Faulty, TempDir, fake_host, loop_on, mounts_below, names, temp_dir};
+use needs::needs;
 use stack::{Builder, Host, Journal, StackError};
 
 /// Builds `stack` with a program that misbehaves and returns the error, after checking that nothing is left.
@@ -29,9 +30,7 @@ fn assert_nothing_left(dir: &TempDir, journal: &Journal) {
 
 #[test]
 fn mkfs_fails() {
-    if !can_build("ext4") {
-        return;
-    }
+    needs!(Mounts, Loop, Ext4);
     let error = failure("ext4@image:64M", "mkfs.ext4", Fault::Fails);
     let text = error.to_string();
     assert!(matches!(error, StackError::Mkfs { .. }) && text.contains("injected failure"), "{text}");
@@ -40,50 +39,40 @@ fn mkfs_fails() {
 
 #[test]
 fn mkfs_cannot_be_started() {
-    if can_build("ext4") {
-        assert!(matches!(failure("ext4@image:64M", "mkfs.ext4", Fault::Missing), StackError::Spawn { .. }));
-    }
+    needs!(Mounts, Loop, Ext4);
+    assert!(matches!(failure("ext4@image:64M", "mkfs.ext4", Fault::Missing), StackError::Spawn { .. }));
 }
 
 #[test]
 fn mount_fails_after_the_loop_device_is_attached() {
-    if can_build("ext4") {
-        assert!(matches!(failure("ext4@image:64M", "mount", Fault::Fails), StackError::Mount { .. }));
-    }
+    needs!(Mounts, Loop, Ext4);
+    assert!(matches!(failure("ext4@image:64M", "mount", Fault::Fails), StackError::Mount { .. }));
 }
 
 #[test]
 fn mkfs_only_pretends_so_the_kernel_refuses_the_mount() {
-    if !can_build("xfs") {
-        return;
-    }
+    needs!(Mounts, Loop, Xfs);
     let error = failure("xfs@image:300M", "mkfs.xfs", Fault::Pretends);
     assert!(matches!(error, StackError::Mount { .. }), "{error}");
 }
 
 #[test]
 fn mount_reports_success_without_mounting() {
-    if can_build("ext4") {
-        let error = failure("ext4@image:64M", "mount", Fault::Pretends);
-        assert!(error.to_string().contains("but nothing is mounted at"), "{error}");
-    }
+    needs!(Mounts, Loop, Ext4);
+    let error = failure("ext4@image:64M", "mount", Fault::Pretends);
+    assert!(error.to_string().contains("but nothing is mounted at"), "{error}");
 }
 
 #[test]
 fn mount_reports_failure_but_has_mounted() {
-    if can_build("ext4") {
-        assert!(matches!(failure("ext4@image:64M", "mount", Fault::DoesAndFails), StackError::Mount { .. }));
-    }
-    if can_build("tmpfs") {
-        assert!(matches!(failure("tmpfs", "mount", Fault::DoesAndFails), StackError::Mount { .. }));
-    }
+    needs!(Mounts, Loop, Ext4);
+    assert!(matches!(failure("ext4@image:64M", "mount", Fault::DoesAndFails), StackError::Mount { .. }));
+    assert!(matches!(failure("tmpfs", "mount", Fault::DoesAndFails), StackError::Mount { .. }));
 }
 
 #[test]
 fn a_wrong_mount_option_is_named() {
-    if !can_build("ext4") {
-        return;
-    }
+    needs!(Mounts, Loop, Ext4);
     let dir = temp_dir();
     let journal = Journal::open(&dir.path.join("journal"), "r").unwrap();
     let spec = "ext4,noatime,nosuchoption@image:64M".parse().unwrap();
@@ -94,9 +83,7 @@ fn a_wrong_mount_option_is_named() {
 
 #[test]
 fn a_wrong_mkfs_word_shows_what_mkfs_said() {
-    if !can_build("ext4") {
-        return;
-    }
+    needs!(Mounts, Loop, Ext4);
     let dir = temp_dir();
     let journal = Journal::open(&dir.path.join("journal"), "r").unwrap();
     let spec = "ext4,\"mkfs:-O nosuchfeature\"@image:64M".parse().unwrap();
@@ -107,14 +94,12 @@ fn a_wrong_mkfs_word_shows_what_mkfs_said() {
 
 #[test]
 fn sizes_that_cannot_work_are_refused_before_anything_is_attached() {
+    needs!(Mounts, Loop, Ext4, Xfs, Btrfs);
     for (stack, part) in [
         ("xfs@image:299M", "at least 300M"),
         ("btrfs@image:100M", "at least 114M"),
         ("ext4@image:900000T", "choose another work directory"),
     ] {
-        if !can_build(stack) {
-            continue;
-        }
         let dir = temp_dir();
         let journal = Journal::open(&dir.path.join("journal"), "r").unwrap();
         let error = Builder::new(dir.path.join("work")).build(&stack.parse().unwrap(), &journal).unwrap_err();
@@ -125,9 +110,7 @@ fn sizes_that_cannot_work_are_refused_before_anything_is_attached() {
 
 #[test]
 fn an_interrupted_run_builds_nothing() {
-    if !can_build("ext4") {
-        return;
-    }
+    needs!(Mounts, Loop, Ext4);
     let dir = temp_dir();
     let journal = Journal::open(&dir.path.join("journal"), "r").unwrap();
     journal.undo();

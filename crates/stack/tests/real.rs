@@ -1,4 +1,4 @@
-//! Real file systems on sparse images; each test is skipped, with the reason, where it cannot run.
+//! Real file systems on sparse images.
 
 mod common;
 
@@ -6,17 +6,14 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use camino::Utf8Path;
-use common::{can_build, loop_on, mounts_below, names, temp_dir};
-use spec::StackSpec;
+use common::{loop_on, mounts_below, names, temp_dir};
+use needs::needs;
 use stack::{
     Builder, Cgroup, Coldness, CommandLine, CommandOutput, DeviceInfo, Host, Journal, MemoryLimit, Outcome,
     Resource, Runner, StackError, SystemRunner, loopdev,
 };
 
 fn build_use_and_take_down(stack: &str, expected_fs: &str) {
-    if !can_build(stack) {
-        return;
-    }
     let dir = temp_dir();
     let journal = Journal::open(&dir.path.join("journal"), "real").unwrap();
     let spec: StackSpec = stack.parse().unwrap();
@@ -54,36 +51,39 @@ fn build_use_and_take_down(stack: &str, expected_fs: &str) {
 
 #[test]
 fn ext4() {
+    needs!(Mounts, Loop, Ext4);
     build_use_and_take_down("ext4,data=journal,noatime@image:512M", "ext4");
 }
 
 #[test]
 fn ext3_and_ext2() {
+    needs!(Mounts, Loop, Ext4);
     build_use_and_take_down("ext3@image:64M", "ext3");
     build_use_and_take_down("ext2@image:64M", "ext2");
 }
 
 #[test]
 fn xfs() {
+    needs!(Mounts, Loop, Xfs);
     build_use_and_take_down("xfs@image:512M", "xfs");
 }
 
 #[test]
 fn btrfs() {
+    needs!(Mounts, Loop, Btrfs);
     build_use_and_take_down("btrfs,compress=zstd:3@image:512M", "btrfs");
 }
 
 #[test]
 fn tmpfs() {
+    needs!(Mounts);
     build_use_and_take_down("tmpfs,size=16M", "tmpfs");
 }
 
 #[test]
 fn options_reach_mkfs_mount_and_the_loop_device() {
+    needs!(Mounts, Loop, Ext4);
     let stack = "ext4,noatime,\"mkfs:-O ^has_journal -E stride=4\"@image(64M,buffered,sector=4096)";
-    if !can_build(stack) {
-        return;
-    }
     let dir = temp_dir();
     let journal = Journal::open(&dir.path.join("journal"), "real").unwrap();
     let built = Builder::new(dir.path.join("work")).build(&stack.parse().unwrap(), &journal).unwrap();
@@ -101,9 +101,7 @@ fn options_reach_mkfs_mount_and_the_loop_device() {
 
 #[test]
 fn direct_io_is_what_it_says() {
-    if !can_build("ext4") {
-        return;
-    }
+    needs!(Mounts, Loop, Ext4);
     let dir = temp_dir();
     let journal = Journal::open(&dir.path.join("journal"), "real").unwrap();
     let built = Builder::new(&dir.path).build(&"ext4@image:64M".parse().unwrap(), &journal).unwrap();
@@ -137,9 +135,7 @@ fn a_directory_stack_touches_nothing_else() {
 
 #[test]
 fn dropping_a_stack_takes_it_down() {
-    if !can_build("ext4") {
-        return;
-    }
+    needs!(Mounts, Loop, Ext4);
     let dir = temp_dir();
     let journal = Journal::open(&dir.path.join("journal"), "real").unwrap();
     drop(Builder::new(dir.path.join("work")).build(&"ext4@image:64M".parse().unwrap(), &journal).unwrap());
@@ -149,9 +145,7 @@ fn dropping_a_stack_takes_it_down() {
 
 #[test]
 fn a_busy_stack_is_named_with_its_user_and_detached_lazily() {
-    if !can_build("ext4") {
-        return;
-    }
+    needs!(Mounts, Loop, Ext4);
     let dir = temp_dir();
     let journal = Journal::open(&dir.path.join("journal"), "real").unwrap();
     let built =
@@ -176,9 +170,7 @@ fn a_busy_stack_is_named_with_its_user_and_detached_lazily() {
 
 #[test]
 fn an_interrupt_from_another_thread_takes_the_stack_down() {
-    if !can_build("ext4") {
-        return;
-    }
+    needs!(Mounts, Loop, Ext4);
     let dir = temp_dir();
     let journal = Journal::open(&dir.path.join("journal"), "real").unwrap();
     let built =
@@ -194,9 +186,7 @@ fn an_interrupt_from_another_thread_takes_the_stack_down() {
 
 #[test]
 fn a_killed_runs_stack_is_undone_by_the_doctor() {
-    if !can_build("ext4") {
-        return;
-    }
+    needs!(Mounts, Loop, Ext4);
     let dir = temp_dir();
     let journals = dir.path.join("journal");
     let journal = Journal::open(&journals, "real").unwrap();
@@ -243,9 +233,7 @@ impl Runner for Suicidal {
 
 #[test]
 fn wherever_the_build_is_killed_the_doctor_undoes_it() {
-    if !can_build("ext4") {
-        return;
-    }
+    needs!(Mounts, Loop, Ext4);
     if let Ok(place) = std::env::var("LOADLINE_TEST_VICTIM") {
         let (program, moment) =
             std::env::var("LOADLINE_TEST_MOMENT").unwrap().split_once(':').map(own).unwrap();
@@ -286,9 +274,7 @@ fn own((a, b): (&str, &str)) -> (String, String) {
 
 #[test]
 fn a_stack_on_a_device_of_somebody_elses() {
-    if !can_build("ext4") {
-        return;
-    }
+    needs!(Mounts, Loop, Ext4);
     let dir = temp_dir();
     let file = dir.path.join("ssd");
     std::fs::File::create(&file).unwrap().set_len(64 << 20).unwrap();
@@ -313,9 +299,7 @@ fn a_stack_on_a_device_of_somebody_elses() {
 
 #[test]
 fn several_stacks_at_once_get_devices_of_their_own() {
-    if !can_build("ext4") {
-        return;
-    }
+    needs!(Mounts, Loop, Ext4);
     let dir = temp_dir();
     let journal = Journal::open(&dir.path.join("journal"), "real").unwrap();
     let builder = Builder::new(dir.path.join("work"));
@@ -336,12 +320,8 @@ fn several_stacks_at_once_get_devices_of_their_own() {
 
 #[test]
 fn a_memory_limit_holds_and_is_taken_away() {
+    needs!(MemoryCgroup);
     let dir = temp_dir();
-    let host = Host::system();
-    if let Err(why) = stack::cgroup::Hierarchy::detect(&host) {
-        eprintln!("skipped: {why}");
-        return;
-    }
     let journal = Journal::open(&dir.path, "real").unwrap();
     let name = format!("test-{}", std::process::id());
     let group = Cgroup::create(&name, MemoryLimit::bytes(32 << 20), &journal).unwrap();
@@ -372,11 +352,8 @@ fn a_memory_limit_holds_and_is_taken_away() {
 
 #[test]
 fn undo_ends_the_processes_of_a_group() {
+    needs!(MemoryCgroup);
     let dir = temp_dir();
-    if let Err(why) = stack::cgroup::Hierarchy::detect(&Host::system()) {
-        eprintln!("skipped: {why}");
-        return;
-    }
     let journal = Journal::open(&dir.path, "real").unwrap();
     let name = format!("test-kill-{}", std::process::id());
     let group = Cgroup::create(&name, MemoryLimit::bytes(32 << 20), &journal).unwrap();

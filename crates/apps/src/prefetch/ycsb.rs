@@ -211,9 +211,7 @@ mod tests {
 
     #[test]
     fn every_workload_runs_where_rocksdb_is() {
-        if super::super::rocks::available().is_err() {
-            return;
-        }
+        needs::needs!(RocksDb);
         let home = tempfile::tempdir().unwrap();
         let database = home.path().join("db");
         load(&database, 500, 1).unwrap();

@@ -129,7 +129,7 @@ fn threads_record_without_losing_anything() {
 
 #[test]
 fn a_full_disk_is_told_and_holds_nothing_up() {
-    let Ok(full) = std::fs::File::options().write(true).open("/dev/full") else { return };
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let recorder = Recorder::start(full, "full".into()).unwrap();
     let id = recorder.write(1, 0, &[1; 4096]);
     let error = recorder.sync().unwrap_err().to_string();

@@ -35,10 +35,12 @@ pub fn circles(src: &Path) -> Vec<Vec<String>> {
             }
         }
     }
-    let reach: BTreeMap<&Name, BTreeSet<&Name>> = names.iter().map(|name| (*name, reached(&uses, name))).collect();
+    let reach: BTreeMap<&Name, BTreeSet<&Name>> =
+        names.iter().map(|name| (*name, reached(&uses, name))).collect();
     let mut found: Vec<Vec<String>> = Vec::new();
     for name in &names {
-        let mutual = names.iter().filter(|other| reach[*name].contains(**other) && reach[**other].contains(*name));
+        let mutual =
+            names.iter().filter(|other| reach[*name].contains(**other) && reach[**other].contains(*name));
         let circle: Vec<String> = mutual.map(|name| shown(name)).collect();
         if circle.len() > 1 && !found.contains(&circle) {
             found.push(circle);
@@ -132,8 +134,11 @@ fn modules(src: &Path) -> BTreeMap<Name, Module> {
     let names: BTreeSet<Name> = found.keys().cloned().collect();
     for (name, module) in &mut found {
         let children = names.iter().filter(|other| parent(other).as_ref() == Some(name));
-        let words: BTreeSet<&str> =
-            children.filter_map(|child| child.last()).map(String::as_str).chain(["crate", "self", "super"]).collect();
+        let words: BTreeSet<&str> = children
+            .filter_map(|child| child.last())
+            .map(String::as_str)
+            .chain(["crate", "self", "super"])
+            .collect();
         module.paths = paths(&module.text, &words);
     }
     found
@@ -142,7 +147,8 @@ fn modules(src: &Path) -> BTreeMap<Name, Module> {
 /// `pub use a::{B, C as D};` as B and D with their paths.
 fn handed_on(text: &str) -> BTreeMap<String, Vec<String>> {
     let mut found = BTreeMap::new();
-    for start in text.match_indices("pub use ").chain(text.match_indices("pub(crate) use ")).map(|(at, _)| at) {
+    for start in text.match_indices("pub use ").chain(text.match_indices("pub(crate) use ")).map(|(at, _)| at)
+    {
         let statement = &text[start..];
         let statement = &statement[statement.find("use ").unwrap() + 4..];
         let Some(end) = statement.find(';') else { continue };
@@ -170,7 +176,8 @@ fn paths(text: &str, words: &BTreeSet<&str>) -> Vec<Vec<String>> {
         if word == "use" {
             let Some(end) = rest.find(';') else { continue };
             let hands_on = text[..at].trim_end().ends_with(['b', ')']) && text[..at].contains("pub");
-            let is_public = text[..at].trim_end().ends_with("pub") || text[..at].trim_end().ends_with("pub(crate)");
+            let is_public =
+                text[..at].trim_end().ends_with("pub") || text[..at].trim_end().ends_with("pub(crate)");
             if !(hands_on && is_public) {
                 found.extend(expand(&rest[4..end]).into_iter().map(|(path, _)| path));
             }
@@ -188,8 +195,12 @@ fn paths(text: &str, words: &BTreeSet<&str>) -> Vec<Vec<String>> {
 fn expand(tree: &str) -> Vec<(Vec<String>, String)> {
     let tree = tree.trim();
     if let Some(open) = tree.find('{') {
-        let before: Vec<String> =
-            tree[..open].split("::").map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect();
+        let before: Vec<String> = tree[..open]
+            .split("::")
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+            .map(str::to_owned)
+            .collect();
         let inside = &tree[open + 1..tree.rfind('}').unwrap_or(tree.len())];
         let with_head = |(path, name): (Vec<String>, String)| {
             let tail = path.into_iter().filter(|part| part != "self");
@@ -200,7 +211,8 @@ fn expand(tree: &str) -> Vec<(Vec<String>, String)> {
         return split(inside).into_iter().flat_map(expand).map(with_head).collect();
     }
     let (path, name) = tree.split_once(" as ").map_or((tree, None), |(path, name)| (path, Some(name.trim())));
-    let path: Vec<String> = path.split("::").map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect();
+    let path: Vec<String> =
+        path.split("::").map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect();
     let Some(last) = path.last().cloned() else { return Vec::new() };
     vec![(path, name.map_or(last, str::to_owned))]
 }

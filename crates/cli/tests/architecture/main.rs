@@ -12,7 +12,10 @@ use page::{Page, Room, STOREYS};
 
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().find(|dir| dir.join("ARCHITECTURE.md").exists()).expect("the repository's root").to_owned()
+    here.ancestors()
+        .find(|dir| dir.join("ARCHITECTURE.md").exists())
+        .expect("the repository's root")
+        .to_owned()
 }
 
 fn page() -> Page {

@@ -31,13 +31,20 @@ impl Page {
                 heading = line.trim_start_matches('#').trim();
             }
             let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-            let Some(name) = cells[0].strip_prefix('`').and_then(|name| name.strip_suffix('`')) else { continue };
+            let Some(name) = cells[0].strip_prefix('`').and_then(|name| name.strip_suffix('`')) else {
+                continue;
+            };
             let storey = STOREYS.into_iter().find(|storey| heading.eq_ignore_ascii_case(storey));
             match (storey, cells.as_slice()) {
                 (Some(storey), [_, _, uses, io]) => page.rooms.push(Room {
                     name: name.to_owned(),
                     storey,
-                    uses: uses.split(',').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned).collect(),
+                    uses: uses
+                        .split(',')
+                        .map(str::trim)
+                        .filter(|one| !one.is_empty())
+                        .map(str::to_owned)
+                        .collect(),
                     is_pure: *io == "none",
                 }),
                 (Some(_), _) => panic!("`{line}` has not four columns"),

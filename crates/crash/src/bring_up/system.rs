@@ -163,13 +163,17 @@ mod tests {
 
     #[test]
     fn options_that_the_kernel_takes_and_checkers_that_change_nothing() {
-        let host = Host::system();
+        let machine = tempfile::tempdir().unwrap();
+        std::fs::create_dir(machine.path().join("bin")).unwrap();
+        let host = Host::rooted(Utf8Path::from_path(machine.path()).unwrap());
         let system = |text: &str| System::of(&text.parse().unwrap(), &host, None);
-        if let Ok(ext4) = system("ext4,noatime,nobarrier,data=journal@980pro") {
-            assert_eq!(ext4.options, "nobarrier,data=journal");
-            let line = format!("{:?}", ext4.check("/i".into()));
-            assert!(line.contains("\"-f\" \"-n\" \"/i\""), "{line}");
-        }
+        let missing = system("ext4").unwrap_err().to_string();
+        assert!(missing.contains("e2fsck is not installed") && missing.contains("e2fsprogs"), "{missing}");
+        std::fs::write(machine.path().join("bin/e2fsck"), "").unwrap();
+        let ext4 = system("ext4,noatime,nobarrier,data=journal@980pro").unwrap();
+        assert_eq!(ext4.options, "nobarrier,data=journal");
+        let line = format!("{:?}", ext4.check("/i".into()));
+        assert!(line.contains("\"-f\" \"-n\" \"/i\""), "{line}");
         let refused = system("tmpfs").unwrap_err().to_string();
         assert!(refused.contains("tmpfs cannot be brought up") && refused.contains("ext4"), "{refused}");
         let program = Some(Utf8Path::new("/bin/loadline"));

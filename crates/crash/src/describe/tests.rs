@@ -4,18 +4,16 @@ use std::process::Command;
 
 use super::*;
 use crate::history::Contract;
+use needs::needs;
 use ssd::Regime;
 
-/// An image made by mkfs; none if that is not installed.
-fn made(program: &str, args: &[&str], mib: u64) -> Option<Recording> {
+/// An image made by mkfs.
+fn made(program: &str, args: &[&str], mib: u64) -> Recording {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     std::fs::File::create(&path).unwrap().set_len(mib << 20).unwrap();
-    let done = Command::new(program).args(args).arg(&path).output();
-    let Ok(output) = done else {
-        eprintln!("skipped: {program} is not installed");
-        return None;
-    };
+    let search = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
+    let output = Command::new(program).args(args).arg(&path).env("PATH", search).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     let bytes = std::fs::read(&path).unwrap();
     let mut recording = Recording::new(mib << 8);
@@ -25,7 +23,7 @@ fn made(program: &str, args: &[&str], mib: u64) -> Option<Recording> {
             recording.base.insert(lba, id);
         }
     }
-    Some(recording)
+    recording
 }
 
 /// The kinds of blocks found, with how many of each.
@@ -41,8 +39,9 @@ fn kinds(recording: &Recording, fs: FsKind) -> std::collections::BTreeMap<String
 
 #[test]
 fn ext4_blocks() {
+    needs!(Ext4Tools);
     let args = ["-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
-    let Some(recording) = made("mkfs.ext4", &args, 32) else { return };
+    let recording = made("mkfs.ext4", &args, 32);
     let kinds = kinds(&recording, FsKind::Ext4);
     for expected in
         ["superblock", "group descriptors", "block bitmap", "inode bitmap", "journal: its superblock"]
@@ -56,18 +55,22 @@ fn ext4_blocks() {
 }
 
 #[test]
-fn xfs_and_btrfs_blocks() {
-    if let Some(recording) = made("mkfs.xfs", &["-q", "-f", "-s", "size=4096"], 300) {
-        let kinds = kinds(&recording, FsKind::Xfs);
-        for expected in ["superblock", "free-space header (AGF)", "inodes"] {
-            assert!(kinds.contains_key(expected), "{expected}: {kinds:?}");
-        }
-        assert!(kinds.keys().any(|kind| kind.starts_with("log")), "{kinds:?}");
+fn xfs_blocks() {
+    needs!(XfsTools);
+    let recording = made("mkfs.xfs", &["-q", "-f", "-s", "size=4096"], 300);
+    let kinds = kinds(&recording, FsKind::Xfs);
+    for expected in ["superblock", "free-space header (AGF)", "inodes"] {
+        assert!(kinds.contains_key(expected), "{expected}: {kinds:?}");
     }
-    if let Some(recording) = made("mkfs.btrfs", &["-q", "-f"], 128) {
-        let kinds = kinds(&recording, FsKind::Btrfs);
-        for expected in ["superblock of generation", "root tree", "chunk tree", "file tree"] {
-            assert!(kinds.keys().any(|kind| kind.starts_with(expected)), "{expected}: {kinds:?}");
-        }
+    assert!(kinds.keys().any(|kind| kind.starts_with("log")), "{kinds:?}");
+}
+
+#[test]
+fn btrfs_blocks() {
+    needs!(BtrfsTools);
+    let recording = made("mkfs.btrfs", &["-q", "-f"], 128);
+    let kinds = kinds(&recording, FsKind::Btrfs);
+    for expected in ["superblock of generation", "root tree", "chunk tree", "file tree"] {
+        assert!(kinds.keys().any(|kind| kind.starts_with(expected)), "{expected}: {kinds:?}");
     }
 }

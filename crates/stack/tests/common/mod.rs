@@ -20,17 +20,6 @@ pub fn temp_dir() -> TempDir {
     TempDir { _dir: dir, path }
 }
 
-/// Whether stacks of this kind can be built here; prints why not.
-pub fn can_build(stack: &str) -> bool {
-    match stack::probe_availability(&stack.parse().unwrap()) {
-        stack::Availability::Available => true,
-        stack::Availability::Unavailable(why) => {
-            eprintln!("skipped: {stack}: {why}");
-            false
-        }
-    }
-}
-
 /// Makes `root` look like a machine: a small file for each pair.
 pub fn fake_host(root: &Utf8Path, files: &[(&str, &str)]) -> Host {
     for (path, text) in files {

@@ -46,7 +46,10 @@ fn writers_readers_scans_clones_and_checkpoints_together() {
             .collect();
         let reader = s.spawn(|| {
             let mut scans = 0;
-            while !stop.load(Ordering::Relaxed) {
+            // At least once, however busy the machine is.
+            let mut last = false;
+            while !last {
+                last = stop.load(Ordering::Relaxed);
                 for w in 0..3u8 {
                     let all: Model =
                         db.scan(&KeyRange::prefix(&[b'w', w])).map(|r| r.expect("scan")).collect();

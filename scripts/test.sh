@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Runs all tests, and says which did not run, and why. Arguments go to cargo test (-p loadline-stack ...); without any,
+# the whole workspace is tested. Exit code: that of cargo test.
+#
+# As root nothing may be missing: LOADLINE_REQUIRE is `all` unless it is set, so that a test fails which cannot run
+# (LOADLINE_REQUIRE=all,-rings lets those go that need FUSE over io_uring). Others run what they can.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cargo=${CARGO:-cargo}
+
+if [ "$(id -u)" = 0 ]; then export LOADLINE_REQUIRE=${LOADLINE_REQUIRE-all}; fi
+
+private=$(mktemp -d)
+trap 'rm -rf "$private"' EXIT
+export LOADLINE_NOT_RUN=$private/not-run
+: >"$LOADLINE_NOT_RUN"
+log=$private/log
+
+what=("$@")
+if [ ${#what[@]} = 0 ]; then what=(--workspace); fi
+
+# The library that programs load: cargo builds a library that nothing links only when it is asked to. Tests look for it
+# beside themselves, so it is built with their profile.
+profile=()
+for word in "${what[@]}"; do
+    case "$word" in
+    --release | -r) profile=(--release) ;;
+    --) break ;;
+    esac
+done
+if ! "$cargo" build --locked "${profile[@]}" -p loadline-prefetch-preload; then
+    echo "0 passed, 1 failed, 0 skipped"
+    exit 101
+fi
+
+status=0
+"$cargo" test --locked --no-fail-fast "${what[@]}" 2>&1 | tee "$log" || status=$?
+
+# What stood in the output of the test programs, in libtest's words. A part of another test that is started by it is
+# marked as ignored with a reason that begins with `no test`. A test that ended for want of something has passed as far
+# as libtest knows; a program without libtest (needs::run) says itself that it did not run it.
+sum() { sed -n "s/^test result: .* \([0-9][0-9]*\) $1;.*/\1/p" "$log" | awk '{ n += $1 } END { print n + 0 }'; }
+lines() { grep -cE "$1" "$2" || true; }
+noted=$(lines . "$LOADLINE_NOT_RUN")
+said=$(lines '^test .* \.\.\. ignored, not run: ' "$log")
+parts=$(lines '^test .* \.\.\. ignored, no test' "$log")
+ignored=$(($(sum ignored) - said - parts))
+passed=$(($(sum passed) - noted + said))
+failed=$(sum failed)
+# A test program that died has no result, and a build that failed no test at all.
+if [ "$status" != 0 ] && [ "$failed" = 0 ]; then failed=1; fi
+
+if [ "$noted" != 0 ] || [ "$ignored" != 0 ]; then
+    echo
+    echo "Not run:"
+    awk -F '\t' '{ printf "test %s ... ignored, %s\n", $1, $3 }' "$LOADLINE_NOT_RUN" | sort
+    grep -E '^test .* \.\.\. ignored' "$log" | grep -vE '\.\.\. ignored, (not run: |no test)' || true
+    echo
+    echo "Why:"
+    awk -F '\t' '{ n[$3]++ } END { for (why in n) printf "%6d  %s\n", n[why], why }' "$LOADLINE_NOT_RUN" | sort -rn
+    if [ "$ignored" != 0 ]; then printf '%6d  marked as ignored in the source\n' "$ignored"; fi
+fi
+echo
+echo "$passed passed, $failed failed, $((noted + ignored)) skipped"
+exit "$status"
