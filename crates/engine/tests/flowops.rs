@@ -7,7 +7,6 @@ use engine::{RunOptions, Stage};
 use needs::needs;
 use stats::Ended;
 use workload::IoMode;
-use workload::IoMode;
 
 const ONE_FILE: &str = "define file name=f,path=/x,size=64k,prealloc\n";
 
