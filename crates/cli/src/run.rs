@@ -13,6 +13,7 @@ use stack::{Journal, StackSpec};
 use stats::Rules;
 
 use crate::options::{self, Options};
+use crate::programs::{self, Permission};
 use crate::progress::Progress;
 use crate::screen::{self, Exit, bad_input};
 
@@ -23,7 +24,8 @@ const TRIALS: u32 = 3;
 pub fn run(options: &Options, arguments: &options::Run) -> anyhow::Result<Exit> {
     let home = home(options)?;
     let study = study(arguments)?;
-    check_workloads(&study)?;
+    let by_option = arguments.allow_system;
+    check_workloads(&study, by_option)?;
     let mut store = Store::open(&home)?;
     let mut run = begin(&mut store, &study, arguments.resume)?;
     let work = arguments.work_dir.clone().unwrap_or_else(|| home.join("images"));
@@ -126,6 +128,7 @@ fn overrides(mut settings: Settings, arguments: &options::Run) -> anyhow::Result
     settings.explain |= arguments.explain;
     settings.strict |= arguments.strict;
     settings.keep |= arguments.keep;
+    settings.allow_system |= arguments.allow_system;
     Ok(settings)
 }
 
@@ -136,15 +139,21 @@ fn percent_of(option: &str, percent: u8) -> anyhow::Result<Percent> {
     Ok(Percent(percent))
 }
 
-/// Reads every workload as a trial would, so that a mistake shows now.
-fn check_workloads(study: &Study) -> anyhow::Result<()> {
+/// Reads every workload as a trial would, so that a mistake shows now, and programs that nobody allowed.
+fn check_workloads(study: &Study, by_option: bool) -> anyhow::Result<()> {
     let machine = lab::real::machine(study.study.memory.map(|bytes| bytes.0), 8 << 30);
-    for checked in study.check_workloads(machine).map_err(bad_input)? {
+    let all = study.check_workloads(machine).map_err(bad_input)?;
+    for checked in &all {
         if !checked.warnings.is_empty() {
             eprintln!("{}", checked.warnings.trim_end());
         }
     }
-    Ok(())
+    let permission = match (by_option, study.study.allow_system) {
+        (true, _) => Permission::Option,
+        (false, true) => Permission::Study,
+        (false, false) => Permission::Missing,
+    };
+    programs::admit(all.iter().flat_map(|checked| &checked.programs), permission)
 }
 
 /// A new run of a study, or the latest unfinished one.

@@ -26,6 +26,11 @@ pub enum Error {
     Draw(String),
     #[error("block device `{device}` would be written to; name it with --erase to allow that")]
     NotErasable { device: String },
+    #[error(
+        "the workload starts programs by `system`, which is not allowed here: {commands}; allow it with --allow-system, \
+             or `allow_system = true` in a study"
+    )]
+    SystemNotAllowed { commands: String },
     #[error("interrupted while the files were created")]
     Interrupted,
 }

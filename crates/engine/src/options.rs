@@ -30,6 +30,8 @@ pub struct RunOptions {
     pub settle: bool,
     /// Block device that `define file` may write to (the user named it with `--erase`).
     pub erase_device: Option<std::path::PathBuf>,
+    /// Let `system "..."` start programs, with the rights of this process. Without it such a workload is refused.
+    pub allow_system: bool,
 }
 
 impl Default for RunOptions {
@@ -47,6 +49,7 @@ impl Default for RunOptions {
             stage: Stage::All,
             settle: true,
             erase_device: None,
+            allow_system: false,
         }
     }
 }
@@ -101,8 +104,12 @@ pub enum Event {
         /// I/O operations so far, warm-up included.
         io_ops: u64,
     },
+    /// The script asks for Filebench's latency counters beside the result (`enable lathist`).
+    LatencyCounters,
     /// A periodic report (`psrun`).
     Period {
+        /// Seconds of the measured interval that are over at its end.
+        at_seconds: f64,
         /// What was measured since the start, or since the last report.
         outcome: stats::Outcome,
     },
