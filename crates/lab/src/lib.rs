@@ -14,6 +14,7 @@
 //! | [`protocol`], [`supervise`], [`child`] | the trial's process: what is said, the parent's side, the child's |
 //! | [`store`] | the SQLite database of runs |
 //! | [`record`] | stored results as plain data: runs, cells, trials. What `report` draws |
+//! | `period` | of these, what a script asked for beside the result: `psrun`, `enable lathist` |
 //! | [`compare`] | verdicts between runs and between stacks; differences of environment |
 //! | [`judge`] | claims of a study against what was measured |
 
@@ -23,6 +24,7 @@ pub mod estimate;
 pub mod inprocess;
 pub mod judge;
 pub mod overwrite;
+mod period;
 pub mod plan;
 pub mod protocol;
 pub mod real;

@@ -13,7 +13,7 @@ use stack::{Availability, Cgroup, Journal, MemoryLimit, MountedStack, StackError
 use stats::{Ended, Metric};
 
 use crate::protocol::{ARGUMENT, Message, Request};
-use crate::record::{Command, Status};
+use crate::record::{Command, Period, Status};
 use crate::runner::{Job, Progress, Report, Runner};
 use crate::site::{Built, Site, SiteError};
 use crate::split::FsyncSplit;
@@ -149,8 +149,14 @@ impl RealRunner {
             let request = part.of(&request);
             let mut hear = |message: Message| match message {
                 Message::Event { event } => {
-                    if let Event::Line { text } = &event {
-                        report.log.push(text.clone());
+                    match &event {
+                        Event::Line { text } => report.log.push(text.clone()),
+                        Event::LatencyCounters => report.extras.latency_counters = true,
+                        Event::Period { at_seconds, outcome } => {
+                            let counters = report.extras.latency_counters;
+                            report.extras.keep(Period::of(*at_seconds, outcome, counters));
+                        }
+                        Event::Creating { .. } | Event::Running { .. } => {}
                     }
                     progress(Progress::Engine(event));
                 }
@@ -516,6 +522,7 @@ fn run_options(job: &Job<'_>) -> RunOptions {
         strict: settings.strict,
         stage: Stage::All,
         settle: true,
+        allow_system: settings.allow_system,
     }
 }
 
