@@ -1,9 +1,11 @@
 //! The process behind a device: serves the FUSE file, attaches it, answers questions, takes it all down.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use camino::Utf8Path;
@@ -52,6 +54,9 @@ struct Daemon {
     options: AttachOptions,
     state: SsdState,
     places: Places,
+    /// The owner has left the device to whoever detaches it.
+    kept: AtomicBool,
+    _held: File,
 }
 
 impl Daemon {
@@ -66,6 +71,7 @@ impl Daemon {
         memory::precise_sleep();
         let mut notes: Vec<String> = memory::leave_cgroup(&host).err().into_iter().collect();
         let places = Places::new(&home, &options.name);
+        let _held = places.hold().map_err(SsdError::io(format!("lock {}", places.dir)))?;
         let mut engine = assemble::engine(&options)?;
         if options.fua == FuaMode::Modelled {
             engine.model_fua();
@@ -103,7 +109,8 @@ impl Daemon {
         let name = options.name.clone();
         let state =
             SsdState { name, daemon, device, mount: places.mount(), connection, transport, what, notes };
-        let daemon = Daemon { driver, journal, recorder, listener, options, state, places };
+        let kept = AtomicBool::new(false);
+        let daemon = Daemon { driver, journal, recorder, listener, options, state, places, kept, _held };
         if let Err(error) = daemon.write_state() {
             daemon.journal.undo();
             return Err(error);
@@ -163,6 +170,10 @@ impl Daemon {
                 Reply::Done
             }
             Question::Record { mark } => self.record(mark.as_deref()),
+            Question::Keep => {
+                self.kept.store(true, Ordering::Relaxed);
+                Reply::Done
+            }
             Question::Detach => self.detach(),
         };
         let gone = matches!(reply, Reply::Detached(_));
@@ -181,6 +192,9 @@ impl Daemon {
         {
             let mut wait = [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)];
             while rustix::event::poll(&mut wait, None) == Err(rustix::io::Errno::INTR) {}
+        }
+        if self.kept.load(Ordering::Relaxed) {
+            return;
         }
         while !matches!(self.detach(), Reply::Detached(_)) {
             std::thread::sleep(ORPHAN_TICK);
