@@ -22,13 +22,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command, and the longest time after which it is killed, in ms: most of what it makes is made until then.
 const COMMANDS: [(&str, u64, &[&str]); 9] = [
-    ("run on ext4", 1500, &["run", "work.f", "--on", "ext4@image:256M", "--for", "1s", "-n", "1"]),
+    ("run on ext4", 1200, &["run", "work.f", "--on", "ext4@image:256M", "--for", "1s", "-n", "1"]),
     ("run on ext4@980pro", 2000, &["run", "work.f", "--on", "ext4@980pro:256M", "--for", "1s", "-n", "1"]),
-    ("ssd attach", 500, &["ssd", "attach", "--profile", "980pro", "--size", "64M", "--name", "killed"]),
-    ("mount betrfs", 150, &["mount", "betrfs", "m.img", "m"]),
+    ("ssd attach", 250, &["ssd", "attach", "--profile", "980pro", "--size", "64M", "--name", "killed"]),
+    ("mount betrfs", 50, &["mount", "betrfs", "m.img", "m"]),
     (
         "prefetch harm",
-        2500,
+        1500,
         &[
             "prefetch",
             "harm",
@@ -57,7 +57,7 @@ const COMMANDS: [(&str, u64, &[&str]); 9] = [
         2500,
         &["crash", "create-fsync", "--on", "ext4@980pro", "--states", "50", "--work-dir", "work"],
     ),
-    ("explain fsync", 1500, &["explain", "fsync", "--on", "ext4@image:256M"]),
+    ("explain fsync", 600, &["explain", "fsync", "--on", "ext4@image:256M"]),
 ];
 
 /// A multiplicative generator: the moments are random enough, and the same for a seed.
@@ -114,7 +114,12 @@ impl Place {
         let begin = Instant::now();
         let mut ended = false;
         while begin.elapsed() < after && !ended {
-            ended = child.try_wait().unwrap().is_some();
+            if let Some(status) = child.try_wait().unwrap() {
+                // a command that is refused makes nothing, and would show nothing
+                let told = std::fs::read_to_string(self.path("err")).unwrap();
+                assert!(!matches!(status.code(), None | Some(2 | 101)), "{words:?}: {status}: {told}");
+                ended = true;
+            }
             std::thread::sleep(Duration::from_millis(1));
         }
         let _ = child.kill();
@@ -251,7 +256,7 @@ fn after_kill_nine_of_any_command_the_doctor_leaves_nothing() {
 
 fn kill_all() {
     let seed = number("LOADLINE_SEED").unwrap_or(1);
-    let kills = number("LOADLINE_KILLS").unwrap_or(2);
+    let kills = number("LOADLINE_KILLS").unwrap_or(4);
     println!("LOADLINE_SEED={seed} LOADLINE_KILLS={kills}");
     let place = Place::new();
     let mut moments = Moments(seed);
