@@ -3,13 +3,17 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
 use super::file::{Contents, EXTENSION, Header, JournalFile};
 use super::folder::{Disk, Folder};
-use super::{JournalError, Outcome, Resource, UndoReport, undo};
+use super::{JournalError, Outcome, Resource, UndoReport, undo, wait_until};
 use crate::Host;
+
+/// How long a process that is dead, as far as is seen here, may hold the lock before it counts as alive elsewhere.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Why a journal's owner counts as dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +60,17 @@ pub(super) fn find_in(host: &Host, folder: &Arc<dyn Folder>) -> Result<Vec<Lefto
 fn examine(host: &Host, folder: &Arc<dyn Folder>, name: &str) -> Option<Leftover> {
     let read = || -> io::Result<Option<Contents>> {
         let mut log = folder.open(name)?;
-        // who holds the lock is at work, whatever its process number means here
-        if let Ok(false) = log.try_lock(true) {
+        if Contents::read(&*log).is_ok_and(|contents| why_dead(host, &contents.header).is_none()) {
+            return Ok(None);
+        }
+        // who holds the lock is at work, whatever its process number means here; but a killed process keeps it until
+        // the kernel has closed its files, which is after it counts as dead
+        let mut locked = Ok(false);
+        wait_until(CLOSE_PATIENCE, || {
+            locked = log.try_lock(true);
+            !matches!(locked, Ok(false))
+        });
+        if let Ok(false) = locked {
             return Ok(None);
         }
         Contents::read(&*log).map(Some)
