@@ -51,6 +51,12 @@ pub trait Load: std::fmt::Debug + Send {
     /// Seconds that all phases take, roughly.
     fn seconds_guess(&self) -> f64;
 
+    /// Programs of the system that it starts, by name, beside those that make a source tree once (apt-get, bash, tar).
+    /// Which they are is ours to choose: no parameter names one.
+    fn programs(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// Makes what the load needs beside the file system, once; cheap when it is there. `tell` hears what is done.
     ///
     /// # Errors
@@ -116,6 +122,11 @@ impl App {
     /// See [`Load::seconds_guess`].
     pub fn seconds_guess(&self) -> f64 {
         self.load.seconds_guess()
+    }
+
+    /// See [`Load::programs`].
+    pub fn programs(&self) -> &'static [&'static str] {
+        self.load.programs()
     }
 
     /// See [`Load::provide`].

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use stack::Host;
@@ -74,6 +75,12 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
         .map(|o| MountOptions { shown_source: Some(shown.into()), ..o });
     // A session of its own: a closed terminal must not take the file system away.
     let _ = rustix::process::setsid();
+    // until it serves: a starter that was killed has nobody who would take a late mount away
+    let starter = Some(rustix::process::Signal::KILL);
+    let _ = rustix::process::set_parent_process_death_signal(starter);
+    if nobody_hears() {
+        return ExitCode::FAILURE;
+    }
     let mounted = match options.and_then(|o| start(Path::new(source), Path::new(dir), &o)) {
         Ok(mounted) => mounted,
         Err(error) => {
@@ -81,6 +88,7 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    let _ = rustix::process::set_parent_process_death_signal(None);
     println!("{READY}");
     let _ = io::stdout().flush();
     leave_terminal();
@@ -120,6 +128,15 @@ pub fn serve(mounted: Mounted) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether the one who waits for this daemon's first line has gone.
+fn nobody_hears() -> bool {
+    let out = io::stdout();
+    let mut asked = [PollFd::new(&out, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let told = poll(&mut asked, Some(&at_once));
+    told.is_ok() && asked[0].revents().contains(PollFlags::ERR)
 }
 
 /// Gives back what was inherited of a terminal or pipe, so that nobody waits for its end.

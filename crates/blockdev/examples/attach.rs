@@ -30,7 +30,8 @@ fn run(args: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
             let options = AttachOptions::of_stack(&stack.parse()?, name)?;
             let mut options = options.ok_or("the stack names no emulated SSD")?;
             options.record = record.first().map(|file| (*file).into());
-            let state = blockdev::attach(Utf8Path::new(home), &options, &Launcher::this_program()?)?.keep();
+            let state =
+                blockdev::attach(Utf8Path::new(home), &options, &Launcher::this_program()?)?.keep()?;
             println!("{}", state.device);
             state.notes.iter().for_each(|note| eprintln!("note: {note}"));
         }

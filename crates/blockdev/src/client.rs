@@ -78,9 +78,16 @@ impl Attached {
     }
 
     /// Leaves the device attached when this value and the process are gone.
-    pub fn keep(mut self) -> SsdState {
+    ///
+    /// # Errors
+    /// [`SsdError::Silent`] when the daemon is dead or hangs; then the device is detached.
+    pub fn keep(mut self) -> Result<SsdState, SsdError> {
+        match question(&self.home, &self.state.name, &Question::Keep, PATIENCE)? {
+            Reply::Done => {}
+            reply => return Err(unexpected(&reply)),
+        }
         self.kept = true;
-        self.state.clone()
+        Ok(self.state.clone())
     }
 
     /// Counters.
@@ -158,7 +165,9 @@ pub fn attach(home: &Utf8Path, options: &AttachOptions, launcher: &Launcher) -> 
     if !host.has_sys_admin() {
         return Err(SsdError::NotRoot);
     }
-    std::fs::create_dir_all(home).map_err(SsdError::io(format!("make {home}")))?;
+    // whatever the umask is: the journal is not relied on below what others may write to
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(home);
+    made.map_err(SsdError::io(format!("make {home}")))?;
     let home = home.canonicalize_utf8().map_err(SsdError::io(format!("resolve {home}")))?;
     let places = Places::new(&home, &options.name);
     if let Some(state) = read_state(&places) {
@@ -168,6 +177,7 @@ pub fn attach(home: &Utf8Path, options: &AttachOptions, launcher: &Launcher) -> 
         clean_dead(&home, &options.name)?;
     }
     prepare(&home, &places, options)?;
+    let _attaching = places.hold().map_err(SsdError::io(format!("lock {}", places.dir)))?;
     let (child, started) = launch(&places, launcher)?;
     let state = match started {
         Some(Started::Ready(state)) => state,
@@ -458,6 +468,35 @@ fn wait_for_end(host: &Host, daemon: ProcessId) -> bool {
         std::thread::sleep(Duration::from_millis(2));
     }
     true
+}
+
+/// Takes away the directories of devices that were being attached when their command was killed, and of dead daemons of
+/// which nothing else is left; their names.
+///
+/// # Errors
+/// [`SsdError::Io`] if `home` cannot be read.
+pub fn sweep(home: &Utf8Path) -> Result<Vec<String>, SsdError> {
+    let host = Host::system();
+    let dir = home.join("ssd");
+    let entries = match dir.read_dir_utf8() {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(SsdError::io(format!("read {dir}"))(error)),
+    };
+    let mut swept = Vec::new();
+    for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        let places = Places::new(home, entry.file_name());
+        let alive = read_state(&places).is_some_and(|state| state.daemon.is_alive(&host));
+        if alive || places.is_held() || fusectl::connection(&host, &places.mount()).is_some() {
+            continue;
+        }
+        places.remove();
+        if !places.dir.exists() {
+            swept.push(entry.file_name().to_owned());
+        }
+    }
+    swept.sort();
+    Ok(swept)
 }
 
 /// Takes away what the dead daemon of `name` left: loop device, mount, files.

@@ -28,6 +28,8 @@ pub(crate) enum Question {
     Record {
         mark: Option<String>,
     },
+    /// Stay when the owner is gone.
+    Keep,
     /// Take the device down.
     Detach,
 }

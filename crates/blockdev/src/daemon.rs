@@ -1,9 +1,11 @@
 //! The process behind a device: serves the FUSE file, attaches it, answers questions, takes it all down.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use camino::Utf8Path;
@@ -52,6 +54,9 @@ struct Daemon {
     options: AttachOptions,
     state: SsdState,
     places: Places,
+    /// The owner has left the device to whoever detaches it.
+    kept: AtomicBool,
+    _held: File,
 }
 
 impl Daemon {
@@ -69,7 +74,8 @@ impl Daemon {
         let daemon = ProcessId::current(&host).ok_or(SsdError::NotRoot)?;
         let run_id = format!("ssd-{}-{}", options.name, daemon.pid);
         let journal = Journal::open(&places.journal, &run_id)?;
-        let started = Daemon::assemble(&host, &journal, daemon, options, places, notes);
+        let held = places.hold().map_err(SsdError::io(format!("lock {}", places.dir)))?;
+        let started = Daemon::assemble(&host, &journal, (daemon, held), options, places, notes);
         if started.is_err() {
             journal.undo();
         }
@@ -80,7 +86,7 @@ impl Daemon {
     fn assemble(
         host: &Host,
         journal: &Arc<Journal>,
-        daemon: ProcessId,
+        (daemon, held): (ProcessId, File),
         options: AttachOptions,
         places: Places,
         mut notes: Vec<String>,
@@ -112,7 +118,9 @@ impl Daemon {
         let name = options.name.clone();
         let state =
             SsdState { name, daemon, device, mount: places.mount(), connection, transport, what, notes };
-        let daemon = Daemon { driver, journal: journal.clone(), recorder, listener, options, state, places };
+        let (journal, kept) = (journal.clone(), AtomicBool::new(false));
+        let daemon =
+            Daemon { driver, journal, recorder, listener, options, state, places, kept, _held: held };
         daemon.write_state()?;
         Ok(daemon)
     }
@@ -169,6 +177,10 @@ impl Daemon {
                 Reply::Done
             }
             Question::Record { mark } => self.record(mark.as_deref()),
+            Question::Keep => {
+                self.kept.store(true, Ordering::Relaxed);
+                Reply::Done
+            }
             Question::Detach => self.detach(),
         };
         let gone = matches!(reply, Reply::Detached(_));
@@ -187,6 +199,9 @@ impl Daemon {
         {
             let mut wait = [rustix::event::PollFd::new(&pidfd, rustix::event::PollFlags::IN)];
             while rustix::event::poll(&mut wait, None) == Err(rustix::io::Errno::INTR) {}
+        }
+        if self.kept.load(Ordering::Relaxed) {
+            return;
         }
         while !matches!(self.detach(), Reply::Detached(_)) {
             std::thread::sleep(ORPHAN_TICK);

@@ -42,7 +42,9 @@ pub mod transport;
 mod versions;
 mod wakeful;
 
-pub use client::{Attached, Launcher, Listed, attach, detach, list, mark, power_cut, stats, sync_record};
+pub use client::{
+    Attached, Launcher, Listed, attach, detach, list, mark, power_cut, stats, sweep, sync_record,
+};
 pub use control::SsdState;
 pub use error::SsdError;
 pub use options::{AttachOptions, Backing, BackingUse, FuaMode};

@@ -1,6 +1,11 @@
 //! What a device should be, and where its files lie.
 
+use std::fs::File;
+use std::io;
+
 use camino::{Utf8Path, Utf8PathBuf};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use ssd::Regime;
 use stack::ProcessId;
@@ -188,7 +193,7 @@ pub(crate) struct Places {
 
 impl Places {
     pub(crate) fn new(home: &Utf8Path, name: &str) -> Places {
-        Places { dir: home.join("ssd").join(name), journal: home.join("journal") }
+        Places { dir: home.join("ssd").join(name), journal: stack::Journal::folder(home) }
     }
 
     pub(crate) fn mount(&self) -> Utf8PathBuf {
@@ -209,6 +214,19 @@ impl Places {
 
     pub(crate) fn log(&self) -> Utf8PathBuf {
         self.dir.join("daemon.log")
+    }
+
+    /// Says that somebody is at work on the device, as long as the file is open: who attaches it, and its daemon.
+    pub(crate) fn hold(&self) -> io::Result<File> {
+        let dir = File::open(&self.dir)?;
+        flock(&dir, FlockOperation::LockShared)?;
+        Ok(dir)
+    }
+
+    /// Whether somebody does.
+    pub(crate) fn is_held(&self) -> bool {
+        let locked = File::open(&self.dir).map(|dir| flock(&dir, FlockOperation::NonBlockingLockExclusive));
+        matches!(locked, Ok(Err(Errno::WOULDBLOCK)))
     }
 
     /// Takes the device's own files away; never goes into a mount.

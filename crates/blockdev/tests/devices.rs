@@ -319,7 +319,7 @@ fn a_busy_device_stays_and_force_takes_it(bench: &Bench) {
     let again = blockdev::attach(&bench.home(), &options, &Launcher::this_program().unwrap());
     assert!(matches!(again, Err(SsdError::Exists { .. })));
     let pid = first.state().daemon.pid.to_string();
-    let state = first.keep();
+    let state = first.keep().unwrap();
     assert!(blockdev::list(&bench.home()).unwrap()[0].alive);
     // a daemon that does not answer
     must("kill", &["-STOP", &pid]);

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
+use lab::check::{Started, started};
 use workload::{Draws, Step, Value, Workload};
 
 use crate::options::{self, Options};
+use crate::programs;
 use crate::screen::{self, Exit, bad_input};
 
 /// Free space that is assumed for `$free` when there is no target: that of a default image.
@@ -38,7 +40,8 @@ pub fn check(options: &Options, arguments: &options::Check) -> anyhow::Result<Ex
                     loaded.warnings.render(&file, &text, screen::color_on_stderr(options)).trim_end()
                 );
             }
-            screen::print(&format!("{file}: ok\n{}", describe(&loaded.workload)))?;
+            let starts = starts(&started(&loaded, &file, &text), false);
+            screen::print(&format!("{file}: ok\n{}{starts}", describe(&loaded.workload)))?;
             if !loaded.variables.is_empty() {
                 let variables: Vec<String> =
                     loaded.variables.iter().map(|(name, value)| format!("  ${name} = {value}")).collect();
@@ -73,13 +76,38 @@ fn check_study(file: &Path) -> anyhow::Result<Exit> {
     }
     for one in &checked {
         let parameters: String = one.parameters.iter().map(|p| format!(" {}={}", p.name, p.value)).collect();
-        text += &format!("\nworkload {}{parameters}\n{}", one.workload, describe(&one.model));
+        text += &format!(
+            "\nworkload {}{parameters}\n{}{}",
+            one.workload,
+            describe(&one.model),
+            starts(&one.programs, study.study.allow_system)
+        );
         if !one.warnings.is_empty() {
             eprintln!("{}", one.warnings.trim_end());
         }
     }
+    for workload in &study.workloads {
+        let script = workload.text.as_deref().unwrap_or_default();
+        let Some(app) = apps::App::parse(script, &workload.variables(&[])).map_err(bad_input)? else {
+            continue;
+        };
+        text += &format!("\nworkload {}\n  the built-in load {}\n", workload.label(), app.name());
+        if !app.programs().is_empty() {
+            text += &format!("  starts programs of its own choice: {}\n", app.programs().join(", "));
+        }
+    }
     screen::print(&text)?;
     Ok(Exit::Done)
+}
+
+/// What a workload would start by `system`, if anything.
+fn starts(started: &[Started], allowed: bool) -> String {
+    if started.is_empty() {
+        return String::new();
+    }
+    let permission = if allowed { "allowed by the study" } else { "refused without --allow-system" };
+    let listed = programs::list(started).replace("\n  ", "\n    ");
+    format!("  starts programs, with all your rights ({permission}):\n  {listed}")
 }
 
 /// What a workload would do, in a few lines.

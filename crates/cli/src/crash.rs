@@ -112,12 +112,13 @@ fn load(arguments: &Crash, stop: &Arc<AtomicBool>) -> anyhow::Result<Load> {
     }
     let length = workload::size::parse_duration(&arguments.length)
         .map_err(|error| bad_input(format!("--for: {error}")))?;
-    let first = crate::explain::load(Path::new(name))?;
+    let first = crate::explain::load(Path::new(name), arguments.allow_system)?;
     let again = first.clone();
-    let (seconds, seed) = (length.as_secs_f64(), arguments.seed);
+    let (seconds, seed, allow_system) = (length.as_secs_f64(), arguments.seed, arguments.allow_system);
     let stop = stop.clone();
     let stage = move |workload: &Workload, root: &Utf8Path, stage: Stage| {
-        let options = RunOptions { stage, seconds: Some(seconds), seed, ..RunOptions::default() };
+        let options =
+            RunOptions { stage, seconds: Some(seconds), seed, allow_system, ..RunOptions::default() };
         let control = Control::new();
         // the engine tells something several times a second
         let ended = engine::run(workload, root.as_std_path(), &options, &control, &mut |_| {

@@ -1,8 +1,8 @@
 //! `doctor`: what this machine can run, and what a killed run left behind.
 
-use camino::Utf8Path;
+use camino::{Utf8Path, Utf8PathBuf};
 use spec::StackSpec;
-use stack::{Availability, DeadMount, Host, Journal, Outcome, Resource, probe_availability};
+use stack::{Availability, DeadMount, Host, Journal, Leftover, Outcome, Resource, probe_availability};
 
 use crate::options::{self, Options};
 use crate::screen::{self, Exit};
@@ -57,49 +57,110 @@ fn machine() -> String {
     text
 }
 
+/// What killed runs left behind. What cannot be read or taken away is said, and does not keep the rest.
 fn leftovers(home: &Utf8Path, dry_run: bool) -> anyhow::Result<Exit> {
-    let host = Host::system();
-    let leftovers = Journal::leftovers(&lab::real::journal_folder(home))?;
-    let mut known = Vec::new();
-    let (mut clean, mut found) = (true, !leftovers.is_empty());
-    for leftover in leftovers {
-        screen::print(&format!("\n{leftover}"))?;
-        if dry_run {
-            let target = |resource: &Resource| match resource {
-                Resource::Mount { target, .. } => Some(target.clone()),
-                _ => None,
-            };
-            known.extend(leftover.resources.iter().filter_map(target));
-        } else {
-            let report = leftover.clean()?;
-            clean &= !report.has_failures();
-            screen::print(&report.to_string())?;
+    let mut findings =
+        Findings { host: Host::system(), dry_run, known: Vec::new(), clean: true, found: false };
+    let folder = lab::real::journal_folder(home);
+    match Journal::leftovers(&folder) {
+        Ok(leftovers) => leftovers.iter().try_for_each(|leftover| findings.leftover(leftover))?,
+        Err(error) => findings.trouble(&error)?,
+    }
+    if !dry_run {
+        if findings.clean {
+            for name in blockdev::sweep(home)? {
+                findings.found = true;
+                screen::print(&format!("\nremoved     directory of the emulated SSD {name}"))?;
+            }
+        }
+        // nothing was made for these
+        match Journal::sweep(&folder) {
+            Ok(0) => {}
+            Ok(number) => screen::print(&format!("\nremoved     {number} unfinished journals"))?,
+            Err(error) => findings.trouble(&error)?,
+        }
+        for left in probe::trace::sweep() {
+            findings.found = true;
+            screen::print(&format!("\nremoved     tracing instance {}", left.display()))?;
         }
     }
     // mounts made by hand are in no journal
-    for dead in DeadMount::find(&host)?.into_iter().filter(|dead| !known.contains(&dead.target)) {
-        found = true;
-        screen::print(&format!("\n{dead}"))?;
-        if !dry_run {
-            let (word, why) = match dead.unmount(&host) {
-                Outcome::Undone => ("removed     ", String::new()),
-                Outcome::AlreadyGone => ("gone before ", String::new()),
-                Outcome::Deferred(why) => ("deferred    ", format!(": {why}")),
-                Outcome::LeftAlone(why) => ("left alone  ", format!(": {why}")),
-                Outcome::Failed(why) => {
-                    clean = false;
-                    ("FAILED      ", format!(": {why}"))
-                }
-            };
-            screen::print(&format!("{word}mount of {} at {}{why}", dead.source, dead.target))?;
-        }
+    match DeadMount::find(&findings.host) {
+        Ok(dead) => dead.iter().try_for_each(|dead| findings.dead_mount(dead))?,
+        Err(error) => findings.trouble(&error)?,
     }
-    if !found {
+    if !findings.found && findings.clean {
         screen::print(
             "\nnothing was left behind by a killed run, and no betrfs mount is without its daemon",
         )?;
     } else if dry_run {
         screen::print("\n`loadline doctor` takes these down; nothing was changed now")?;
     }
-    Ok(if clean { Exit::Done } else { Exit::Failed })
+    Ok(if findings.clean { Exit::Done } else { Exit::Failed })
+}
+
+/// What was found so far.
+struct Findings {
+    host: Host,
+    dry_run: bool,
+    /// Mount points that are in a journal.
+    known: Vec<Utf8PathBuf>,
+    /// Nothing that was found stays, as far as is known.
+    clean: bool,
+    found: bool,
+}
+
+impl Findings {
+    /// Says what could not be looked at.
+    fn trouble(&mut self, error: &dyn std::error::Error) -> anyhow::Result<()> {
+        self.clean = false;
+        screen::print(&format!("\nFAILED      {error}"))
+    }
+
+    fn leftover(&mut self, leftover: &Leftover) -> anyhow::Result<()> {
+        self.found = true;
+        screen::print(&format!("\n{leftover}"))?;
+        if self.dry_run {
+            let target = |resource: &Resource| match resource {
+                Resource::Mount { target, .. } => Some(target.clone()),
+                _ => None,
+            };
+            self.known.extend(leftover.resources.iter().filter_map(target));
+            return Ok(());
+        }
+        match leftover.clean() {
+            Ok(report) => {
+                self.clean &= !report.has_failures() && leftover.damage.is_none();
+                screen::print(&report.to_string())
+            }
+            // said above
+            Err(_) if leftover.damage.is_some() => {
+                self.clean = false;
+                Ok(())
+            }
+            Err(error) => self.trouble(&error),
+        }
+    }
+
+    fn dead_mount(&mut self, dead: &DeadMount) -> anyhow::Result<()> {
+        if self.known.contains(&dead.target) {
+            return Ok(());
+        }
+        self.found = true;
+        screen::print(&format!("\n{dead}"))?;
+        if self.dry_run {
+            return Ok(());
+        }
+        let (word, why) = match dead.unmount(&self.host) {
+            Outcome::Undone => ("removed     ", String::new()),
+            Outcome::AlreadyGone => ("gone before ", String::new()),
+            Outcome::Deferred(why) => ("deferred    ", format!(": {why}")),
+            Outcome::LeftAlone(why) => ("left alone  ", format!(": {why}")),
+            Outcome::Failed(why) => {
+                self.clean = false;
+                ("FAILED      ", format!(": {why}"))
+            }
+        };
+        screen::print(&format!("{word}mount of {} at {}{why}", dead.source, dead.target))
+    }
 }

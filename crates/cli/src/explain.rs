@@ -6,6 +6,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use engine::{Control, RunOptions, Stage};
+use lab::check::started;
 use lab::site::{Built, Site};
 use probe::fsync::Recording;
 use record::fsync::{Summary, summary};
@@ -15,6 +16,7 @@ use stack::Journal;
 use workload::Workload;
 
 use crate::options::{Explain, ExplainCache, ExplainFsync, Options};
+use crate::programs::{self, Permission};
 use crate::report::write;
 use crate::screen::{self, Exit, bad_input};
 
@@ -31,8 +33,9 @@ pub fn explain(options: &Options, what: &Explain) -> anyhow::Result<Exit> {
 
 fn fsync(options: &Options, arguments: &ExplainFsync) -> anyhow::Result<Exit> {
     let spec: StackSpec = arguments.on.parse().map_err(|error| bad_input(format!("--on: {error}")))?;
+    let job = arguments.job.as_deref().map(|job| load(job, arguments.allow_system)).transpose()?;
     let (recorded, note) = on_stack(options, &spec, |built| {
-        let recorded = work_under_trace(arguments, built.path().as_std_path())?;
+        let recorded = work_under_trace(arguments, job.as_ref(), built.path().as_std_path())?;
         Ok((recorded, built.ssd_status().and_then(|status| lab::real::fua_note(&status))))
     })?;
     match recorded {
@@ -46,15 +49,16 @@ const TRACE_BYTES_MAX: u64 = 256 << 20;
 
 fn cache(options: &Options, arguments: &ExplainCache) -> anyhow::Result<Exit> {
     let spec: StackSpec = arguments.on.parse().map_err(|error| bad_input(format!("--on: {error}")))?;
-    let workload = load(&arguments.job)?;
+    let allow = arguments.allow_system;
+    let workload = load(&arguments.job, allow)?;
     let length = seconds(&arguments.length)?;
     on_stack(options, &spec, |built| {
         let root = built.path().as_std_path();
-        run_stage(&workload, root, Stage::Prepare, length)?;
+        run_stage(&workload, root, Stage::Prepare, length, allow)?;
         if !arguments.warm {
             built.remount_cold()?;
         }
-        let measured = || run_stage(&workload, root, Stage::Measure, length);
+        let measured = || run_stage(&workload, root, Stage::Measure, length, allow);
         match probe::cache::record(root, TRACE_BYTES_MAX, measured) {
             Ok((recording, measured)) => {
                 measured.context("the explained work")?;
@@ -105,8 +109,14 @@ fn seconds(text: &str) -> anyhow::Result<f64> {
     Ok(length.as_secs_f64())
 }
 
-fn run_stage(workload: &Workload, root: &Path, stage: Stage, seconds: f64) -> anyhow::Result<()> {
-    let options = RunOptions { stage, seconds: Some(seconds), ..RunOptions::default() };
+fn run_stage(
+    workload: &Workload,
+    root: &Path,
+    stage: Stage,
+    seconds: f64,
+    allow_system: bool,
+) -> anyhow::Result<()> {
+    let options = RunOptions { stage, seconds: Some(seconds), allow_system, ..RunOptions::default() };
     let outcome = engine::run(workload, root, &options, &Control::new(), &mut |_| {})?;
     match outcome.ended {
         stats::Ended::Failed { message } => Err(anyhow::anyhow!(message)),
@@ -140,8 +150,12 @@ fn on_stack<T>(
 
 type Recorded = Result<Recording, probe::fsync::RecordError>;
 
-fn work_under_trace(arguments: &ExplainFsync, root: &Path) -> anyhow::Result<Recorded> {
-    let Some(job) = &arguments.job else {
+fn work_under_trace(
+    arguments: &ExplainFsync,
+    job: Option<&Workload>,
+    root: &Path,
+) -> anyhow::Result<Recorded> {
+    let Some(workload) = job else {
         let mut file = OpenOptions::new().append(true).create(true).open(root.join("explained"))?;
         let mut work = || -> std::io::Result<()> {
             for _ in 0..arguments.count {
@@ -152,10 +166,9 @@ fn work_under_trace(arguments: &ExplainFsync, root: &Path) -> anyhow::Result<Rec
         };
         return worked(probe::fsync::record(root, &mut work));
     };
-    let workload = load(job)?;
-    let length = seconds(&arguments.length)?;
-    run_stage(&workload, root, Stage::Prepare, length)?;
-    worked(probe::fsync::record(root, || run_stage(&workload, root, Stage::Measure, length)))
+    let (length, allow) = (seconds(&arguments.length)?, arguments.allow_system);
+    run_stage(workload, root, Stage::Prepare, length, allow)?;
+    worked(probe::fsync::record(root, || run_stage(workload, root, Stage::Measure, length, allow)))
 }
 
 /// What went wrong in the work goes before what was recorded.
@@ -171,12 +184,17 @@ fn worked<E: Into<anyhow::Error>>(
     })
 }
 
-pub(crate) fn load(file: &Path) -> anyhow::Result<Workload> {
+/// Reads a workload; one that starts programs only when that is allowed.
+pub(crate) fn load(file: &Path, allow_system: bool) -> anyhow::Result<Workload> {
     let text = std::fs::read(file).map_err(|error| bad_input(format!("{}: {error}", file.display())))?;
     let name = file.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
     let settings = wml::Settings { machine: lab::real::machine(None, 2 << 30), set: Vec::new(), name };
     match wml::load(&text, &settings) {
-        Ok(loaded) => Ok(loaded.workload),
+        Ok(loaded) => {
+            let permission = if allow_system { Permission::Option } else { Permission::Missing };
+            programs::admit(&started(&loaded, &file.display().to_string(), &text), permission)?;
+            Ok(loaded.workload)
+        }
         Err(errors) => Err(bad_input(errors.render(&file.display().to_string(), &text, false).trim_end())),
     }
 }

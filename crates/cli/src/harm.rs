@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{Args, ValueHint};
 use harm::{Cell, Ended, HarmError, Key, Notice, Plan, Verdict, pattern, plan, table};
 use indicatif::{ProgressBar, ProgressStyle};
+use stack::Journal;
 
 use crate::options::Options;
 use crate::screen::{self, Exit, bad_input};
@@ -130,8 +131,9 @@ fn measure(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Exit> {
         None => Vec::new(),
     };
     let stop = stop_on_signals()?;
+    let journal = journal(options, "harm")?;
     let mut display = Display::new(arguments.quiet);
-    let ended = harm::matrix::measure_all(&plan, &mut cells, &stop, &mut |notice| {
+    let ended = harm::matrix::measure_all(&plan, &mut cells, &journal, &stop, &mut |notice| {
         if let (Notice::Ended { cell }, Some(csv)) = (&notice, &arguments.csv) {
             table::append(csv, cell)?;
         }
@@ -156,6 +158,14 @@ fn measure(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Exit> {
         Err(error) => return Err(wrong(error)),
     }
     Ok(exit(&cells, wanted))
+}
+
+/// The journal of what a measurement makes.
+pub fn journal(options: &Options, what: &str) -> anyhow::Result<Arc<Journal>> {
+    let home = camino::Utf8PathBuf::from_path_buf(crate::run::home(options)?)
+        .map_err(|path| bad_input(format!("{} is not UTF-8", path.display())))?;
+    let folder = lab::real::journal_folder(&home);
+    Ok(Journal::open(&folder, &format!("{what}.{}", std::process::id()))?)
 }
 
 /// Reads a file in a pattern.

@@ -8,6 +8,7 @@
 //! | `check`, `compare`, `crash`, `explain`, `report`, `runs`, `doctor` | the commands of these names |
 //! | `betrfs` | `mkfs`, `mount`, `fsck`, `dump` |
 //! | `ssd` | emulated SSDs as block devices |
+//! | `programs` | programs that workloads start: listed, and refused unless allowed |
 //! | `prefetch` | programs under the prefetcher, and what it did for them |
 //! | `harm` | whether the prefetcher harms on this machine |
 //! | `turns` | a program without and with the prefetcher, compared |
@@ -25,6 +26,7 @@ mod harm;
 mod options;
 mod pages;
 mod prefetch;
+mod programs;
 mod progress;
 mod report;
 mod reproduce;

@@ -158,6 +158,9 @@ pub struct Run {
     /// A block device, or a file for `backing=`, that may be overwritten; all data on it is lost
     #[arg(long, value_name = "DEVICE|FILE", value_hint = ValueHint::FilePath)]
     pub erase: Option<String>,
+    /// Let workloads start programs by `system`, with all your rights; `loadline check` lists them
+    #[arg(long)]
+    pub allow_system: bool,
     /// Leave the last stack mounted for inspection (`loadline doctor` takes it down)
     #[arg(long)]
     pub keep: bool,
@@ -434,6 +437,9 @@ pub struct ExplainCache {
     /// How long the workload runs
     #[arg(long = "for", value_name = "TIME", default_value = "5s")]
     pub length: String,
+    /// Let the workload start programs by `system`, with all your rights; `loadline check` lists them
+    #[arg(long)]
+    pub allow_system: bool,
     /// Leave in the cache what creating the files has put there
     #[arg(long)]
     pub warm: bool,
@@ -467,6 +473,9 @@ pub struct ExplainFsync {
     /// How long the workload runs
     #[arg(long = "for", value_name = "TIME", default_value = "5s")]
     pub length: String,
+    /// Let the workload start programs by `system`, with all your rights; `loadline check` lists them
+    #[arg(long)]
+    pub allow_system: bool,
     /// Write the waterfall of a typical fsync as SVG
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub svg: Option<PathBuf>,
@@ -517,6 +526,9 @@ pub struct Crash {
     /// How long a workload in WML runs
     #[arg(long = "for", value_name = "TIME", default_value = "1s")]
     pub length: String,
+    /// Let a workload in WML start programs by `system`, with all your rights; `loadline check` lists them
+    #[arg(long)]
+    pub allow_system: bool,
     /// Keep the smallest failing case there: image, list of writes, checker's output
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub keep: Option<PathBuf>,

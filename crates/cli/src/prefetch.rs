@@ -31,7 +31,7 @@ pub fn prefetch(global: &Options, options: &Prefetch) -> anyhow::Result<Exit> {
         }
         Some(PrefetchWhat::Daemon(options)) => daemon(options),
         Some(PrefetchWhat::Harm(options)) => crate::harm::harm(global, options),
-        Some(PrefetchWhat::Compare(options)) => crate::turns::compare(options),
+        Some(PrefetchWhat::Compare(options)) => crate::turns::compare(global, options),
         Some(PrefetchWhat::Reader(options)) => crate::harm::reader(options),
         None => run(options),
     }

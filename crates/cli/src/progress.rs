@@ -1,13 +1,13 @@
 //! What a run shows while it runs: one line that moves on a terminal, a line for each trial elsewhere.
 
 use std::io::IsTerminal;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use engine::Event;
 use indicatif::{ProgressBar, ProgressStyle};
 use lab::runner;
 use lab::session::Notice;
-use record::results::{Run, Status, Trial};
+use record::results::{Period, Run, Status, Trial};
 
 /// The display on standard error.
 pub struct Progress {
@@ -16,6 +16,10 @@ pub struct Progress {
     bar: ProgressBar,
     begins: String,
     planned: usize,
+    /// When the present trial began.
+    began: Instant,
+    /// Its script has `enable lathist`.
+    latency_counters: bool,
 }
 
 impl Progress {
@@ -28,7 +32,15 @@ impl Progress {
         };
         let style = ProgressStyle::with_template("{bar:16} {pos}/{len} {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
-        Progress { quiet, color, bar, begins: String::new(), planned: 0 }
+        Progress {
+            quiet,
+            color,
+            bar,
+            begins: String::new(),
+            planned: 0,
+            began: Instant::now(),
+            latency_counters: false,
+        }
     }
 
     /// Says what is about to happen.
@@ -58,6 +70,7 @@ impl Progress {
                 self.bar.set_position(*ended as u64);
                 self.begins =
                     format!("{} #{}, about {} left", cell.label(), index + 1, span(*remaining_seconds));
+                (self.began, self.latency_counters) = (Instant::now(), false);
                 self.show("");
                 self.bar.enable_steady_tick(Duration::from_millis(200));
             }
@@ -82,7 +95,7 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    fn trial(&self, progress: &runner::Progress) {
+    fn trial(&mut self, progress: &runner::Progress) {
         match progress {
             runner::Progress::Building => self.show("building the stack"),
             runner::Progress::Cooling => self.show("cooling: unmount, mount, drop caches"),
@@ -95,7 +108,13 @@ impl Progress {
                 let phase = if *elapsed_seconds < 0.0 { "warming up" } else { "measuring" };
                 self.show(&format!("{phase}, {:.0} s{of}, {io_ops} operations", elapsed_seconds.abs()));
             }
-            runner::Progress::Engine(Event::Line { .. } | Event::Period { .. }) => {}
+            runner::Progress::Engine(Event::LatencyCounters) => self.latency_counters = true,
+            runner::Progress::Engine(Event::Period { at_seconds, outcome }) => {
+                let period = Period::of(*at_seconds, outcome, self.latency_counters);
+                let clock_seconds = self.began.elapsed().as_secs_f64();
+                self.line(report::filebench::statistics(&period, clock_seconds).trim_end());
+            }
+            runner::Progress::Engine(Event::Line { .. }) => {}
         }
     }
 

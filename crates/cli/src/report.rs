@@ -42,7 +42,7 @@ pub fn report(options: &Options, arguments: &options::Report) -> anyhow::Result<
                 let label = run.cell(trial.cell).map_or(String::new(), |cell| cell.label());
                 // The name of the trial goes to standard error: the text itself is for old parsers.
                 eprintln!("# {label} #{}", trial.index + 1);
-                screen::print(&filebench::session(trial, false))?;
+                screen::print(&filebench::session(trial))?;
             }
         }
         Format::Json => screen::print(&json::run(&run)?)?,

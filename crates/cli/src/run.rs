@@ -15,6 +15,7 @@ use stack::Journal;
 use stats::Rules;
 
 use crate::options::{self, Options};
+use crate::programs::{self, Permission};
 use crate::progress::Progress;
 use crate::screen::{self, Exit, bad_input};
 
@@ -25,7 +26,7 @@ const TRIALS: u32 = 3;
 pub fn run(options: &Options, arguments: &options::Run) -> anyhow::Result<Exit> {
     let home = home(options)?;
     let study = study(arguments)?;
-    let checked = check_workloads(&study)?;
+    let checked = check_workloads(&study, arguments.allow_system)?;
     let work = arguments.work_dir.clone().unwrap_or_else(|| home.join("images"));
     let site = site(&home, &work, arguments.erase.as_deref())?;
     let workloads = checked.iter().map(|one| (one.workload.as_str(), &one.model));
@@ -130,6 +131,7 @@ fn overrides(mut settings: Settings, arguments: &options::Run) -> anyhow::Result
     settings.explain |= arguments.explain;
     settings.strict |= arguments.strict;
     settings.keep |= arguments.keep;
+    settings.allow_system |= arguments.allow_system;
     Ok(settings)
 }
 
@@ -148,13 +150,19 @@ pub fn site(home: &Path, work: &Path, erase: Option<&str>) -> anyhow::Result<Sit
     Ok(site)
 }
 
-/// Reads every workload as a trial would, so that a mistake shows now.
-fn check_workloads(study: &Study) -> anyhow::Result<Vec<Checked>> {
+/// Reads every workload as a trial would, so that a mistake shows now, and programs that nobody allowed.
+fn check_workloads(study: &Study, by_option: bool) -> anyhow::Result<Vec<Checked>> {
     let machine = lab::real::machine(study.study.memory.map(|bytes| bytes.0), 8 << 30);
     let checked = lab::check::workloads(study, machine).map_err(bad_input)?;
     for one in checked.iter().filter(|one| !one.warnings.is_empty()) {
         eprintln!("{}", one.warnings.trim_end());
     }
+    let permission = match (by_option, study.study.allow_system) {
+        (true, _) => Permission::Option,
+        (false, true) => Permission::Study,
+        (false, false) => Permission::Missing,
+    };
+    programs::admit(checked.iter().flat_map(|one| &one.programs), permission)?;
     Ok(checked)
 }
 

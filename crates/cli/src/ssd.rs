@@ -71,7 +71,9 @@ fn attach(home: &Utf8Path, arguments: &SsdAttach) -> anyhow::Result<()> {
     options.transport =
         Transport::parse(&arguments.transport).ok_or_else(|| bad_input(transports(&arguments.transport)))?;
     options.record = arguments.record.clone().map(utf8).transpose()?;
-    let state = blockdev::attach(home, &options, &Launcher::this_program()?)?.keep();
+    // killed before it is wholly attached, this command leaves nothing
+    options.owner = stack::ProcessId::current(&stack::Host::system());
+    let state = blockdev::attach(home, &options, &Launcher::this_program()?)?.keep()?;
     state.notes.iter().for_each(|note| eprintln!("note: {note}"));
     screen::print(state.device.as_str())
 }

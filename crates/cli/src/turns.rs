@@ -11,7 +11,8 @@ use harm::plan;
 use harm::turns::{Begins, Outcome, Output, Round, Run, Turns, Verdict, median};
 use indicatif::ProgressBar;
 
-use crate::harm::{bar, cannot_here, seconds, stop_on_signals, wrong};
+use crate::harm::{bar, cannot_here, journal, seconds, stop_on_signals, wrong};
+use crate::options::Options;
 use crate::screen::{self, Exit, bad_input};
 
 /// Options of `prefetch compare`.
@@ -73,16 +74,17 @@ pub struct CompareOptions {
 }
 
 /// Runs the program in turns and says what came out.
-pub fn compare(arguments: &CompareOptions) -> anyhow::Result<Exit> {
-    measure(arguments).or_else(cannot_here)
+pub fn compare(options: &Options, arguments: &CompareOptions) -> anyhow::Result<Exit> {
+    measure(options, arguments).or_else(cannot_here)
 }
 
-fn measure(arguments: &CompareOptions) -> anyhow::Result<Exit> {
+fn measure(options: &Options, arguments: &CompareOptions) -> anyhow::Result<Exit> {
     let turns = turns(arguments)?;
     turns.check().map_err(wrong)?;
     let stop = stop_on_signals()?;
     let display = bar(arguments.quiet);
-    let outcome = turns.run(&stop, &mut |begins| show(&display, arguments.quiet, begins));
+    let journal = journal(options, "compare")?;
+    let outcome = turns.run(&journal, &stop, &mut |begins| show(&display, arguments.quiet, begins));
     display.finish_and_clear();
     let outcome = match outcome {
         Err(HarmError::Interrupted) => {

@@ -149,6 +149,76 @@ fn check_says_what_would_happen() {
 }
 
 #[test]
+fn programs_of_a_workload_are_listed_refused_and_started_when_allowed() {
+    let bench = Bench::new();
+    let started = bench.path("started");
+    let text = WORKLOAD
+        .replace("run 60", &format!("set $mark={}\nsystem \"touch $mark\"\nrun 60", started.display()));
+    bench.write("system.f", &text);
+    let listed = format!("system.f:11: touch {}", started.display());
+    let (out, _) = bench.expect(0, &["check", "system.f"]);
+    assert!(out.contains("line 11") || out.contains(&listed), "{out}");
+    let run = ["run", "system.f", "--on", "dir:.", "--for", "100ms", "-n", "1"];
+    for command in [
+        &run[..],
+        &["explain", "fsync", "--on", "dir:.", "--job", "system.f"],
+        &["explain", "cache", "--on", "dir:.", "--job", "system.f"],
+        &["crash", "--on", "ext4@980pro", "system.f"],
+    ] {
+        let (_, err) = bench.expect(2, command);
+        assert!(err.contains(&listed) && err.contains("--allow-system"), "{command:?}: {err}");
+        assert!(!started.exists(), "{command:?}");
+    }
+    let (runs, _) = bench.expect(0, &["runs"]);
+    assert!(!runs.contains("system"), "a refused run leaves no record: {runs}");
+    let (out, err) = bench.expect(0, &[&run[..], &["--allow-system", "--quiet"]].concat());
+    assert!(err.contains(&listed) && err.contains("as --allow-system allows"), "{err}");
+    assert!(out.contains("the workload started a program"), "{out}");
+    assert!(started.exists());
+}
+
+#[test]
+fn a_study_says_itself_that_its_programs_may_start() {
+    let bench = Bench::new();
+    bench.write("system.f", &WORKLOAD.replace("run 60", "system \"echo x > /dev/null\"\nrun 60"));
+    let study = |allow: &str| {
+        format!(
+            "stacks = ['dir:.']\n[study]\ntrials = 1\nseconds = 0.1\n{allow}[[workload]]\nfile = 'system.f'\n\
+             [[workload]]\nname = 'git'\ntext = '#!loadline-app git'\n"
+        )
+    };
+    bench.write("study.toml", &study(""));
+    let (out, _) = bench.expect(0, &["check", "study.toml"]);
+    assert!(
+        out.contains("system.f:10: echo x > /dev/null") && out.contains("of its own choice: git"),
+        "{out}"
+    );
+    let (_, err) = bench.expect(2, &["run", "study.toml"]);
+    assert!(err.contains("system.f:10: echo x") && err.contains("allow_system = true"), "{err}");
+    let alone = study("allow_system = true\n");
+    bench.write("study.toml", alone.split("[[workload]]\nname = 'git'").next().unwrap());
+    let (_, err) = bench.expect(0, &["run", "study.toml"]);
+    assert!(err.contains("system.f:10: echo x") && err.contains("of the study allows"), "{err}");
+}
+
+#[test]
+fn periodic_reports_and_latency_counters_are_shown() {
+    let bench = Bench::new();
+    bench.write("work.f", &WORKLOAD.replace("run 60", "list fileset\nenable lathist\npsrun -1 2"));
+    let (out, err) = bench.expect(0, &["run", "work.f", "--on", "dir:.", "-n", "1"]);
+    assert_eq!(err.matches("Per-Operation Breakdown").count(), 2, "{err}");
+    assert_eq!(err.matches("\t[ ").count(), 10, "{err}");
+    assert_eq!(out.matches("\t[ ").count(), 5, "{out}");
+    let (text, _) = bench.expect(0, &["report", "last", "--format", "filebench"]);
+    assert_eq!(text.matches("Per-Operation Breakdown").count(), 3, "{text}");
+    assert_eq!(text.matches("\t[ ").count(), 15, "{text}");
+    assert!(text.contains("0.000: File or Fileset name") && text.contains("/tmp/files"), "{text}");
+    bench.write("work.f", WORKLOAD);
+    let (out, err) = bench.expect(0, &["run", "work.f", "--on", "dir:.", "-n", "1", "--for", "100ms"]);
+    assert!(!out.contains('\t') && !err.contains("Breakdown"), "{out}{err}");
+}
+
+#[test]
 fn bad_options_are_explained() {
     let bench = Bench::new();
     for (arguments, hint) in [

@@ -40,7 +40,8 @@ impl Place {
         };
         let mut left = names(self.directory.path());
         left.retain(|name| name != "home" && name != "cells.csv");
-        left.extend(names(&self.path("home")));
+        left.extend(names(&self.path("home")).into_iter().filter(|name| name != "journal"));
+        left.extend(names(&self.path("home/journal")));
         assert!(left.is_empty(), "left: {left:?}");
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use blockdev::Launcher;
 use camino::{Utf8Path, Utf8PathBuf};
 use spec::StackSpec;
-use stack::{Host, Journal, Resource};
+use stack::{Host, Journal, PrivateTree};
 
 use crate::bring_up::{Pristine, Rig, System};
 use crate::describe::Describer;
@@ -159,9 +159,9 @@ pub fn run(
         }
     }
     std::fs::create_dir_all(&options.home).map_err(CrashError::io(format!("make {}", options.home)))?;
-    let place = Place::new(journal, options)?;
+    let place = place(journal, options)?;
     progress(Progress::Recording);
-    let recorded = record(options, load, journal, &place.dir)?;
+    let recorded = record(options, load, journal, place.path())?;
     let history = History::new(&recorded.recording, recorded.contract);
     let script = match &*load {
         Load::Script(script) => Some(script),
@@ -176,38 +176,14 @@ pub fn run(
     Ok(verdict)
 }
 
-/// The private directory of a check.
-#[derive(Debug)]
-struct Place {
-    journal: Arc<Journal>,
-    dir: Utf8PathBuf,
-    entries: Vec<stack::journal::EntryId>,
-}
-
-impl Place {
-    fn new(journal: &Arc<Journal>, options: &CrashOptions) -> Result<Place, CrashError> {
-        let parent = match &options.work_dir {
-            Some(dir) => dir.clone(),
-            None => in_memory().unwrap_or_else(|| options.home.clone()),
-        };
-        let parent = parent.canonicalize_utf8().map_err(CrashError::io(format!("resolve {parent}")))?;
-        let dir = parent.join(format!("loadline-crash-{}", unique()));
-        let file = dir.join("requests");
-        let mut place = Place { journal: journal.clone(), dir: dir.clone(), entries: Vec::new() };
-        place.entries.push(journal.record(Resource::Directory { path: dir.clone() })?);
-        place.entries.push(journal.record(Resource::ImageFile { path: file })?);
-        std::fs::create_dir(&dir).map_err(CrashError::io(format!("make {dir}")))?;
-        Ok(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let report = self.journal.undo_entries(&self.entries);
-        if !report.is_clean() {
-            tracing::warn!("not taken down cleanly:\n{report}");
-        }
-    }
+/// The private directory of a check; the recording, and what states are brought up with, goes with it.
+fn place(journal: &Arc<Journal>, options: &CrashOptions) -> Result<PrivateTree, CrashError> {
+    let parent = match &options.work_dir {
+        Some(dir) => dir.clone(),
+        None => in_memory().unwrap_or_else(|| options.home.clone()),
+    };
+    let parent = parent.canonicalize_utf8().map_err(CrashError::io(format!("resolve {parent}")))?;
+    Ok(journal.private_tree(&parent)?)
 }
 
 /// A word that no other check uses, also not one of a killed process.
@@ -230,7 +206,7 @@ fn in_memory() -> Option<Utf8PathBuf> {
 struct Check<'a> {
     options: &'a CrashOptions,
     journal: &'a Arc<Journal>,
-    place: &'a Place,
+    place: &'a PrivateTree,
     system: &'a System,
     judge: &'a Judge<'a>,
     script: Option<&'a Script>,
@@ -279,7 +255,7 @@ impl Check<'_> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = if self.options.jobs == 0 { cores } else { self.options.jobs };
         let jobs = jobs.min(self.system.jobs_max()).clamp(1, states.max(1));
-        (0..jobs).map(|i| Rig::new(self.journal, &self.place.dir, i, self.system, &pristine)).collect()
+        (0..jobs).map(|i| Rig::new(self.journal, self.place.path(), i, self.system, &pristine)).collect()
     }
 
     fn smallest(

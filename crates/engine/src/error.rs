@@ -34,6 +34,11 @@ pub enum Error {
          names of their own"
     )]
     DeviceChanges { device: String },
+    #[error(
+        "the workload starts programs by `system`, which is not allowed here: {commands}; allow it with --allow-system, \
+             or `allow_system = true` in a study"
+    )]
+    SystemNotAllowed { commands: String },
     #[error("interrupted while the files were created")]
     Interrupted,
 }

@@ -13,6 +13,7 @@
 //! | [`create`] | the trees on disk before the run; where they go is in [`place`] |
 //! | [`volume`] | file systems in this process; [`ground`] is either such a one or a directory |
 //! | [`record`] | per-thread histograms and series |
+//! | `system`, `listing` | the script's `system` and `list fileset` |
 //! | [`limit`], [`sync`] | schedules of due times; semaphores and events |
 //! | [`clock`] | nanoseconds in ten of them |
 
@@ -30,6 +31,7 @@ pub mod fileset;
 pub mod ground;
 pub mod lane;
 pub mod limit;
+mod listing;
 pub mod options;
 pub mod place;
 pub mod program;
@@ -39,6 +41,7 @@ pub mod record;
 pub mod run;
 pub mod shared;
 pub mod sync;
+mod system;
 pub mod target;
 #[cfg(test)]
 mod testing;

@@ -29,6 +29,8 @@ pub struct RunOptions {
     pub stage: Stage,
     /// Write dirty data out (syncfs) between creation and measurement.
     pub settle: bool,
+    /// Let `system "..."` start programs, with the rights of this process. Without it such a workload is refused.
+    pub allow_system: bool,
 }
 
 impl Default for RunOptions {
@@ -45,6 +47,7 @@ impl Default for RunOptions {
             strict: false,
             stage: Stage::All,
             settle: true,
+            allow_system: false,
         }
     }
 }
@@ -86,8 +89,12 @@ pub enum Event {
         /// I/O operations so far, warm-up included.
         io_ops: u64,
     },
+    /// The script asks for Filebench's latency counters beside the result (`enable lathist`).
+    LatencyCounters,
     /// A periodic report (`psrun`).
     Period {
+        /// Seconds of the measured interval that are over at its end.
+        at_seconds: f64,
         /// What was measured since the start, or since the last report.
         outcome: stats::Outcome,
     },

@@ -82,9 +82,27 @@ pub struct Timing {
     pub period_ns: u64,
 }
 
-/// Takes the records of a thread when a reporting period is over: the period's number, and the records since the
-/// start, or since the last report.
-pub type PeriodSink<'r> = Box<dyn Fn(usize, &[OpRecord]) + 'r>;
+impl Timing {
+    /// Begin and end of a reporting period (from 0), in nanoseconds of the measured interval. The last one ends with
+    /// the interval, however long the others are.
+    pub fn period(&self, number: usize) -> (u64, u64) {
+        let length = self.deadline_ns - self.measure_ns.min(self.deadline_ns);
+        let end = |periods: u64| self.period_ns.saturating_mul(periods).min(length);
+        (end(number as u64), end(number as u64 + 1))
+    }
+}
+
+/// Takes the records of a thread when a reporting period is over, and once more when the thread ends.
+pub type PeriodSink<'r> = Box<dyn Fn(Reported, &[OpRecord]) + 'r>;
+
+/// What is reported to a [`PeriodSink`], from the start or since the last report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reported {
+    /// The period of this number is over.
+    Over(usize),
+    /// The thread has ended within the period of this number.
+    Ended(usize),
+}
 
 /// The record of one thread (or lane).
 pub struct Recorder<'r> {
@@ -105,8 +123,11 @@ pub struct Recorder<'r> {
 impl<'r> Recorder<'r> {
     /// A record of `ops` flowops that publishes its count of operations in `published`.
     pub fn new(ops: usize, timing: Timing, published: &'r AtomicU64) -> Recorder<'r> {
-        let next_period_ns =
-            if timing.period_ns > 0 { timing.measure_ns.saturating_add(timing.period_ns) } else { u64::MAX };
+        let next_period_ns = if timing.period_ns > 0 {
+            timing.measure_ns.saturating_add(timing.period(0).1)
+        } else {
+            u64::MAX
+        };
         let next_tick_ns = if timing.begin_ns < timing.measure_ns {
             timing.measure_ns
         } else {
@@ -174,11 +195,14 @@ impl<'r> Recorder<'r> {
         }
         while now_ns >= self.next_period_ns {
             if let Some(sink) = &self.sink {
-                sink(self.period, self.since.as_deref().unwrap_or(&self.ops));
+                sink(Reported::Over(self.period), self.since.as_deref().unwrap_or(&self.ops));
             }
             self.since.iter_mut().flatten().for_each(|op| *op = OpRecord::default());
             self.period += 1;
-            self.next_period_ns += self.timing.period_ns;
+            self.next_period_ns = match self.timing.period(self.period) {
+                (from, to) if from < to => self.timing.measure_ns.saturating_add(to),
+                _ => u64::MAX,
+            };
         }
         self.next_tick_ns = self.next_tick_ns.min(self.next_second_ns()).min(self.next_period_ns);
     }
@@ -197,6 +221,8 @@ impl<'r> Recorder<'r> {
         self.tick(now_ns);
         if now_ns < self.timing.measure_ns {
             self.ops.iter_mut().for_each(|op| *op = OpRecord::default());
+        } else if let Some(sink) = &self.sink {
+            sink(Reported::Ended(self.period), self.since.as_deref().unwrap_or(&self.ops));
         }
     }
 }
@@ -267,18 +293,41 @@ mod tests {
 
     #[test]
     fn periods_hold_what_was_done_until_then() {
-        for (anew, expected) in [(false, vec![2, 4]), (true, vec![2, 2])] {
+        for (anew, expected) in [(false, (2, 4, 5)), (true, (2, 2, 1))] {
             let published = AtomicU64::new(0);
             let timing = Timing { period_ns: S, ..timing(0) };
             let counts = std::cell::RefCell::new(Vec::new());
             let mut recorder = Recorder::new(1, timing, &published);
-            recorder.report_to(Box::new(|_, ops: &[OpRecord]| counts.borrow_mut().push(ops[0].ops)), anew);
+            let sink = |what, ops: &[OpRecord]| counts.borrow_mut().push((what, ops[0].ops));
+            recorder.report_to(Box::new(sink), anew);
             for half in 1..=5 {
                 recorder.done(0, 1000, 1000 + half * S / 2 - 1, 1, None);
             }
             recorder.finish(1000 + 5 * S / 2);
             drop(recorder);
+            let (first, second, rest) = expected;
+            let expected =
+                [(Reported::Over(0), first), (Reported::Over(1), second), (Reported::Ended(2), rest)];
             assert_eq!(counts.into_inner(), expected);
         }
+    }
+
+    #[test]
+    fn the_last_period_ends_with_the_interval() {
+        let published = AtomicU64::new(0);
+        let timing = Timing { period_ns: 2 * S, deadline_ns: 1000 + 5 * S, ..timing(0) };
+        let periods: Vec<(u64, u64)> = (0..4).map(|number| timing.period(number)).collect();
+        assert_eq!(periods, [(0, 2 * S), (2 * S, 4 * S), (4 * S, 5 * S), (5 * S, 5 * S)]);
+        let told = std::cell::RefCell::new(Vec::new());
+        let mut recorder = Recorder::new(1, timing, &published);
+        recorder
+            .report_to(Box::new(|what, ops: &[OpRecord]| told.borrow_mut().push((what, ops[0].ops))), true);
+        for second in 1..=5 {
+            recorder.done(0, 1000, 1000 + second * S - 1, 1, None);
+        }
+        recorder.finish(1000 + 5 * S + 7);
+        drop(recorder);
+        let over = |number, ops| (Reported::Over(number), ops);
+        assert_eq!(told.into_inner(), [over(0, 2), over(1, 2), over(2, 1), (Reported::Ended(3), 0)]);
     }
 }

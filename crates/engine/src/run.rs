@@ -1,6 +1,5 @@
 //! The story of a run: make the files, start the threads, watch them, sum up.
 
-use std::io::{Read, Seek};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Mutex;
@@ -18,12 +17,14 @@ use crate::fileset::LiveFileset;
 use crate::ground::Ground;
 use crate::lane::LaneEnd;
 use crate::limit::Schedule;
+use crate::listing;
 use crate::options::{Event, RunOptions, Stage};
 use crate::place;
 use crate::program::{Line, Programs};
 use crate::raw::{self, Approved};
 use crate::record::{OpRecord, Timing};
-use crate::shared::{Shared, Totals};
+use crate::shared::{Periods, Shared, Totals};
+use crate::system;
 use crate::threads::{self, Crew, Gate, LaneResult};
 use crate::usage::Usage;
 use crate::volume::Volume;
@@ -110,6 +111,7 @@ fn on_ground(
     on_event: &mut dyn FnMut(Event),
     approved: &[Approved],
 ) -> Result<Outcome, Error> {
+    system::allowed(workload, options)?;
     raise_open_files();
     let trees = place::roots(&workload.filesets)?;
     let layouts = layouts(workload, options.seed)?;
@@ -180,7 +182,10 @@ impl Run<'_> {
             }
             match step {
                 Step::Echo(text) => on_event(Event::Line { text: text.clone() }),
-                Step::System(command) => self.shell(command, on_event)?,
+                Step::System(command) => system::run(self.ground, command, on_event)?,
+                Step::ListFilesets { defined } => listing::filesets(self.workload, layouts, *defined)
+                    .into_iter()
+                    .for_each(|text| on_event(Event::Line { text })),
                 Step::SleepSeconds(seconds) => self.sleep(*seconds),
                 Step::CreateFiles if !created => {
                     self.create(layouts, on_event)?;
@@ -194,37 +199,6 @@ impl Run<'_> {
         }
         if self.options.settle {
             self.ground.sync()?;
-        }
-        Ok(())
-    }
-
-    /// `system "..."`: through the shell, in the target's root; its exit status is reported and otherwise ignored. What
-    /// it prints goes to a file in memory and not to a pipe: a process that it leaves in the background would keep a
-    /// pipe open, and the run would wait for its end.
-    fn shell(&self, command: &str, on_event: &mut dyn FnMut(Event)) -> Result<(), Error> {
-        let Ground::Directory { path: root, .. } = self.ground else {
-            let what = format!("`system \"{command}\"` needs a mounted file system");
-            return Err(Error::Invalid(what));
-        };
-        let failed = |error| Error::io("cannot run", "/bin/sh", error);
-        let printed = rustix::fs::memfd_create("system", rustix::fs::MemfdFlags::CLOEXEC)
-            .map_err(|error| failed(error.into()))?;
-        let mut printed = std::fs::File::from(printed);
-        let status = std::process::Command::new("/bin/sh")
-            .args(["-c", command])
-            .current_dir(root)
-            .stdin(std::process::Stdio::null())
-            .stdout(printed.try_clone().map_err(failed)?)
-            .stderr(printed.try_clone().map_err(failed)?)
-            .status()
-            .map_err(failed)?;
-        let mut text = Vec::new();
-        printed.rewind().and_then(|()| printed.read_to_end(&mut text)).map_err(failed)?;
-        for line in String::from_utf8_lossy(&text).lines() {
-            on_event(Event::Line { text: line.to_owned() });
-        }
-        if !status.success() {
-            on_event(Event::Line { text: format!("system \"{command}\": {status}") });
         }
         Ok(())
     }
@@ -364,7 +338,7 @@ impl Run<'_> {
             ops_left: plan.ops.map(AtomicU64::new),
             totals: (0..totals).map(|_| Totals::default()).collect(),
             lines: Mutex::default(),
-            periods: Mutex::default(),
+            periods: Mutex::new(Periods::new(plan.period_seconds.is_some_and(|period| period < 0))),
             cut_back: AtomicU64::new(0),
         };
         let published: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(0)).collect();
@@ -383,6 +357,9 @@ impl Run<'_> {
             results: &results,
             failure: &failure,
         };
+        if self.workload.latency_counters {
+            on_event(Event::LatencyCounters);
+        }
         for process in self.workload.processes.iter().rev() {
             on_event(Event::Line {
                 text: format!("Starting {} {} instances", process.instances, process.name),
@@ -413,6 +390,7 @@ impl Run<'_> {
                 sums[op.line].merge(record);
             }
         }
+        notes.extend(system::notes(self.workload));
         let cut_back = shared.cut_back.load(Relaxed);
         let mut metrics: Vec<Metric> =
             usage.iter().map(|(name, unit, value)| metric(name, unit, *value)).collect();
@@ -661,25 +639,20 @@ impl<'w, 'r> Watch<'w, 'r> {
         loop {
             let mut periods =
                 self.crew.shared.periods.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            let complete = periods.get(&self.periods_told).is_some_and(|(_, added)| all || *added >= lanes);
-            if !complete {
-                return;
-            }
-            let Some((sums, _)) = periods.remove(&self.periods_told) else { return };
+            let Some(sums) = periods.take(self.periods_told, if all { 0 } else { lanes }) else { return };
             drop(periods);
+            let (from_ns, at_ns) = self.timing.period(self.periods_told);
             self.periods_told += 1;
-            let outcome = self.period_outcome(sums);
-            (self.on_event)(Event::Period { outcome });
-        }
-    }
-
-    fn period_outcome(&self, sums: Vec<OpRecord>) -> Outcome {
-        let periods = if self.crew.periods_start_anew { 1 } else { self.periods_told };
-        Outcome {
-            measured_seconds: periods as f64 * self.timing.period_ns as f64 / 1e9,
-            ended: Ended::TimeUp,
-            ops: self.crew.programs.lines.iter().zip(sums).map(|(line, sum)| op_outcome(line, sum)).collect(),
-            ..empty_outcome()
+            let covered_ns = if self.crew.periods_start_anew { at_ns - from_ns } else { at_ns };
+            let outcome = Outcome {
+                measured_seconds: covered_ns as f64 / 1e9,
+                ended: Ended::TimeUp,
+                ops: (self.crew.programs.lines.iter().zip(sums))
+                    .map(|(line, sum)| op_outcome(line, sum))
+                    .collect(),
+                ..empty_outcome()
+            };
+            (self.on_event)(Event::Period { at_seconds: at_ns as f64 / 1e9, outcome });
         }
     }
 

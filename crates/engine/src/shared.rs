@@ -10,7 +10,7 @@ use crate::control::Control;
 use crate::fileset::LiveFileset;
 use crate::limit::Schedule;
 use crate::program::Program;
-use crate::record::OpRecord;
+use crate::record::{OpRecord, Reported};
 
 /// Most operations that a lane claims at once of a run's set number.
 const CLAIM_MAX: u64 = 64;
@@ -33,8 +33,8 @@ pub struct Shared<'r> {
     pub totals: Vec<Totals>,
     /// Lines that flowops print.
     pub lines: Mutex<Vec<String>>,
-    /// Sums of reporting periods that are over: by number, the records of each line and how many lanes added theirs.
-    pub periods: Mutex<BTreeMap<usize, (Vec<OpRecord>, usize)>>,
+    /// Sums of reporting periods.
+    pub periods: Mutex<Periods>,
     /// Files cut back since they had grown past their fileset's limit.
     pub cut_back: AtomicU64,
 }
@@ -74,18 +74,97 @@ impl Shared<'_> {
         left.fetch_update(Relaxed, Relaxed, |left| (left > 0).then(|| left - claim(left))).map_or(0, claim)
     }
 
-    /// Adds a lane's records to those of a reporting period.
-    pub fn add_period(&self, period: usize, program: &Program, ops: &[OpRecord], lines: usize) {
+    /// Adds what a lane reports to the sums of the reporting periods.
+    pub fn add_period(&self, what: Reported, program: &Program, ops: &[OpRecord], lines: usize) {
         let mut periods = self.periods.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let (sums, lanes) = periods.entry(period).or_insert_with(|| (vec![OpRecord::default(); lines], 0));
+        let sums = periods.sums(what, lines);
         for (op, record) in program.ops.iter().zip(ops) {
             sums[op.line].merge(record);
         }
-        *lanes += 1;
     }
 
     /// Prints a line.
     pub fn say(&self, line: String) {
         self.lines.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(line);
+    }
+}
+
+/// Records of each line of the result, and of how many lanes.
+type Sums = (Vec<OpRecord>, usize);
+
+/// Sums of reporting periods (`psrun`), by the number of the period.
+#[derive(Debug, Default)]
+pub struct Periods {
+    /// Each report starts from zero, instead of from the start of the interval.
+    anew: bool,
+    /// Periods that are over, not told yet.
+    over: BTreeMap<usize, Sums>,
+    /// Lanes that ended within a period: what they did belongs to it, and when reports count from the start, to all later
+    /// ones.
+    ended: BTreeMap<usize, Sums>,
+}
+
+impl Periods {
+    /// No reports yet; `anew`: each starts from zero.
+    pub fn new(anew: bool) -> Periods {
+        Periods { anew, ..Periods::default() }
+    }
+
+    /// The sums that a report of one more lane goes into.
+    fn sums(&mut self, what: Reported, lines: usize) -> &mut Vec<OpRecord> {
+        let (map, number) = match what {
+            Reported::Over(number) => (&mut self.over, number),
+            Reported::Ended(number) => (&mut self.ended, number),
+        };
+        let (sums, lanes) = map.entry(number).or_insert_with(|| (vec![OpRecord::default(); lines], 0));
+        *lanes += 1;
+        sums
+    }
+
+    /// Takes the sums of a period that is over, once `lanes` lanes have added their part or have ended. (A period in
+    /// which the last of them ended is not over.)
+    pub fn take(&mut self, number: usize, lanes: usize) -> Option<Vec<OpRecord>> {
+        let there = self.over.get(&number)?.1;
+        let gone: usize = self.ended.range(..=number).map(|(_, (_, lanes))| lanes).sum();
+        if there + gone < lanes {
+            return None;
+        }
+        let (mut sums, _) = self.over.remove(&number)?;
+        let from = if self.anew { number } else { 0 };
+        for (ended, _) in self.ended.range(from..=number).map(|(_, sums)| sums) {
+            sums.iter_mut().zip(ended).for_each(|(sum, ended)| sum.merge(ended));
+        }
+        Some(sums)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two lanes of one flowop: one ends within the second period, the other goes on.
+    #[test]
+    fn what_a_lane_did_before_its_end_stays_in_the_reports() {
+        for (anew, expected) in [(false, [13, 35, 49]), (true, [13, 7, 9])] {
+            let mut periods = Periods::new(anew);
+            let (one, other) = if anew { ([3, 2], [10, 5, 9]) } else { ([3, 5], [10, 30, 44]) };
+            let mut add = |what, ops| periods.sums(what, 1)[0].ops += ops;
+            add(Reported::Over(0), one[0]);
+            add(Reported::Ended(1), one[1]);
+            other.iter().enumerate().for_each(|(number, ops)| add(Reported::Over(number), *ops));
+            let told: Vec<u64> =
+                (0..3).map(|number| periods.take(number, 2).expect("it is complete")[0].ops).collect();
+            assert_eq!(told, expected, "anew: {anew}");
+        }
+    }
+
+    #[test]
+    fn a_report_waits_for_every_lane_at_work() {
+        let mut periods = Periods::new(false);
+        periods.sums(Reported::Over(0), 1);
+        assert!(periods.take(0, 2).is_none());
+        periods.sums(Reported::Over(0), 1);
+        assert!(periods.take(0, 2).is_some());
+        assert!(periods.take(0, 0).is_none(), "it was told");
     }
 }

@@ -338,7 +338,7 @@ impl<'r> Crew<'r> {
             let shared = self.shared;
             let lines = self.programs.lines.len();
             recorder.report_to(
-                Box::new(move |period, ops| shared.add_period(period, program, ops, lines)),
+                Box::new(move |what, ops| shared.add_period(what, program, ops, lines)),
                 self.periods_start_anew,
             );
         }

@@ -212,8 +212,8 @@ fn psrun_reports_on_the_way() {
         );
         let (directory, mut reads) = (directory(), Vec::new());
         let mut on_event = |event| {
-            if let Event::Period { outcome } = event {
-                reads.push(op(&outcome, "r").ops);
+            if let Event::Period { at_seconds, outcome } = event {
+                reads.push((at_seconds, outcome.measured_seconds, op(&outcome, "r").ops));
             }
         };
         let options = RunOptions::default();
@@ -221,12 +221,78 @@ fn psrun_reports_on_the_way() {
             engine::run(&parse(&text), directory.path(), &options, &Control::new(), &mut on_event).unwrap();
         let whole = op(&whole, "r").ops;
         assert!(reads.len() >= 2, "{reads:?}");
+        let mut before = 0.0;
+        for (at, covers, _) in &reads {
+            let expected = if grows { *at } else { at - before };
+            assert!((covers - expected).abs() < 1e-6, "{reads:?}");
+            before = *at;
+        }
+        let reads: Vec<u64> = reads.into_iter().map(|(.., ops)| ops).collect();
         if grows {
             let last = *reads.last().unwrap();
             assert!(reads.is_sorted() && last <= whole && 2 * last > whole, "{reads:?} of {whole}");
         } else {
             assert!(reads.iter().sum::<u64>() <= whole, "{reads:?} of {whole}");
         }
+    }
+}
+
+const SYSTEM: &str = "define file name=f,path=/x,size=1k,prealloc\n\
+    define process name=p { thread name=t { flowop read name=r,filename=f,iosize=1k } }\n\
+    system \"touch started\"\nsystem \"touch started\"\nrun 60\n";
+
+#[test]
+fn programs_are_refused_unless_they_are_allowed() {
+    for stage in [Stage::All, Stage::Prepare, Stage::Measure] {
+        let directory = directory();
+        let options = RunOptions { stage, ..ops(1) };
+        assert!(!options.allow_system, "not allowed unless somebody says so");
+        let refused = engine::run(&parse(SYSTEM), directory.path(), &options, &Control::new(), &mut |_| {})
+            .unwrap_err();
+        assert!(matches!(refused, engine::Error::SystemNotAllowed { .. }), "{refused:?}");
+        let said = refused.to_string();
+        assert!(said.contains("touch started") && said.contains("--allow-system"), "{said}");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "nothing was made");
+    }
+}
+
+#[test]
+fn programs_that_were_allowed_are_in_the_result() {
+    let directory = directory();
+    let allowed = RunOptions { allow_system: true, ..ops(1) };
+    let outcome = run_in(directory.path(), SYSTEM, &allowed).0;
+    assert!(directory.path().join("started").exists());
+    assert_eq!(outcome.notes, ["the workload started a program: system \"touch started\""]);
+}
+
+#[test]
+fn list_fileset_prints_what_is_defined_so_far() {
+    let text = "set $size=randvar(type=uniform,mean=2k,min=1k)\nlist fileset\n\
+                define fileset name=many,path=/tmp,size=$size,entries=100,dirwidth=20,prealloc\n\
+                define file name=one-with-a-very-long-name,path=/tmp/below,size=8k,prealloc\nlist fileset\n\
+                define file name=later,path=/tmp,size=1k\n\
+                define process name=p { thread name=t { flowop statfile name=s,filesetname=many } }\nrun 60\n";
+    let lines = run_in(directory().path(), text, &ops(1)).1;
+    let expected = "\
+File or Fileset name           file size   dir width   entries
+/tmp/below/one-with-a-very-long-name      8192     (Single File)
+/tmp/many                           2048          20       100
+";
+    assert_eq!(lines[..3].join("\n") + "\n", expected);
+    assert_eq!(lines.iter().filter(|line| line.starts_with("File or Fileset")).count(), 1);
+}
+
+#[test]
+fn latency_counters_are_asked_for_by_enable_lathist() {
+    for (command, wanted) in [("", 0), ("enable lathist\n", 1)] {
+        let text = format!(
+            "{command}define process name=p {{ thread name=t {{ flowop hog name=h,value=1 }} }}\nrun 1\n"
+        );
+        let mut asked = 0;
+        let mut on_event = |event: Event| asked += u32::from(event == Event::LatencyCounters);
+        let directory = directory();
+        engine::run(&parse(&text), directory.path(), &seconds(0.1), &Control::new(), &mut on_event).unwrap();
+        assert_eq!(asked, wanted, "{command}");
     }
 }
 
@@ -268,7 +334,7 @@ fn a_command_in_the_background_is_not_waited_for() {
                 define process name=p { thread name=t { flowop read name=r,filename=f,iosize=1k } }\n\
                 system \"echo out; echo err >&2; sleep 30 & echo $! > pid\"\nrun 60\n";
     let directory = directory();
-    let (outcome, lines) = run_in(directory.path(), text, &ops(1));
+    let (outcome, lines) = run_in(directory.path(), text, &RunOptions { allow_system: true, ..ops(1) });
     let pid = std::fs::read_to_string(directory.path().join("pid")).unwrap();
     let pid = rustix::process::Pid::from_raw(pid.trim().parse().unwrap()).unwrap();
     // It still runs: nobody has waited for it.

@@ -5,15 +5,16 @@ use std::fs::File;
 use std::io::Write as _;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tempfile::TempDir;
+use blockdev::{AttachOptions, Attached, Launcher};
+use spec::StackSpec;
+use stack::{Builder, Host, Journal, MountedStack, PrivateTree, ProcessId};
 
 use crate::pattern::RAW;
-use crate::{HarmError, Plan, at};
+use crate::{HarmError, Plan, at, built, private_tree, utf8};
 
 /// File systems without a device to read from (statfs(2); linux/magic.h): tmpfs, ramfs, proc, sysfs.
 const IN_MEMORY: [i64; 4] = [0x0102_1994, 0x8584_58f6, 0x9fa0, 0x6265_6572];
@@ -22,17 +23,19 @@ const IN_MEMORY: [i64; 4] = [0x0102_1994, 0x8584_58f6, 0x9fa0, 0x6265_6572];
 pub struct Device {
     file: PathBuf,
     bytes: u64,
-    // Dropped in this order: detached before its directory goes.
-    _emulated: Option<Emulated>,
-    _own: Option<TempDir>,
+    _place: Place,
 }
 
-struct Emulated {
-    loadline: PathBuf,
-    home: PathBuf,
-    name: String,
-    mount: PathBuf,
-    mounted: bool,
+/// What goes with it.
+enum Place {
+    Own {
+        _tree: PrivateTree,
+    },
+    /// Dropped in this order: the file system goes before its device.
+    Emulated {
+        _stack: Box<MountedStack>,
+        _ssd: Attached,
+    },
 }
 
 /// Whether files of a directory come from a device.
@@ -55,17 +58,25 @@ pub fn check_directory(directory: &Path) -> Result<(), HarmError> {
 
 impl Device {
     /// [`RAW`], or a profile of the emulated SSD under ext4. The file is written and synced.
-    pub fn prepare(name: &str, plan: &Plan, scratch: &Path, stop: &AtomicBool) -> Result<Device, HarmError> {
+    pub fn prepare(
+        name: &str,
+        plan: &Plan,
+        scratch: &Path,
+        journal: &Arc<Journal>,
+        stop: &AtomicBool,
+    ) -> Result<Device, HarmError> {
         let mib = plan.mib_of(name);
-        let bytes = mib << 20;
-        let device = if name == RAW {
-            let own = tempfile::Builder::new().prefix("loadline-harm.").tempdir_in(&plan.directory);
-            let own = own.map_err(at("make a directory in", &plan.directory))?;
-            Device { file: own.path().join("data"), bytes, _emulated: None, _own: Some(own) }
+        let (folder, place) = if name == RAW {
+            let tree = private_tree(journal, &plan.directory)?;
+            (tree.path().as_std_path().to_owned(), Place::Own { _tree: tree })
         } else {
-            let emulated = attach(name, mib, plan, scratch)?;
-            Device { file: emulated.mount.join("data"), bytes, _emulated: Some(emulated), _own: None }
+            // The terminal's Ctrl-C reaches mkfs and mount as well.
+            attach(name, mib, plan, scratch, journal).map_err(|error| match stop.load(Ordering::Relaxed) {
+                true => HarmError::Interrupted,
+                false => error,
+            })?
         };
+        let device = Device { file: folder.join("data"), bytes: mib << 20, _place: place };
         write(&device.file, mib, stop)?;
         Ok(device)
     }
@@ -93,54 +104,28 @@ fn write(path: &Path, mib: u64, stop: &AtomicBool) -> Result<(), HarmError> {
     file.sync_all().map_err(at("write", path))
 }
 
-/// What a program prints. Out of reach of the terminal's Ctrl-C, so that nothing is left half attached.
-fn output(command: &mut Command) -> Result<String, HarmError> {
-    let program = Path::new(command.get_program()).display().to_string();
-    let output = command
-        .process_group(0)
-        .output()
-        .map_err(|error| HarmError::CannotHere(format!("cannot run {program}: {error}; is it installed?")))?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-        return Err(HarmError::Program(format!("{command:?}: {said}")));
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-fn attach(profile: &str, mib: u64, plan: &Plan, scratch: &Path) -> Result<Emulated, HarmError> {
+fn attach(
+    profile: &str,
+    mib: u64,
+    plan: &Plan,
+    scratch: &Path,
+    journal: &Arc<Journal>,
+) -> Result<(PathBuf, Place), HarmError> {
+    let input = |error: &dyn std::fmt::Display| HarmError::Input(format!("{profile}: {error}"));
+    let spec = format!("ext4@{profile}:{}M", (mib * 2).max(256));
+    let spec: StackSpec = spec.parse().map_err(|error| input(&error))?;
     let name = format!("harm{}", std::process::id());
-    let size = format!("{}M", (mib * 2).max(256));
-    let mut command = Command::new(&plan.loadline);
-    command.arg("--home").arg(&plan.home);
-    command.args(["ssd", "attach", "--profile", profile, "--size", &size, "--name", &name]);
-    let device = output(&mut command)?;
-    let mut emulated = Emulated {
-        loadline: plan.loadline.clone(),
-        home: plan.home.clone(),
-        name,
-        mount: scratch.join("mount"),
-        mounted: false,
-    };
-    output(Command::new("mkfs.ext4").args(["-q", "-F", "-E", "lazy_itable_init=0", &device]))?;
-    std::fs::create_dir_all(&emulated.mount).map_err(at("make", &emulated.mount))?;
-    output(Command::new("mount").arg(&device).arg(&emulated.mount))?;
-    emulated.mounted = true;
-    let short = device.trim_start_matches("/dev/");
+    let options = AttachOptions::of_stack(&spec, &name).map_err(|error| input(&error))?;
+    let mut options = options.ok_or_else(|| input(&"not an emulated device"))?;
+    options.owner = ProcessId::current(&Host::system());
+    let launcher = Launcher { program: utf8(&plan.loadline)?, args: vec!["ssd-daemon".into()] };
+    let ssd = blockdev::attach(&utf8(&plan.home)?, &options, &launcher).map_err(built)?;
+    let stack = Builder::new(utf8(scratch)?).build_on(&spec, ssd.device(), journal);
+    let stack = Box::new(stack.map_err(built)?);
+    let short = ssd.device().file_name().unwrap_or_default();
     let window = PathBuf::from(format!("/sys/block/{short}/queue/read_ahead_kb"));
     std::fs::write(&window, plan.readahead_kib.to_string()).map_err(at("write", &window))?;
-    Ok(emulated)
-}
-
-impl Drop for Emulated {
-    fn drop(&mut self) {
-        let unmount = || output(Command::new("umount").arg(&self.mount));
-        let unmounted = if self.mounted { unmount() } else { Ok(String::new()) };
-        let mut detach = Command::new(&self.loadline);
-        detach.arg("--home").arg(&self.home).args(["ssd", "detach", &self.name]);
-        for error in [unmounted.err(), output(&mut detach).err()].into_iter().flatten() {
-            eprintln!("loadline: {error}");
-        }
-    }
+    Ok((stack.path().as_std_path().to_owned(), Place::Emulated { _stack: stack, _ssd: ssd }))
 }
 
 /// Drops a file from the page cache.

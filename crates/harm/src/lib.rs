@@ -29,6 +29,10 @@ mod run;
 mod timed;
 
 use std::path::Path;
+use std::sync::Arc;
+
+use camino::{Utf8Path, Utf8PathBuf};
+use stack::{Journal, PrivateTree};
 
 pub use judge::Verdict;
 pub use matrix::{Ended, Notice};
@@ -68,6 +72,22 @@ pub enum HarmError {
     /// Rounds from which no figure can be made.
     #[error("a cell cannot be judged: {0}")]
     Figures(#[from] stats::SampleError),
+}
+
+/// What could not be built, or taken down.
+fn built(error: impl std::fmt::Display) -> HarmError {
+    HarmError::Program(error.to_string())
+}
+
+/// A private directory in `parent`, which goes when it is dropped.
+fn private_tree(journal: &Arc<Journal>, parent: &Path) -> Result<PrivateTree, HarmError> {
+    let parent = utf8(&parent.canonicalize().map_err(at("find", parent))?)?;
+    journal.private_tree(&parent).map_err(built)
+}
+
+fn utf8(path: &Path) -> Result<Utf8PathBuf, HarmError> {
+    let path = Utf8Path::from_path(path).map(Utf8Path::to_owned);
+    path.ok_or_else(|| HarmError::Input("a path is not UTF-8; choose another".into()))
 }
 
 /// Says which file an I/O error is about.

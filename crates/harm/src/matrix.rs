@@ -1,9 +1,11 @@
 //! Do no harm, measured: every pattern on every device with every size of memory, the same program without and
 //! with the library in turns.
 
-use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+use stack::Journal;
 
 use crate::device::Device;
 use crate::judge::{Judged, Verdict};
@@ -99,34 +101,26 @@ fn measure(
     Ok(Cell::new(key.clone(), &rounds, limit, &judged))
 }
 
-/// Measures what is not in `cells` yet, and adds it there as soon as it is measured.
+/// Measures what is not in `cells` yet, and adds it there as soon as it is measured. All that is made for it is in
+/// `journal`.
 ///
 /// # Errors
 /// What `tell` or a run says; [`HarmError::Interrupted`] when `stop` was set.
 pub fn measure_all(
     plan: &Plan,
     cells: &mut Vec<Cell>,
+    journal: &Arc<Journal>,
     stop: &AtomicBool,
     tell: &mut Tell<'_>,
 ) -> Result<Ended, HarmError> {
     // Not in /tmp, where programs may be forbidden to run or files lie in memory.
     std::fs::create_dir_all(&plan.home).map_err(crate::at("make", &plan.home))?;
-    let scratch = tempfile::Builder::new().prefix("harm.").tempdir_in(&plan.home);
-    let scratch = scratch.map_err(crate::at("make a directory in", &plan.home))?;
-    measure_in(scratch.path(), plan, cells, stop, tell)
-}
-
-fn measure_in(
-    scratch: &Path,
-    plan: &Plan,
-    cells: &mut Vec<Cell>,
-    stop: &AtomicBool,
-    tell: &mut Tell<'_>,
-) -> Result<Ended, HarmError> {
+    let tree = crate::private_tree(journal, &plan.home)?;
+    let scratch = tree.path().as_std_path();
     let keys = plan.keys();
     let is_there = |cells: &[Cell], key: &Key| cells.iter().any(|cell| cell.key == *key);
     let (begin, before) = (Instant::now(), cells.len());
-    let runner = Runner::new(plan, stop, scratch)?;
+    let runner = Runner::new(plan, journal, stop, scratch)?;
     for name in &plan.devices {
         let mine = keys.iter().filter(|(key, _)| key.device == *name);
         let todo: Vec<_> = mine.filter(|(key, _)| !is_there(cells, key)).collect();
@@ -135,7 +129,7 @@ fn measure_in(
             return Ok(Ended::TimeIsUp);
         }
         tell(Notice::Device { name, mib: plan.mib_of(name) })?;
-        let device = Device::prepare(name, plan, scratch, stop)?;
+        let device = Device::prepare(name, plan, scratch, journal, stop)?;
         // Warms the program, the library and the file system's own blocks.
         runner.round(device.file(), first, None, false)?;
         for one in todo {

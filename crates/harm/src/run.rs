@@ -5,11 +5,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use prefetch::Mode;
 use prefetch_os::launch::{LIBRARY, Launch, MODE_VARIABLE, Statistics};
+use stack::Journal;
 use stats::Histogram;
 
 use crate::device;
@@ -40,6 +42,7 @@ pub struct Round {
 /// What runs need.
 pub struct Runner<'a> {
     plan: &'a Plan,
+    journal: &'a Arc<Journal>,
     stop: &'a AtomicBool,
     scratch: &'a Path,
     reader: PathBuf,
@@ -47,12 +50,17 @@ pub struct Runner<'a> {
 
 impl<'a> Runner<'a> {
     /// The library leaves programs named `loadline` alone: the reader is this program by another name.
-    pub fn new(plan: &'a Plan, stop: &'a AtomicBool, scratch: &'a Path) -> Result<Runner<'a>, HarmError> {
+    pub fn new(
+        plan: &'a Plan,
+        journal: &'a Arc<Journal>,
+        stop: &'a AtomicBool,
+        scratch: &'a Path,
+    ) -> Result<Runner<'a>, HarmError> {
         let reader = scratch.join("reader");
         if std::fs::hard_link(&plan.loadline, &reader).is_err() {
             std::fs::copy(&plan.loadline, &reader).map_err(at("copy this program to", &reader))?;
         }
-        Ok(Runner { plan, stop, scratch, reader })
+        Ok(Runner { plan, journal, stop, scratch, reader })
     }
 
     /// Runs both; `swapped`: with the library first. `limit`: bytes of memory.
@@ -77,7 +85,7 @@ impl<'a> Runner<'a> {
         library: bool,
     ) -> Result<Run, HarmError> {
         device::drop_cache(file)?;
-        let group = Group::new(limit)?;
+        let group = Group::new(limit, self.journal)?;
         let (threads, block) = (pattern.threads.to_string(), pattern.block_kib.to_string());
         let mut words: Vec<OsString> =
             [self.reader.as_os_str(), "prefetch".as_ref(), "reader".as_ref(), file.as_os_str()]
@@ -151,6 +159,7 @@ fn without(loaded: &OsStr) -> OsString {
 fn output(command: &mut Command, stop: &AtomicBool, time: Duration) -> Result<Output, HarmError> {
     let program = Path::new(command.get_program()).display().to_string();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    stack::process::end_with_parent(command);
     let mut child =
         command.spawn().map_err(|why| HarmError::File { what: format!("cannot run {program}"), why })?;
     let said = wait_for_words(&mut child, stop, time);

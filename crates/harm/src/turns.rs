@@ -16,10 +16,12 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use prefetch_os::areas;
+use stack::Journal;
 use stats::bootstrap::one_sample;
 use stats::{Estimate, Sample};
 
@@ -30,7 +32,7 @@ use crate::matrix::STEP;
 use crate::plan::check_mode;
 use crate::run::{alone, helped};
 use crate::timed::timed;
-use crate::{HarmError, at, is_root};
+use crate::{HarmError, at, is_root, private_tree};
 
 pub use crate::timed::{Run, Said};
 
@@ -155,14 +157,19 @@ impl Turns {
         Ok(())
     }
 
-    /// Runs it until the gain is told.
+    /// Runs it until the gain is told. What is made for it is in `journal`.
     ///
     /// # Errors
     /// The program cannot be started, or [`HarmError::Interrupted`] before the first round is there.
-    pub fn run(&self, stop: &AtomicBool, tell: &mut dyn FnMut(Begins)) -> Result<Outcome, HarmError> {
-        let scratch = tempfile::Builder::new().prefix("loadline-compare.").tempdir();
-        let scratch = scratch.map_err(at("make a directory in", &std::env::temp_dir()))?;
-        let one = |library| self.one(library, scratch.path(), stop);
+    pub fn run(
+        &self,
+        journal: &Arc<Journal>,
+        stop: &AtomicBool,
+        tell: &mut dyn FnMut(Begins),
+    ) -> Result<Outcome, HarmError> {
+        let tree = private_tree(journal, &std::env::temp_dir())?;
+        let scratch = tree.path().as_std_path();
+        let one = |library| self.one(library, scratch, journal, stop);
         let mut wanted = self.rounds.max(1);
         if !self.cold {
             // The first run of all would pay for what is read the first time.
@@ -203,13 +210,19 @@ impl Turns {
             wanted = (wanted + STEP).min(self.rounds_max);
         };
         let output = same(&rounds);
-        let watched = !areas::all(&[scratch.path().join("statistics")]).is_empty();
+        let watched = !areas::all(&[scratch.join("statistics")]).is_empty();
         let failed = rounds.last().is_some_and(|round| round.alone.said.code != 0) && !interrupted;
-        let errors = last_line(&scratch.path().join("alone")).filter(|_| failed);
+        let errors = last_line(&scratch.join("alone")).filter(|_| failed);
         Ok(Outcome { rounds, gain, verdict, output, watched, errors, interrupted })
     }
 
-    fn one(&self, library: bool, scratch: &Path, stop: &AtomicBool) -> Result<Run, HarmError> {
+    fn one(
+        &self,
+        library: bool,
+        scratch: &Path,
+        journal: &Arc<Journal>,
+        stop: &AtomicBool,
+    ) -> Result<Run, HarmError> {
         if let Some(line) = &self.prepare {
             let ended =
                 Command::new("sh").arg("-c").arg(line).stdin(Stdio::null()).stdout(Stdio::null()).status();
@@ -226,7 +239,7 @@ impl Turns {
         } else {
             alone(&self.words)
         };
-        let group = self.memory.map(|bytes| Group::new(Some(bytes))).transpose()?.flatten();
+        let group = self.memory.map(|bytes| Group::new(Some(bytes), journal)).transpose()?.flatten();
         if let Some(group) = &group {
             group.enter_with(&mut command)?;
         }

@@ -17,6 +17,26 @@ pub struct Checked {
     pub variables: Vec<(String, String)>,
     /// What would run.
     pub model: workload::Workload,
+    /// Programs that its script starts by `system`, in the order in which it does.
+    pub programs: Vec<Started>,
+}
+
+/// A program that a script starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Started {
+    /// Where this stands: file and line, or workload and line of its `text`.
+    pub place: String,
+    /// The command for `/bin/sh`, variables filled in.
+    pub command: String,
+}
+
+/// What a script that was loaded from `text` starts; `file` is what people know it by.
+pub fn started(loaded: &wml::Loaded, file: &str, text: &[u8]) -> Vec<Started> {
+    let one = |program: &wml::Program| Started {
+        place: format!("{file}:{}", program.span.line(text)),
+        command: program.command.clone(),
+    };
+    loaded.programs.iter().map(one).collect()
 }
 
 /// Reads every workload of `study` with every combination of its parameters, for this machine. Sizes that depend on
@@ -62,11 +82,13 @@ fn check(
         workload: workload.label().to_string(),
         report: found.render(file, text, false),
     })?;
+    let programs = started(&loaded, file, text);
     Ok(Checked {
         workload: workload.label().to_string(),
         parameters: parameters.to_vec(),
         warnings: loaded.warnings.render(file, text, false),
         variables: loaded.variables,
         model: loaded.workload,
+        programs,
     })
 }

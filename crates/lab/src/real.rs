@@ -10,8 +10,9 @@ use engine::options::{Event, RunOptions, Stage};
 use probe::Subject;
 use probe::fsync::{RecordError, record_within};
 use record::Environment;
+use record::results::Period;
 use spec::StackSpec;
-use stack::{Availability, Cgroup, Journal, MemoryLimit, MountedStack, StackError};
+use stack::{Availability, Cgroup, Journal, MemoryLimit, MountedStack, PrivateTree, StackError};
 use stats::{Ended, Metric};
 
 use crate::protocol::{ARGUMENT, Message, Request};
@@ -146,19 +147,29 @@ impl RealRunner {
             Some(group) => group.add_pid(pid).map_err(|error| error.to_string()),
             None => Ok(()),
         };
+        // what a program of the load leaves there when it is killed is in the journal
+        let temporary = app_of(job)?.map(|_| self.temporary()).transpose()?;
+        let folder = temporary.as_ref().map(|tree| tree.path().as_std_path().to_owned());
+        let program = Program { temporary: folder, ..self.program.clone() };
         let child = |part: Part, report: &mut Report, progress: &mut dyn FnMut(Progress)| {
             let request = part.of(&request);
             let mut hear = |message: Message| match message {
                 Message::Event { event } => {
-                    if let Event::Line { text } = &event {
-                        report.log.push(text.clone());
+                    match &event {
+                        Event::Line { text } => report.log.push(text.clone()),
+                        Event::LatencyCounters => report.extras.latency_counters = true,
+                        Event::Period { at_seconds, outcome } => {
+                            let counters = report.extras.latency_counters;
+                            report.extras.keep(Period::of(*at_seconds, outcome, counters));
+                        }
+                        Event::Creating { .. } | Event::Running { .. } => {}
                     }
                     progress(Progress::Engine(event));
                 }
                 Message::Warnings { text } => report.log.extend(text.lines().map(str::to_string)),
                 Message::Outcome { .. } | Message::Error { .. } => {}
             };
-            let departure = supervise(&self.program, &request, Some(deadline), stop, admit, &mut hear);
+            let departure = supervise(&program, &request, Some(deadline), stop, admit, &mut hear);
             report.raw_output.push_str(&departure.raw_output);
             departure
         };
@@ -189,6 +200,15 @@ impl RealRunner {
             leave(group, &mut departure);
         }
         Ok(conclude(departure, timeout_seconds, report))
+    }
+
+    /// A private directory where everybody may look: mail servers have users of their own.
+    fn temporary(&self) -> Result<PrivateTree, Failure> {
+        let made = Utf8PathBuf::from_path_buf(std::env::temp_dir())
+            .map_err(|path| format!("{} is not UTF-8; choose another TMPDIR", path.display()))
+            .and_then(|dir| dir.canonicalize_utf8().map_err(|error| format!("{dir}: {error}")))
+            .and_then(|dir| self.journal.private_tree(&dir).map_err(|error| error.to_string()));
+        made.map_err(Failure::Message)
     }
 
     fn group(&self, job: &Job<'_>, bytes: u64) -> Result<Cgroup, Failure> {
@@ -249,7 +269,7 @@ fn status(ended: Result<Status, Failure>, interrupted: bool, report: &mut Report
 
 /// Where journals are kept below the home of results; what `loadline doctor` looks through.
 pub fn journal_folder(home: &camino::Utf8Path) -> Utf8PathBuf {
-    home.join("journal")
+    Journal::folder(home)
 }
 
 /// Why no runner can be had.
@@ -517,6 +537,7 @@ fn run_options(job: &Job<'_>) -> RunOptions {
         strict: settings.strict,
         stage: Stage::All,
         settle: true,
+        allow_system: settings.allow_system,
     }
 }
 

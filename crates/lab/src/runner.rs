@@ -55,6 +55,8 @@ pub struct Report {
     pub seconds: f64,
     /// Where its fsyncs spent their time.
     pub fsync: Option<record::fsync::FsyncSplit>,
+    /// What its script asked to be told beside the result.
+    pub extras: record::results::Extras,
 }
 
 impl Report {
@@ -69,6 +71,7 @@ impl Report {
             raw_output: String::new(),
             seconds: 0.0,
             fsync: None,
+            extras: Default::default(),
         }
     }
 }

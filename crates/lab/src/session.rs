@@ -240,6 +240,7 @@ impl<'s> Session<'s> {
             started,
             seconds: report.seconds,
             fsync: report.fsync,
+            extras: report.extras,
         };
         store.add_trial(&run.id, &trial)?;
         self.estimate.learn(&trial);

@@ -34,13 +34,15 @@ pub struct Program {
     pub arguments: Vec<String>,
     /// How long it may take to tell what it has measured, once it was told to end; then it is killed.
     pub grace: Duration,
+    /// Where it puts temporary files; without one where this process does.
+    pub temporary: Option<PathBuf>,
 }
 
 impl Program {
     /// A program with 10 seconds of grace.
     pub fn new(path: impl Into<PathBuf>, arguments: &[&str]) -> Self {
         let arguments = arguments.iter().map(|argument| argument.to_string()).collect();
-        Program { path: path.into(), arguments, grace: Duration::from_secs(10) }
+        Program { path: path.into(), arguments, grace: Duration::from_secs(10), temporary: None }
     }
 }
 
@@ -99,7 +101,11 @@ pub fn supervise(
 }
 
 fn start(program: &Program) -> std::io::Result<Child> {
-    Command::new(&program.path)
+    let mut command = Command::new(&program.path);
+    if let Some(folder) = &program.temporary {
+        command.env("TMPDIR", folder);
+    }
+    command
         .args(&program.arguments)
         // A group of its own: the terminal's Ctrl-C reaches the parent only, and killing takes its children
         // along.

@@ -151,6 +151,35 @@ fn a_load_of_another_kind_runs_in_phases_and_its_results_are_joined() {
 }
 
 #[test]
+fn a_trial_starts_programs_only_when_its_study_allows_them() {
+    let script = SCRIPT.replace("run 60", "system \"echo started\"\nrun 60");
+    let refused = Bench::new().plain(&script, "seconds = 0.2");
+    let Status::Failed { message } = &refused.status else { panic!("{refused:?}") };
+    assert!(message.contains("echo started") && message.contains("allow_system = true"), "{message}");
+    assert!(!refused.log.contains(&"started".to_string()), "{refused:?}");
+    let allowed = Bench::new().plain(&script, "seconds = 0.2\nallow_system = true");
+    assert_eq!(allowed.status, Status::Done, "{allowed:?}");
+    assert!(allowed.log.contains(&"started".to_string()), "{allowed:?}");
+    let notes = allowed.outcome.unwrap().notes;
+    assert_eq!(notes, ["the workload started a program: system \"echo started\""]);
+}
+
+#[test]
+fn what_a_script_asks_for_beside_the_result_is_kept() {
+    let script = SCRIPT.replace("run 60", "enable lathist\npsrun -1 2");
+    let report = Bench::new().plain(&script, "");
+    assert_eq!(report.status, Status::Done, "{report:?}");
+    assert!(report.extras.latency_counters);
+    let times: Vec<(f64, f64)> =
+        report.extras.periods.iter().map(|one| (one.at_seconds, one.seconds)).collect();
+    assert_eq!(times, [(1.0, 1.0), (2.0, 1.0)]);
+    for op in report.extras.periods.iter().flat_map(|period| &period.ops) {
+        assert_eq!(op.latency_counters.iter().sum::<u64>(), op.timed, "{op:?}");
+    }
+    assert!(Bench::new().plain(SCRIPT, "seconds = 0.1").extras.is_empty());
+}
+
+#[test]
 fn parameters_reach_the_script_and_its_errors_the_status() {
     let mut bench = Bench::new();
     let broken = SCRIPT.replace("entries=$n", "entries=$missing");

@@ -31,6 +31,7 @@ fn trial(cell: u32, index: u32, status: Status) -> Trial {
         started: "2026-11-20T19:15:00.123456789Z".parse().unwrap(),
         seconds: 1.0 / 3.0,
         fsync: None,
+        extras: Default::default(),
     }
 }
 

@@ -241,6 +241,32 @@ fn wrong_command_lines_are_explained() {
 }
 
 #[test]
+fn a_check_lists_the_programs_of_every_workload() {
+    let script = |command: &str| {
+        format!(
+            "define process name=p {{ thread name=t {{ flowop hog name=h }} }}\nsystem \"{command}\"\nrun 1\n"
+        )
+    };
+    let study = parse(&format!(
+        "stacks = ['ext4']\n[[workload]]\nname = 'a'\ntext = \'\'\'{}\'\'\'\nset = {{ n = 7 }}\n\
+         [[workload]]\nname = 'b'\ntext = \'\'\'{}\'\'\'\n",
+        script("one $n"),
+        script("two")
+    ))
+    .unwrap();
+    let machine = wml::Machine { ram_bytes: 1 << 30, cores: 2, free_bytes: 1 << 30 };
+    let checked = lab::check::workloads(&study, machine).unwrap();
+    let started: Vec<(&str, &str)> = (checked.iter().flat_map(|one| &one.programs))
+        .map(|one| (one.place.as_str(), one.command.as_str()))
+        .collect();
+    assert_eq!(started, [("a:2", "one 7"), ("b:2", "two")]);
+    assert!(!study.study.allow_system);
+    let allowing =
+        Study { study: record::study::Settings { allow_system: true, ..study.study.clone() }, ..study };
+    assert!(parse(&allowing.to_toml()).unwrap().study.allow_system, "the stored study keeps it");
+}
+
+#[test]
 fn workloads_are_checked_before_the_first_trial() {
     let machine = wml::Machine { ram_bytes: 1 << 30, cores: 2, free_bytes: 1 << 30 };
     let script = "set $n=1\ndefine fileset name=f, path=/x, entries=$n\n\

@@ -29,6 +29,7 @@ fn run(study: &Study, throughputs: &[&[u64]]) -> Run {
                 started: run.started,
                 seconds: 1.0,
                 fsync: None,
+                extras: Default::default(),
             });
         }
     }

@@ -6,6 +6,7 @@
 //! | [`study`] | the question: one TOML file, or what a command line means |
 //! | [`plan`] | its cells, and the shuffled order of their trials |
 //! | [`results`] | the answer: runs, cells, trials as they are stored |
+//! | `period` | of these, what a script asked for beside the result: `psrun`, `enable lathist` |
 //! | [`environment`], [`mod@diff`] | the machine as a trial found it; what differs between two |
 //! | [`fsync`], [`cache`] | where fsyncs spent their time; what the page cache did |
 //! | [`compare`](mod@compare) | verdicts between runs and between stacks |
@@ -19,6 +20,7 @@ pub mod environment;
 pub mod estimate;
 pub mod fsync;
 pub mod judge;
+mod period;
 pub mod plan;
 pub mod results;
 pub mod study;

@@ -7,6 +7,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use crate::period::{Extras, Period, PeriodOp};
+
 /// Version of the serialised form of these types.
 pub const VERSION: u32 = 1;
 
@@ -190,6 +192,9 @@ pub struct Trial {
     /// Where its fsyncs spent their time, when that was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fsync: Option<crate::fsync::FsyncSplit>,
+    /// What its script asked to be told beside the result.
+    #[serde(default, skip_serializing_if = "Extras::is_empty")]
+    pub extras: Extras,
 }
 
 /// A command that loadline ran, as one line that a shell would take.

@@ -89,7 +89,7 @@ fn what_is_no_result_is_not_printed_as_one() {
 fn a_session_has_the_messages_in_their_order() {
     let run = fixture::run();
     let trial = run.trials.iter().find(|trial| trial.cell == 0).unwrap();
-    let text = session(trial, false);
+    let text = session(trial);
     let heads: Vec<&str> = text
         .lines()
         .filter_map(|line| line.split_once(": ").map(|(_, rest)| rest))
@@ -100,7 +100,82 @@ fn a_session_has_the_messages_in_their_order() {
     assert_eq!(heads[..5], expected, "{text}");
     assert!(text.ends_with(": Shutting down processes\n"), "{text}");
     let unavailable = run.trials.iter().find(|trial| trial.outcome.is_none()).unwrap();
-    assert!(session(unavailable, false).contains("NO VALID RESULTS"));
+    assert!(session(unavailable).contains("NO VALID RESULTS"));
+}
+
+/// A trial whose script has `enable lathist` and `psrun -1 2`.
+fn trial_with_extras() -> record::results::Trial {
+    let run = |seconds, ops, latencies: &[u64]| {
+        outcome(
+            seconds,
+            vec![
+                op("open1", OpClass::Io, Direction::Neither, 1, 0, &[2_000]),
+                op("read1", OpClass::Io, Direction::Read, ops, ops << 20, latencies),
+            ],
+        )
+    };
+    let mut trial = fixture::run().trials.into_iter().find(|trial| trial.cell == 0).unwrap();
+    trial.log = vec!["x populated".into()];
+    trial.seconds = 3.5;
+    trial.outcome = Some(run(2.0, 4, &[0, 1, 1_000, 5_000]));
+    trial.extras.latency_counters = true;
+    for (at, ops, latencies) in [(1.0, 3, &[0, 1, 1_000][..]), (2.0, 1, &[5_000][..])] {
+        trial.extras.keep(record::results::Period::of(at, &run(1.0, ops, latencies), true));
+    }
+    trial
+}
+
+/// `[ c0 ... c63 ]` with these counters at these places.
+fn counters(set: &[(usize, u64)]) -> String {
+    let mut all = [0; 64];
+    set.iter().for_each(|&(at, count)| all[at] = count);
+    format!("[ {} ]", all.map(|count| count.to_string()).join(" "))
+}
+
+#[test]
+fn every_byte_of_a_session_with_periodic_reports_and_latency_counters() {
+    let open = counters(&[(11, 1)]);
+    let (all, first, second) = (
+        counters(&[(0, 1), (1, 1), (10, 1), (13, 1)]),
+        counters(&[(0, 1), (1, 1), (10, 1)]),
+        counters(&[(13, 1)]),
+    );
+    let expected = format!(
+        "\
+0.000: x populated
+1.500: Running...
+2.500: Per-Operation Breakdown
+read1                3ops        3ops/s   3.0mb/s    0.000ms/op [0.000ms - 0.001ms]\t{first}
+open1                1ops        1ops/s   0.0mb/s    0.002ms/op [0.002ms - 0.002ms]\t{open}
+2.500: IO Summary:     4 ops 4.000 ops/s 3/0 rd/wr   3.0mb/s 0.001ms/op
+3.500: Per-Operation Breakdown
+read1                1ops        1ops/s   1.0mb/s    0.005ms/op [0.005ms - 0.005ms]\t{second}
+open1                1ops        1ops/s   0.0mb/s    0.002ms/op [0.002ms - 0.002ms]\t{open}
+3.500: IO Summary:     2 ops 2.000 ops/s 1/0 rd/wr   1.0mb/s 0.004ms/op
+3.500: Run took 2 seconds...
+3.500: Per-Operation Breakdown
+read1                4ops        2ops/s   2.0mb/s    0.002ms/op [0.000ms - 0.005ms]\t{all}
+open1                1ops        0ops/s   0.0mb/s    0.002ms/op [0.002ms - 0.002ms]\t{open}
+3.500: IO Summary:     5 ops 2.500 ops/s 2/0 rd/wr   2.0mb/s 0.002ms/op
+3.500: Shutting down processes
+"
+    );
+    assert_eq!(session(&trial_with_extras()), expected);
+}
+
+#[test]
+fn the_terminal_shows_latency_counters_where_they_were_asked_for_and_else_nothing() {
+    let mut run = fixture::run();
+    let style = report::terminal::Style::default();
+    let before = report::terminal::summary(&run, style);
+    assert!(!before.contains("lathist"), "{before}");
+    let trial = run.trials.iter_mut().find(|trial| trial.cell == 0).unwrap();
+    *trial = record::results::Trial { outcome: trial.outcome.clone(), ..trial_with_extras() };
+    let after = report::terminal::summary(&run, style);
+    let added: Vec<&str> = after.lines().filter(|line| !before.contains(line)).collect();
+    let flowops = run.outcomes_of(0)[0].ops.len();
+    assert_eq!(added.iter().filter(|line| line.contains("\t[ ") && line.ends_with(" ]")).count(), flowops);
+    assert!(added.iter().any(|line| line.contains("lathist")), "{added:?}");
 }
 
 /// Takes text apart as a parser of the original's output does.

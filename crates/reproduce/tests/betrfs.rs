@@ -85,6 +85,7 @@ fn run(list: &str, value: impl Fn(&str, &str, u32) -> Option<f64>) -> Run {
             started: jiff::Timestamp::UNIX_EPOCH,
             seconds: 1.0,
             fsync: None,
+            extras: Default::default(),
         });
     }
     run

@@ -88,6 +88,7 @@ fn run(list: &str, trials: u32, value: impl Fn(&str, &str, u32) -> Option<f64>) 
             started: jiff::Timestamp::UNIX_EPOCH,
             seconds: 1.0,
             fsync: None,
+            extras: Default::default(),
         });
     }
     run

@@ -155,9 +155,13 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes the group `loadline-NAME` with that limit, at the top of the hierarchy (beside the group of this
+    /// Makes the group `loadline-NAME` with that limit, or with none, at the top of the hierarchy (beside the group of this
     /// process, whose own limit therefore does not bind it).
-    pub fn create(name: &str, limit: MemoryLimit, journal: &Arc<Journal>) -> Result<Self, CgroupError> {
+    pub fn create(
+        name: &str,
+        limit: impl Into<Option<MemoryLimit>>,
+        journal: &Arc<Journal>,
+    ) -> Result<Self, CgroupError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         if name.is_empty() || name.len() > 100 || !name.chars().all(plain) {
             return Err(CgroupError::BadName(name.to_string()));
@@ -180,7 +184,9 @@ impl Cgroup {
             }
         };
         let group = Self { host, hierarchy, path, journal: journal.clone(), entry };
-        if let Err(error) = group.set_limit(limit) {
+        if let Some(limit) = limit.into()
+            && let Err(error) = group.set_limit(limit)
+        {
             journal.undo_entries(&[entry]);
             return Err(error);
         }

@@ -43,13 +43,13 @@ impl fmt::Display for DeadMount {
 
 impl DeadMount {
     /// The betrfs mounts of this mount namespace whose daemon is dead, in the order of their making. Only what is
-    /// seen at its target counts, not what another mount hides.
+    /// seen at its target counts, not what another mount hides; and only what this user mounted.
     ///
     /// # Errors
     /// /proc/self/mountinfo cannot be read.
     pub fn find(host: &Host) -> io::Result<Vec<DeadMount>> {
         let mounts = host.mounts()?;
-        Ok(dead_among(&mounts, is_dead))
+        Ok(dead_among(&mounts, rustix::process::geteuid().as_raw(), is_dead))
     }
 
     /// Takes the mount away, if it is still there and still dead. It holds no data: what its daemon had not written
@@ -77,9 +77,18 @@ impl DeadMount {
     }
 }
 
-fn dead_among(mounts: &[MountEntry], is_dead: impl Fn(&Utf8Path) -> bool) -> Vec<DeadMount> {
+/// The user who mounted a FUSE file system, as the kernel shows him: anybody may give his own mount our type.
+fn mounted_by(mount: &MountEntry) -> Option<u32> {
+    let mut users = mount.options.split(',').filter_map(|option| option.strip_prefix("user_id="));
+    let user = users.next()?.parse().ok();
+    user.filter(|_| users.next().is_none())
+}
+
+fn dead_among(mounts: &[MountEntry], user: u32, is_dead: impl Fn(&Utf8Path) -> bool) -> Vec<DeadMount> {
     let is_seen = |mount: &&MountEntry| mountinfo::topmost_at(mounts, &mount.target) == Some(mount);
     let ours = mounts.iter().filter(|mount| mount.fs_type == BETRFS_TYPE).filter(is_seen);
+    // what another user mounted is not even asked: its daemon could answer what it likes, or never
+    let ours = ours.filter(|mount| mounted_by(mount) == Some(user));
     let dead = ours.filter(|mount| is_dead(&mount.target));
     dead.map(|mount| DeadMount { target: mount.target.clone(), source: mount.source.clone() }).collect()
 }
@@ -102,20 +111,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_seen_and_betrfs_is_asked() {
+    fn only_what_is_seen_and_betrfs_and_mounted_by_this_user_is_asked() {
         let mounts = mountinfo::parse(
             "\
-30 27 0:50 / /mnt/dead rw - fuse.betrfs /dev/loop0 rw
-31 27 0:51 / /mnt/alive rw - fuse.betrfs /dev/loop1 rw
+30 27 0:50 / /mnt/dead rw - fuse.betrfs /dev/loop0 rw,user_id=0,group_id=0,allow_other
+31 27 0:51 / /mnt/alive rw - fuse.betrfs /dev/loop1 rw,user_id=0,group_id=0,allow_other
 32 27 0:52 / /mnt/other rw - fuse.sshfs host: rw
-33 27 0:53 / /mnt/hidden rw - fuse.betrfs /dev/loop2 rw
+33 27 0:53 / /mnt/hidden rw - fuse.betrfs /dev/loop2 rw,user_id=0,group_id=0,allow_other
 34 33 7:3 / /mnt/hidden rw - ext4 /dev/loop3 rw
-35 27 0:54 / /mnt/twice rw - fuse.betrfs /dev/loop4 rw
-36 35 0:55 / /mnt/twice rw - fuse.betrfs /dev/loop5 rw
+35 27 0:54 / /mnt/twice rw - fuse.betrfs /dev/loop4 rw,user_id=0,group_id=0,allow_other
+36 35 0:55 / /mnt/twice rw - fuse.betrfs /dev/loop5 rw,user_id=0,group_id=0,allow_other
+37 27 0:56 / /home/u/forged rw - fuse.betrfs /dev/loop6 rw,user_id=1000,group_id=1000
+38 27 0:57 / /home/u/unknown rw - fuse.betrfs /dev/loop7 rw
+39 27 0:58 / /home/u/twice rw,user_id=0 - fuse.betrfs user_id=0 rw,user_id=1000
 ",
         );
         let asked = std::cell::RefCell::new(Vec::new());
-        let dead = dead_among(&mounts, |target| {
+        let dead = dead_among(&mounts, 0, |target| {
             asked.borrow_mut().push(target.to_string());
             target != "/mnt/alive"
         });

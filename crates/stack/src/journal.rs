@@ -1,16 +1,25 @@
 //! What a run has made, on disk before it is made, so that a killed run can be undone.
 //!
-//! One file per run, of JSON lines: a header that names the owner, then an `add` before each resource is made
-//! and a `done` after it is gone, each forced to disk. `resource` is what can be made, `file` the format,
-//! `undo` takes one resource away, `leftovers` finds the files of dead runs, `report` is what is said about
-//! it.
+//! One file per run, of JSON lines: a header that names the owner, then an `add` before each resource is made, for an
+//! image a `made` that tells which file it became, and a `done` after it is gone, each forced to disk. The owner holds
+//! a lock on its file as long as it lives. `resource` is what can be made, `file` the format, `folder` the seam below
+//! it, `identity` knows a file again, `tree` makes and removes private directories, `undo` takes one resource away,
+//! `leftovers` finds the files of dead runs, `report` is what is said about it.
+//!
+//! Who can write to a journal can have root delete what he likes: it is relied on only when it, its directory and all
+//! above belong to this process's user or root, and nobody else may write there.
 
 mod file;
+mod folder;
+mod identity;
 mod leftovers;
 mod report;
 mod resource;
 mod tree;
 mod undo;
+
+#[cfg(test)]
+mod fault_tests;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,10 +29,13 @@ use camino::{Utf8Path, Utf8PathBuf};
 use thiserror::Error;
 
 use crate::{Host, ProcessId};
-use file::JournalFile;
+use file::{Entry, JournalFile};
+use folder::{Disk, Folder};
+use identity::Made;
 pub use leftovers::{Leftover, WhyDead};
 pub use report::{Outcome, UndoReport, UndoStep};
 pub use resource::Resource;
+pub use tree::PrivateTree;
 pub(crate) use tree::{create_tree, random_word};
 pub(crate) use undo::wait_until;
 
@@ -41,6 +53,30 @@ pub enum JournalError {
     #[error("journal {path}: {source}; choose a journal directory on a writable file system")]
     Io {
         /// The file or directory.
+        path: Utf8PathBuf,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// Others could write to the journal, or have put it there.
+    #[error("{path} {why}; {remedy}")]
+    Unsafe {
+        /// The file or directory.
+        path: Utf8PathBuf,
+        /// What is wrong with it.
+        why: String,
+        /// What to do.
+        remedy: String,
+    },
+    /// An error has left half a line in the journal, and it could not be taken back.
+    #[error("journal {path} cannot be written any more, so nothing more is made; look at its disk")]
+    Broken {
+        /// The file.
+        path: Utf8PathBuf,
+    },
+    /// A private directory could not be made.
+    #[error("private directory {path}: {source}; choose another place for it")]
+    Tree {
+        /// The directory or its marker.
         path: Utf8PathBuf,
         /// The system's error.
         source: std::io::Error,
@@ -80,7 +116,7 @@ pub struct Journal {
 #[derive(Debug)]
 struct State {
     file: JournalFile,
-    open: BTreeMap<EntryId, Resource>,
+    open: BTreeMap<EntryId, Entry>,
     making: u32,
     closed: bool,
 }
@@ -100,6 +136,11 @@ impl Drop for Making<'_> {
 }
 
 impl Journal {
+    /// Where journals are kept below a home of results.
+    pub fn folder(home: &Utf8Path) -> Utf8PathBuf {
+        home.join("journal")
+    }
+
     /// Starts the journal of the run `run_id` in `dir`, which is made if it is missing.
     pub fn open(dir: &Utf8Path, run_id: &str) -> Result<Arc<Self>, JournalError> {
         Self::open_on(&Host::system(), dir, run_id)
@@ -107,15 +148,24 @@ impl Journal {
 
     /// As [`Journal::open`], on a given view of the machine.
     pub fn open_on(host: &Host, dir: &Utf8Path, run_id: &str) -> Result<Arc<Self>, JournalError> {
+        Self::check_run_id(run_id)?;
+        Self::open_in(host, Arc::new(Disk::make(dir)?), run_id)
+    }
+
+    fn check_run_id(run_id: &str) -> Result<(), JournalError> {
         let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         if run_id.is_empty() || run_id.len() > 100 || !run_id.chars().all(plain) {
             return Err(JournalError::BadRunId { run_id: run_id.to_string() });
         }
+        Ok(())
+    }
+
+    fn open_in(host: &Host, folder: Arc<dyn Folder>, run_id: &str) -> Result<Arc<Self>, JournalError> {
         let owner = ProcessId::current(host).ok_or(JournalError::NoProc)?;
-        let file = JournalFile::create(dir, run_id, owner, host.boot_id())?;
+        let file = JournalFile::create(&folder, run_id, owner, host.boot_id())?;
         Ok(Arc::new(Self {
             host: host.clone(),
-            path: file.path().to_owned(),
+            path: file.path(),
             state: Mutex::new(State { file, open: BTreeMap::new(), making: 0, closed: false }),
             settled: Condvar::new(),
             undoing: Mutex::new(()),
@@ -134,7 +184,7 @@ impl Journal {
 
     /// What is recorded and not yet undone, in the order of making.
     pub fn entries(&self) -> Vec<(EntryId, Resource)> {
-        self.lock().open.iter().map(|(id, resource)| (*id, resource.clone())).collect()
+        self.lock().open.iter().map(|(id, entry)| (*id, entry.resource.clone())).collect()
     }
 
     /// Whether nothing is left to undo.
@@ -154,7 +204,7 @@ impl Journal {
             return Err(JournalError::Closed);
         }
         let id = EntryId(state.file.add(&resource)?);
-        state.open.insert(id, resource);
+        state.open.insert(id, Entry { resource, made: Made::NotYet });
         Ok(id)
     }
 
@@ -172,8 +222,36 @@ impl Journal {
         make: impl FnOnce() -> Result<T, E>,
     ) -> Result<(EntryId, T), (Option<EntryId>, E)> {
         let _making = self.begin().map_err(|error| (None, error.into()))?;
+        let image = match &resource {
+            Resource::ImageFile { path } => Some(path.clone()),
+            _ => None,
+        };
         let id = self.record(resource).map_err(|error| (None, error.into()))?;
-        make().map(|made| (id, made)).map_err(|error| (Some(id), error))
+        let made = make().map_err(|error| (Some(id), error))?;
+        if let Some(path) = image {
+            self.tell_file(id, &path).map_err(|error| (Some(id), error.into()))?;
+        }
+        Ok((id, made))
+    }
+
+    /// Writes which file an image became: no other one is removed in its place.
+    fn tell_file(&self, id: EntryId, path: &Utf8Path) -> Result<(), JournalError> {
+        let Some(file) = undo::file_at(path) else { return Ok(()) };
+        let mut state = self.lock();
+        if let Some(entry) = state.open.get_mut(&id) {
+            // before it is written: if that fails, this run still knows
+            entry.made = Made::File(file);
+        }
+        state.file.made(id.0, file)
+    }
+
+    /// Makes a private directory within `parent` (absolute, without links), recorded before it exists. It goes with
+    /// all that is in it when the value is dropped.
+    ///
+    /// # Errors
+    /// [`JournalError::Tree`], and as [`Journal::record`]; nothing is left then.
+    pub fn private_tree(self: &Arc<Self>, parent: &Utf8Path) -> Result<PrivateTree, JournalError> {
+        PrivateTree::new(self, parent)
     }
 
     /// As [`Journal::create`], for what `make` either makes wholly or not at all: a failure strikes the entry,
@@ -219,14 +297,16 @@ impl Journal {
         ids.dedup();
         let mut report = UndoReport::default();
         for id in ids.into_iter().rev() {
-            let Some(resource) = self.lock().open.get(&id).cloned() else { continue };
-            let mut outcome = undo::undo(&self.host, &resource);
+            let Some(entry) = self.lock().open.get(&id).cloned() else { continue };
+            let outcome = undo::undo(&self.host, &entry, true);
             if outcome.is_final()
                 && let Err(error) = self.forget(id)
             {
-                outcome = Outcome::Failed(error.to_string());
+                // it is gone all the same, which a later undo finds by itself
+                tracing::warn!(%error, "cannot strike what was undone");
+                self.lock().open.remove(&id);
             }
-            report.push(resource, outcome);
+            report.push(entry.resource, outcome);
         }
         report
     }
@@ -253,6 +333,15 @@ impl Journal {
     /// As [`Journal::leftovers`], on a given view of the machine.
     pub fn leftovers_on(host: &Host, dir: &Utf8Path) -> Result<Vec<Leftover>, JournalError> {
         leftovers::find(host, dir)
+    }
+
+    /// Removes from `dir` the unfinished journals of runs that died before they made anything; how many.
+    ///
+    /// # Errors
+    /// [`JournalError::Unsafe`]; [`JournalError::Io`].
+    pub fn sweep(dir: &Utf8Path) -> Result<usize, JournalError> {
+        let Some(folder) = Disk::open(dir)? else { return Ok(0) };
+        file::sweep(&folder).map_err(|source| JournalError::Io { path: dir.to_owned(), source })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -305,17 +394,6 @@ impl Scope {
         };
         self.ids.extend(id);
         result
-    }
-
-    /// As [`Journal::create_exclusive`]; the entry belongs to this scope.
-    pub(crate) fn create_exclusive<T, E: From<JournalError>>(
-        &mut self,
-        resource: Resource,
-        make: impl FnOnce() -> Result<T, E>,
-    ) -> Result<T, E> {
-        let (id, made) = self.journal.create_exclusive(resource, make)?;
-        self.ids.push(id);
-        Ok(made)
     }
 
     /// Takes over what was made outside of this scope.

@@ -12,6 +12,7 @@
 //! | [`dead_mount`] | mounts of betrfs whose daemon was killed |
 //! | [`daemon`] | what a daemon behind a file system or device does with its own memory |
 //! | [`cgroup`] | memory limits, control groups v1 and v2 |
+//! | `place` | directories that others could steer: opened by descriptor, and distrusted |
 //! | [`host`], [`runner`], [`process`] | the seams: /proc and /sys, programs, process identity |
 //!
 //! ```no_run
@@ -49,6 +50,7 @@ mod mkfs;
 mod mount;
 pub mod mounted;
 pub mod mountinfo;
+mod place;
 pub mod process;
 pub mod record;
 pub mod runner;
@@ -61,7 +63,7 @@ pub use dead_mount::DeadMount;
 pub use device::{Blocker, Consent, DeviceReport, EraseRefused, Permit, Signature, may_overwrite};
 pub use error::StackError;
 pub use host::Host;
-pub use journal::{Journal, JournalError, Leftover, Outcome, Resource, UndoReport};
+pub use journal::{Journal, JournalError, Leftover, Outcome, PrivateTree, Resource, UndoReport};
 pub use mount::is_generic_option;
 pub use mounted::{Coldness, MountedStack};
 pub use process::ProcessId;

@@ -3,15 +3,16 @@
 use std::fmt;
 use std::fs::OpenOptions;
 use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use rustix::mount::{FsOpenFlags, UnmountFlags};
 
-use crate::Host;
 use crate::journal::wait_until;
 use crate::runner::CommandLine;
+use crate::{Host, place};
 
 /// Generic mount options (mount(8), "filesystem-independent"), which the file system's own parser does not
 /// know.
@@ -123,11 +124,19 @@ fn read_log(context: &impl std::os::fd::AsFd) -> Option<String> {
 /// Unmounts, trying again for `patience` while something uses the mount (then the error is EBUSY).
 pub(crate) fn unmount(target: &Utf8Path, patience: Duration) -> io::Result<()> {
     let mut result = Ok(());
+    let (_parent, target) = pinned(target)?;
     wait_until(patience, || {
         result = rustix::mount::unmount(target.as_str(), UnmountFlags::NOFOLLOW);
         result != Err(rustix::io::Errno::BUSY)
     });
     Ok(result?)
+}
+
+/// A path of the mount point that no link can lead astray as long as the descriptor is open.
+fn pinned(target: &Utf8Path) -> io::Result<(OwnedFd, Utf8PathBuf)> {
+    let (parent, name) = place::parent(target)?;
+    let path = format!("/proc/self/fd/{}/{name}", parent.as_raw_fd());
+    Ok((parent, path.into()))
 }
 
 /// How long the daemon of an unmounted file system may write before it lets go of its device.
@@ -145,6 +154,7 @@ pub(crate) fn wait_released(fs_type: &str, source: &str) -> bool {
 
 /// Takes the mount out of sight now; it ends when its last user lets go.
 pub(crate) fn detach(target: &Utf8Path) -> io::Result<()> {
+    let (_parent, target) = pinned(target)?;
     Ok(rustix::mount::unmount(target.as_str(), UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)?)
 }
 

@@ -1,5 +1,8 @@
 //! Knowing a process again: a number alone is reused, number and start time are not.
 
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Host;
@@ -30,6 +33,22 @@ impl ProcessId {
     pub fn is_alive(&self, host: &Host) -> bool {
         Self::read(host, self.pid) == Some(*self)
     }
+}
+
+/// Has the kernel kill the command's process when the thread that starts it ends, and so when this process is killed:
+/// a mkfs or mount that outlives a killed run would make something after everything was taken down.
+pub fn end_with_parent(command: &mut Command) {
+    let parent = rustix::process::getpid();
+    let arm = move || {
+        rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+        // it may have died before
+        match rustix::process::getppid() {
+            Some(now) if now != parent => Err(std::io::ErrorKind::Interrupted.into()),
+            _ => Ok(()),
+        }
+    };
+    // SAFETY: between fork and exec only two system calls are made, and nothing is allocated.
+    unsafe { command.pre_exec(arm) };
 }
 
 /// State and start time; the command's name may hold blanks and parentheses, so fields count from its end.

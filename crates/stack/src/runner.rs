@@ -94,7 +94,9 @@ impl Runner for SystemRunner {
             let message = format!("program `{}` is not found", command.program);
             return Err(io::Error::new(io::ErrorKind::NotFound, message));
         };
-        let mut child = Command::new(program)
+        let mut prepared = Command::new(program);
+        crate::process::end_with_parent(&mut prepared);
+        let mut child = prepared
             .args(&command.args)
             .env("LC_ALL", "C")
             .stdin(Stdio::null())

@@ -18,22 +18,37 @@ fn image(path: Utf8PathBuf) -> Resource {
     Resource::ImageFile { path }
 }
 
+/// Records what is there already as if it were made now.
+fn adopt(journal: &Journal, resource: Resource) {
+    journal.create(resource, || Ok::<(), JournalError>(())).unwrap();
+}
+
 /// Writes the journal of a run whose owner is this process, but started earlier: as kill -9 leaves it.
 fn journal_of_the_dead(dir: &Utf8Path, resources: &[Resource]) -> Utf8PathBuf {
     let journal = Journal::open(dir, "dead").unwrap();
     for resource in resources {
-        journal.record(resource.clone()).unwrap();
+        adopt(&journal, resource.clone());
     }
     let path = dir.join("dead-1.journal");
     let text = std::fs::read_to_string(journal.path()).unwrap();
     let me = ProcessId::current(&Host::system()).unwrap();
     let (mine, theirs) = (format!("\"start_ticks\":{}", me.start_ticks), "\"start_ticks\":1");
     assert!(text.contains(&mine));
-    std::fs::write(&path, text.replacen(&mine, theirs, 1)).unwrap();
+    write_private(&path, &text.replacen(&mine, theirs, 1));
     std::fs::remove_file(journal.path()).unwrap();
     // the living journal's entries must not be undone by anyone but the leftover
     drop(journal);
     path
+}
+
+/// Writes a file to which only its owner may write, whatever the umask.
+fn write_private(path: &Utf8Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    chmod(path, 0o600);
+}
+
+fn chmod(path: &Utf8Path, mode: u32) {
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
 }
 
 #[test]
@@ -278,7 +293,7 @@ fn a_reboot_takes_mounts_and_processes_away_but_not_files() {
     let journals = dir.path.join("j");
     let backing_file = file.clone();
     let journal = Journal::open(&journals, "r").unwrap();
-    journal.record(image(file.clone())).unwrap();
+    adopt(&journal, image(file.clone()));
     journal.record(Resource::LoopDevice { device: "/dev/loop0".into(), backing_file }).unwrap();
     journal.record(Resource::Process { process: me, what: "its number is ours now".into() }).unwrap();
     let path = journal.path().to_owned();
@@ -305,9 +320,13 @@ fn a_cut_off_line_is_dropped_and_a_damaged_file_is_kept() {
     assert!(!path.exists());
 
     std::fs::write(&file, "x").unwrap();
+    let path = journal_of_the_dead(&journals, &[image(file.clone())]);
+    let whole = std::fs::read_to_string(&path).unwrap();
+    let line = whole.lines().count() + 1;
     std::fs::write(&path, format!("{whole}nonsense\n")).unwrap();
     let leftovers = Journal::leftovers(&journals).unwrap();
-    assert!(leftovers[0].to_string().contains("line 3 cannot be read"), "{}", leftovers[0]);
+    let told = leftovers[0].to_string();
+    assert!(told.contains(&format!("line {line} cannot be read")), "{told}");
     assert_eq!(outcomes(&leftovers[0].clean().unwrap()), [Outcome::Undone]);
     assert!(path.exists() && !file.exists(), "a person should look at it");
 
@@ -329,6 +348,255 @@ fn two_doctors_do_not_undo_twice() {
     assert!(path.exists());
     drop(held);
     assert_eq!(leftover.clean().unwrap().steps.len(), 1);
+}
+
+#[test]
+fn who_holds_the_lock_is_alive_whatever_its_process_number_means_here() {
+    let dir = temp_dir();
+    let journals = dir.path.join("j");
+    let path = journal_of_the_dead(&journals, &[image(dir.path.join("image"))]);
+    assert_eq!(Journal::leftovers(&journals).unwrap().len(), 1);
+    let held = std::fs::File::open(&path).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    assert!(Journal::leftovers(&journals).unwrap().is_empty(), "as seen from another container");
+}
+
+#[test]
+fn the_owner_holds_the_lock_and_its_children_do_not() {
+    let dir = temp_dir();
+    let journal = Journal::open(&dir.path, "r").unwrap();
+    journal.record(image(dir.path.join("x"))).unwrap();
+    let path = journal.path().to_owned();
+    let lock = || {
+        let file = std::fs::File::open(&path).unwrap();
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)
+    };
+    assert_eq!(lock(), Err(rustix::io::Errno::WOULDBLOCK));
+    let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    drop(journal);
+    // a process that another test is starting has it until its exec; a child that inherits it has it for ten minutes
+    let begin = std::time::Instant::now();
+    let mut free = lock();
+    while free.is_err() && begin.elapsed() < Duration::from_secs(60) {
+        std::thread::yield_now();
+        free = lock();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(free, Ok(()), "the child has inherited the lock");
+}
+
+#[test]
+fn one_journal_that_cannot_be_read_does_not_hide_the_others() {
+    let dir = temp_dir();
+    let journals = dir.path.join("j");
+    let file = dir.path.join("image");
+    std::fs::write(&file, "x").unwrap();
+    journal_of_the_dead(&journals, &[image(file.clone())]);
+    std::fs::create_dir(journals.join("a.journal")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        journals.join("b.journal").as_str(),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    let newer = r#"{"loadline_journal":9,"run_id":"r","owner":{"pid":5,"start_ticks":6},"boot_id":"b"}"#;
+    write_private(&journals.join("c.journal"), &format!("{newer}\n"));
+    write_private(&journals.join("e.journal"), "");
+    std::os::unix::fs::symlink("dead-1.journal", journals.join("f.journal")).unwrap();
+    write_private(&journals.join("g.journal"), "");
+    chmod(&journals.join("g.journal"), 0o666);
+    let leftovers = Journal::leftovers(&journals).unwrap();
+    let damage = |name: &str| {
+        let of = leftovers.iter().find(|leftover| leftover.path.file_name() == Some(name)).unwrap();
+        assert!(of.clean().is_err(), "{name}");
+        of.to_string()
+    };
+    for (name, why) in [
+        ("a.journal", "directory"),
+        ("b.journal", "not a regular file"),
+        ("c.journal", "newer loadline"),
+        ("e.journal", "not a journal"),
+        ("f.journal", "symbolic link"),
+        ("g.journal", "chmod go-w"),
+    ] {
+        assert!(damage(name).contains(why), "{}", damage(name));
+    }
+    let dead = leftovers.iter().find(|leftover| leftover.run_id == "dead").unwrap();
+    assert_eq!(outcomes(&dead.clean().unwrap()), [Outcome::Undone]);
+    assert!(!file.exists());
+}
+
+#[test]
+fn what_others_can_steer_is_refused_with_a_remedy() {
+    let dir = temp_dir();
+    let journals = dir.path.join("home/journal");
+    let file = dir.path.join("image");
+    std::fs::write(&file, "x").unwrap();
+    journal_of_the_dead(&journals, &[image(file.clone())]);
+    for place in [&journals, &dir.path.join("home")] {
+        chmod(place, 0o777);
+        let refused = Journal::leftovers(&journals).unwrap_err();
+        assert!(matches!(refused, JournalError::Unsafe { .. }), "{refused}");
+        assert!(refused.to_string().contains(&format!("chmod go-w {place}")), "{refused}");
+        assert!(matches!(Journal::open(&journals, "r"), Err(JournalError::Unsafe { .. })));
+        assert!(matches!(Journal::sweep(&journals), Err(JournalError::Unsafe { .. })));
+        chmod(place, 0o755);
+    }
+    if rustix::process::geteuid().is_root() {
+        // somebody's home: root must not do what is written there
+        std::os::unix::fs::chown(dir.path.join("home"), Some(12_345), None).unwrap();
+        let refused = Journal::leftovers(&journals).unwrap_err().to_string();
+        assert!(refused.contains("belongs to user 12345") && refused.contains("--home"), "{refused}");
+        std::os::unix::fs::chown(dir.path.join("home"), Some(0), None).unwrap();
+    }
+    assert!(file.exists());
+    assert_eq!(Journal::leftovers(&journals).unwrap().len(), 1, "mended, it is read again");
+}
+
+#[test]
+fn a_link_put_into_a_path_leads_nowhere() {
+    let dir = temp_dir();
+    let journal = Journal::open(&dir.path.join("j"), "r").unwrap();
+    let (place, precious) = (dir.path.join("place"), dir.path.join("precious"));
+    std::fs::create_dir(&place).unwrap();
+    for name in ["image", "empty", "loadline-ours/data"] {
+        let path = place.join(name);
+        match name {
+            "image" => std::fs::write(path, "x").unwrap(),
+            _ => std::fs::create_dir_all(path).unwrap(),
+        }
+    }
+    std::fs::write(place.join("loadline-ours/.loadline"), "ours").unwrap();
+    adopt(&journal, image(place.join("image")));
+    adopt(&journal, Resource::Directory { path: place.join("empty") });
+    adopt(&journal, Resource::Tree { path: place.join("loadline-ours"), nonce: "ours".into() });
+    std::fs::rename(&place, &precious).unwrap();
+    std::os::unix::fs::symlink(&precious, &place).unwrap();
+    let report = journal.undo();
+    assert!(
+        report.steps.iter().all(|step| matches!(&step.outcome, Outcome::Failed(why)
+        if why.contains("symbolic link"))),
+        "{report}"
+    );
+    assert_eq!(names(&precious), ["empty", "image", "loadline-ours"]);
+    // without the link it is ours again
+    std::fs::remove_file(&place).unwrap();
+    std::fs::rename(&precious, &place).unwrap();
+    assert_eq!(outcomes(&journal.undo()), [Outcome::Undone, Outcome::Undone, Outcome::Undone]);
+}
+
+#[test]
+fn links_within_a_private_directory_are_removed_and_not_followed() {
+    let dir = temp_dir();
+    let journal = Journal::open(&dir.path.join("j"), "r").unwrap();
+    let precious = dir.path.join("precious");
+    std::fs::create_dir(&precious).unwrap();
+    std::fs::write(precious.join("file"), "x").unwrap();
+    let tree = journal.private_tree(&dir.path).unwrap();
+    let path = tree.path().to_owned();
+    std::fs::create_dir_all(path.join("a/b/c")).unwrap();
+    std::os::unix::fs::symlink(&precious, path.join("a/link")).unwrap();
+    std::os::unix::fs::symlink(precious.join("file"), path.join("a/b/link")).unwrap();
+    drop(tree);
+    assert!(!path.exists() && precious.join("file").exists());
+    assert!(journal.is_empty());
+}
+
+#[test]
+fn a_tree_whose_marker_a_power_cut_took_is_not_forgotten() {
+    let dir = temp_dir();
+    let journal = Journal::open(&dir.path.join("j"), "r").unwrap();
+    for (nonce, mark, data) in [("aaa", "", false), ("bbb", "bb", false), ("ccc", "", true)] {
+        let path = dir.path.join(format!("loadline-{nonce}"));
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join(".loadline"), mark).unwrap();
+        if data {
+            std::fs::write(path.join("data"), "x").unwrap();
+        }
+        journal.record(Resource::Tree { path, nonce: nonce.into() }).unwrap();
+    }
+    let report = journal.undo();
+    assert!(matches!(&report.steps[0].outcome, Outcome::Failed(why) if why.contains("by hand")), "{report}");
+    assert_eq!(outcomes(&report)[1..], [Outcome::Undone, Outcome::Undone]);
+    assert_eq!(journal.entries().len(), 1, "the entry is kept");
+    assert!(dir.path.join("loadline-ccc/data").exists());
+}
+
+#[test]
+fn another_file_in_the_place_of_an_image_is_left_alone() {
+    let dir = temp_dir();
+    let journals = dir.path.join("j");
+    let (file, other) = (dir.path.join("image"), dir.path.join("other"));
+    std::fs::write(&file, "x").unwrap();
+    journal_of_the_dead(&journals, &[image(file.clone())]);
+    std::fs::write(&other, "precious").unwrap();
+    std::fs::rename(&other, &file).unwrap();
+    let report = Journal::leftovers(&journals).unwrap()[0].clean().unwrap();
+    assert!(
+        matches!(&report.steps[0].outcome, Outcome::LeftAlone(why) if why.contains("not the file")),
+        "{report}"
+    );
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "precious");
+}
+
+#[test]
+fn an_image_that_was_never_told_goes_only_while_it_is_a_hole() {
+    let dir = temp_dir();
+    let journal = Journal::open(&dir.path.join("j"), "r").unwrap();
+    let (hole, data) = (dir.path.join("hole"), dir.path.join("data"));
+    std::fs::File::create(&hole).unwrap().set_len(1 << 30).unwrap();
+    std::fs::write(&data, "precious").unwrap();
+    for path in [&hole, &data] {
+        journal.record(image(path.clone())).unwrap();
+    }
+    let report = journal.undo();
+    assert!(matches!(&report.steps[0].outcome, Outcome::LeftAlone(_)), "{report}");
+    assert_eq!(report.steps[1].outcome, Outcome::Undone);
+    assert!(!hole.exists() && data.exists());
+}
+
+/// As the first version wrote it: nothing tells which file an image is.
+#[test]
+fn journals_of_the_first_format_are_still_undone() {
+    let dir = temp_dir();
+    let journals = dir.path.join("j");
+    drop(Journal::open(&journals, "makes-the-directory").unwrap());
+    let (file, tree) = (dir.path.join("image"), dir.path.join("loadline-0123456789ab"));
+    std::fs::write(&file, "x").unwrap();
+    std::fs::create_dir(&tree).unwrap();
+    std::fs::write(tree.join(".loadline"), "ba9876543210").unwrap();
+    let (pid, boot) = (std::process::id(), Host::system().boot_id());
+    let text = format!(
+        r#"{{"loadline_journal":1,"run_id":"old","owner":{{"pid":{pid},"start_ticks":1}},"boot_id":"{boot}"}}
+{{"add":1,"resource":{{"kind":"tree","path":"{tree}","nonce":"ba9876543210"}}}}
+{{"add":2,"resource":{{"kind":"image_file","path":"{file}"}}}}
+{{"add":3,"resource":{{"kind":"directory","path":"{tree}/gone"}}}}
+{{"done":3}}
+"#
+    );
+    write_private(&journals.join("old-1.journal"), &text);
+    let leftovers = Journal::leftovers(&journals).unwrap();
+    assert_eq!((leftovers[0].run_id.as_str(), &leftovers[0].damage), ("old", &None));
+    assert_eq!(outcomes(&leftovers[0].clean().unwrap()), [Outcome::Undone, Outcome::Undone]);
+    assert!(!file.exists() && !tree.exists() && names(&journals).is_empty());
+}
+
+#[test]
+fn unfinished_journals_of_the_dead_are_swept_and_those_of_the_living_are_not() {
+    let dir = temp_dir();
+    drop(Journal::open(&dir.path.join("j"), "makes-the-directory").unwrap());
+    let path = |name: &str| dir.path.join("j").join(name);
+    for name in [".r-1-aa.new", ".r-2-bb.new", "other.new", ".hidden"] {
+        write_private(&path(name), "");
+    }
+    let held = std::fs::File::open(path(".r-2-bb.new")).unwrap();
+    rustix::fs::flock(&held, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    assert_eq!(Journal::sweep(&dir.path.join("j")).unwrap(), 1);
+    assert_eq!(names(&dir.path.join("j")), [".hidden", ".r-2-bb.new", "other.new"]);
+    assert_eq!(Journal::sweep(&dir.path.join("none")).unwrap(), 0);
 }
 
 #[test]

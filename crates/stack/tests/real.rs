@@ -192,16 +192,20 @@ fn a_killed_runs_stack_is_undone_by_the_doctor() {
     let journal = Journal::open(&journals, "real").unwrap();
     let built =
         Builder::new(dir.path.join("work")).build(&"ext4@image:64M".parse().unwrap(), &journal).unwrap();
-    // as kill -9 would have it: nothing is dropped, and the owner's start time is another process's
+    // as kill -9 would have it: nothing is dropped, the owner's start time is another process's, and the lock is gone (a
+    // new file has none)
     let path = journal.path().to_owned();
     std::mem::forget((built, journal));
     let me = stack::ProcessId::current(&Host::system()).unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
     std::fs::write(
         &path,
         text.replacen(&format!("\"start_ticks\":{}", me.start_ticks), "\"start_ticks\":1", 1),
     )
     .unwrap();
+    let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&path, private).unwrap();
     let leftovers = Journal::leftovers(&journals).unwrap();
     assert_eq!(leftovers[0].resources.len(), 4, "{}", leftovers[0]);
     let report = leftovers[0].clean().unwrap();

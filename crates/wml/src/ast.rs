@@ -111,6 +111,8 @@ pub enum CommandKind {
     EnableLatencyHistogram,
     /// `echo text`.
     Echo(Spanned<Expr>),
+    /// `list fileset`.
+    ListFilesets,
     /// `system text`.
     System(Spanned<Expr>),
     /// `foreach $variable in a, b { ... }` of old.

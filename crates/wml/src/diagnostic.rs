@@ -18,6 +18,11 @@ impl Span {
         Span { start, end: end.max(start) }
     }
 
+    /// The number of its first line in `text`, which is what was loaded; lines count from 1.
+    pub fn line(self, text: &[u8]) -> usize {
+        1 + text[..self.start.min(text.len())].iter().filter(|&&byte| byte == b'\n').count()
+    }
+
     /// The smallest span over both.
     pub fn to(self, other: Span) -> Span {
         Span { start: self.start.min(other.start), end: self.end.max(other.end) }
@@ -167,7 +172,7 @@ fn excerpt(text: &[u8], span: Span) -> (String, std::ops::Range<usize>, usize) {
     let from = line_start.max(start.saturating_sub(WINDOW));
     let line_end = text[end..].iter().position(|&byte| byte == b'\n').map_or(text.len(), |at| end + at);
     let to = line_end.min(end + WINDOW);
-    let line = 1 + text[..from].iter().filter(|&&byte| byte == b'\n').count();
+    let line = Span::new(from, from).line(text);
     let shown: Vec<u8> = text[from..to]
         .iter()
         .map(|&byte| match byte {

@@ -51,6 +51,29 @@ pub struct Loaded {
     pub warnings: Diagnostics,
     /// Final values of the script's variables (names without `$`), in alphabetic order.
     pub variables: Vec<(String, String)>,
+    /// What the script starts by `system`, in the order in which it does: one for each [`workload::Step::System`].
+    pub programs: Vec<Program>,
+}
+
+/// A `system "..."` of a script.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Program {
+    /// Where it stands; [`Span::line`] gives the line.
+    pub span: Span,
+    /// The command, its variables filled in.
+    pub command: String,
+}
+
+/// A command as one line for people: what a terminal would not show, or show as something else (line ends, escape
+/// sequences, letters that change the direction of writing), is spelled out, so that nothing of it can hide.
+pub fn command_line(command: &str) -> String {
+    command
+        .chars()
+        .flat_map(|letter| match letter {
+            '"' | '\'' | '\\' => vec![letter],
+            other => other.escape_debug().collect(),
+        })
+        .collect()
 }
 
 /// Reads a script and resolves it into a workload.

@@ -461,6 +461,35 @@ fn text_is_shown_with_its_variables() {
 }
 
 #[test]
+fn programs_are_known_with_their_lines_and_variables() {
+    let text = "set $dir=/x\nsystem \"touch $dir/a\"\nforeach $n in 1, 2 {\n  system \"echo $n\n;date\"\n}\n\
+                define process name=p { thread name=t { flowop hog name=h } }\nrun 1\nsystem \"never\"\n";
+    let loaded = load(text);
+    let programs: Vec<(usize, &str)> = (loaded.programs.iter())
+        .map(|program| (program.span.line(text.as_bytes()), program.command.as_str()))
+        .collect();
+    assert_eq!(programs, [(2, "touch /x/a"), (4, "echo 1\n;date"), (4, "echo 2\n;date")]);
+    assert!(loaded.workload.programs().eq(programs.iter().map(|program| program.1)));
+}
+
+#[test]
+fn nothing_of_a_command_hides_when_it_is_shown() {
+    let hidden = "echo \"it's\" \\ \r\u{1b}[2K\u{202e}\nrm x";
+    assert_eq!(wml::command_line(hidden), "echo \"it's\" \\ \\r\\u{1b}[2K\\u{202e}\\nrm x");
+}
+
+#[test]
+fn list_fileset_is_a_step_at_its_place() {
+    let file = |name: &str| format!("define file name={name},path=/x,size=1k\n");
+    for word in ["fileset", "filesets", "file"] {
+        let text = format!("{}list {word}\n{}", file("a"), script(&file("b"), "flowop hog name=h"));
+        let loaded = load_clean(&text);
+        assert_eq!(loaded.workload.script[0], Step::ListFilesets { defined: 1 }, "{word}");
+        assert_eq!(loaded.workload.filesets.len(), 3);
+    }
+}
+
+#[test]
 fn what_has_no_effect_is_said() {
     for (commands, warning) in [
         ("enable multi master=host,client=me", "this command has no effect"),
@@ -471,7 +500,7 @@ fn what_has_no_effect_is_said() {
         let loaded = load(&script(commands, "flowop hog name=h"));
         assert_eq!(messages(&loaded.warnings), [warning], "{commands}");
     }
-    load_clean(&script("debug 1\nversion\nlist fileset\nlist flowop", "flowop hog name=h"));
+    load_clean(&script("debug 1\nversion\nlist flowop", "flowop hog name=h"));
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub struct Workload {
     pub script: Vec<Step>,
     /// Events per second of `eventgen`; `None` or 0: limiters let everything pass.
     pub events_per_second: Option<Value>,
-    /// `enable lathist`: Filebench's power-of-two latency counters in its text report.
+    /// `enable lathist`: Filebench's power-of-two latency counters at the end of the run and in its text report.
     pub latency_counters: bool,
     /// Seed that the file itself asks for; the command line's goes before it.
     pub seed: Option<u64>,
@@ -420,6 +420,11 @@ pub enum Step {
     Echo(String),
     /// Run a shell command.
     System(String),
+    /// Print the filesets (`list fileset`).
+    ListFilesets {
+        /// How many of [`Workload::filesets`] were defined at that place.
+        defined: usize,
+    },
     /// Wait.
     SleepSeconds(u64),
     /// Create the filesets now (they are created by `Run` otherwise).
@@ -435,4 +440,14 @@ pub enum Step {
         /// Seconds of warm-up before the measured interval (`warmup N` of older dialects).
         warmup_seconds: u64,
     },
+}
+
+impl Workload {
+    /// The shell commands that the script runs, in order.
+    pub fn programs(&self) -> impl Iterator<Item = &str> {
+        self.script.iter().filter_map(|step| match step {
+            Step::System(command) => Some(command.as_str()),
+            _ => None,
+        })
+    }
 }

@@ -62,6 +62,10 @@ impl Load for Imap {
         (self.messages * MAILBOXES) as f64 / 5000.0 + (self.ops * BOXES.len() as u64) as f64 / 700.0 + 2.0
     }
 
+    fn programs(&self) -> &'static [&'static str] {
+        &["unshare", "mount", "dovecot"]
+    }
+
     fn provide(&self, _home: &Path, _tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
         dovecot::check()
     }

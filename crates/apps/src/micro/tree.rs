@@ -34,6 +34,10 @@ impl Load for Tree {
         self.subset.files_guess() as f64 / 1200.0
     }
 
+    fn programs(&self) -> &'static [&'static str] {
+        &["find", "grep", "rm", "cp"]
+    }
+
     fn provide(&self, home: &Path, tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
         ["find", "grep", "rm", "cp"].iter().try_for_each(|name| program(name, name).map(drop))?;
         source::tree(home, self.subset, tell).map(drop)

@@ -78,6 +78,10 @@ impl Load for DbBench {
         self.bytes() as f64 / 100e6 + self.columns.len() as f64 * (0.7 + self.reads as f64 / 1000.0)
     }
 
+    fn programs(&self) -> &'static [&'static str] {
+        &["db_bench"]
+    }
+
     fn provide(&self, home: &Path, _tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
         program("db_bench", "rocksdb-tools")?;
         provide(self.config, home)

@@ -40,6 +40,10 @@ impl Load for Git {
         self.subset.files_guess() as f64 / 1000.0
     }
 
+    fn programs(&self) -> &'static [&'static str] {
+        &["git"]
+    }
+
     fn provide(&self, home: &Path, tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
         git()?;
         source::history(home, self.subset, tell).map(drop)

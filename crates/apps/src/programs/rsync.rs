@@ -35,6 +35,10 @@ impl Load for Rsync {
         self.subset.files_guess() as f64 / 700.0
     }
 
+    fn programs(&self) -> &'static [&'static str] {
+        &["rsync"]
+    }
+
     fn provide(&self, home: &Path, tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
         program("rsync", "rsync")?;
         source::tree(home, self.subset, tell).map(drop)

@@ -24,9 +24,8 @@ pub(crate) fn program(name: &str, package: &str) -> Result<Program, AppError> {
         reason: format!("the program `{name}` is not found"),
         remedy: format!("install it (scripts/setup.sh {package}, or apt install {package})"),
     })?;
-    let mut command = Command::new(path);
-    command.env("LC_ALL", "C").stdin(Stdio::null());
-    Ok(Program { command })
+    let command = Command::new(path);
+    Ok(Program::of(command))
 }
 
 fn find(name: &str) -> Option<PathBuf> {
@@ -36,9 +35,11 @@ fn find(name: &str) -> Option<PathBuf> {
 }
 
 impl Program {
-    /// A command that somebody else has made; it gets no input and the C locale.
+    /// A command that somebody else has made; it gets no input and the C locale, and ends with a trial that is killed:
+    /// it would hold the file system.
     pub(crate) fn of(mut command: Command) -> Program {
         command.env("LC_ALL", "C").stdin(Stdio::null());
+        stack::process::end_with_parent(&mut command);
         Program { command }
     }
 

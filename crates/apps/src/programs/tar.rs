@@ -35,6 +35,10 @@ impl Load for Tar {
         self.subset.files_guess() as f64 / 700.0
     }
 
+    fn programs(&self) -> &'static [&'static str] {
+        &["tar", "xz", "gzip"]
+    }
+
     fn provide(&self, home: &Path, tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
         for (name, package) in [("tar", "tar"), ("xz", "xz-utils"), ("gzip", "gzip")] {
             program(name, package)?;

@@ -173,18 +173,29 @@ fn once(
         return Ok(Ready { path: place.join(file), label });
     }
     std::fs::create_dir_all(folder(home)).map_err(at(&folder(home)))?;
-    let private =
-        tempfile::Builder::new().prefix("making-").tempdir_in(folder(home)).map_err(at(&folder(home)))?;
-    let made = make(&private.path().join(file))?;
-    let marker = private.path().join("LABEL");
-    std::fs::write(&marker, &made).map_err(at(&marker))?;
-    let private = private.keep();
+    let made = private_tree(home)?;
+    let private = made.path().as_std_path().join("made");
+    std::fs::create_dir(&private).map_err(at(&private))?;
+    let text = make(&private.join(file))?;
+    let marker = private.join("LABEL");
+    std::fs::write(&marker, &text).map_err(at(&marker))?;
     // Somebody else may have made it meanwhile: then theirs counts.
-    if std::fs::rename(&private, &place).is_err() {
-        let _ = std::fs::remove_dir_all(&private);
-    }
+    let _ = std::fs::rename(&private, &place);
     let label = label(&place).map_err(at(&place))?;
     Ok(Ready { path: place.join(file), label })
+}
+
+/// A private folder that is in a journal, so that a killed run leaves nothing half made.
+fn private_tree(home: &Path) -> Result<stack::PrivateTree, AppError> {
+    let failed = |error: &dyn std::fmt::Display| at(&folder(home))(std::io::Error::other(error.to_string()));
+    let utf8 = |path: PathBuf| {
+        let path = path.canonicalize().map_err(|error| failed(&error))?;
+        camino::Utf8PathBuf::from_path_buf(path).map_err(|_| failed(&"the path is not UTF-8"))
+    };
+    let journals = stack::Journal::folder(&utf8(home.to_path_buf())?);
+    let journal = stack::Journal::open(&journals, &format!("source.{}", std::process::id()));
+    let journal = journal.map_err(|error| failed(&error))?;
+    journal.private_tree(&utf8(folder(home))?).map_err(|error| failed(&error))
 }
 
 /// Number of files below a folder, and their bytes.

@@ -90,9 +90,8 @@ impl Rig {
         system: &System,
         pristine: &Arc<Pristine>,
     ) -> Result<(Image, Utf8PathBuf, CString), CrashError> {
-        entries.push(journal.record(Resource::ImageFile { path: file.to_owned() })?);
+        // both go with the private directory
         let image = Image::create(file, pristine.clone()).map_err(CrashError::io(format!("write {file}")))?;
-        entries.push(journal.record(Resource::Directory { path: target.to_owned() })?);
         std::fs::create_dir(target).map_err(CrashError::io(format!("make {target}")))?;
         let (device, id) = loopdev::attach(journal, file)?;
         entries.push(id);

@@ -12,6 +12,7 @@
 mod owner;
 mod schema;
 
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -141,7 +142,8 @@ impl Store {
     /// The folder or the database cannot be written, or a newer loadline has written it.
     pub fn open(home: &Path) -> Result<Store, StoreError> {
         let folder = |source| StoreError::Folder { path: home.to_path_buf(), source };
-        std::fs::create_dir_all(home).map_err(folder)?;
+        // whatever the umask is: the journal is not relied on below what others may write to
+        std::fs::DirBuilder::new().recursive(true).mode(0o755).create(home).map_err(folder)?;
         let mut connection = Connection::open(home.join("loadline.db"))?;
         connection.busy_timeout(BUSY_PATIENCE)?;
         schema::prepare(&mut connection)?;

@@ -64,7 +64,7 @@ impl Instance {
     pub fn create() -> Result<Self, TraceError> {
         let tracefs = find_tracefs()?;
         let instances = tracefs.root.join("instances");
-        sweep(&instances);
+        sweep_in(&instances);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = instances.join(format!("{PREFIX}{}-{number}", std::process::id()));
         fs::create_dir(&path).map_err(|error| denied(&error, &path))?;
@@ -227,12 +227,31 @@ fn remove(instance: &Path) {
     let _ = fs::remove_dir(instance);
 }
 
-/// Removes instances whose process is gone.
-fn sweep(instances: &Path) {
-    let entries = fs::read_dir(instances).into_iter().flatten().flatten();
-    for path in entries.map(|entry| entry.path()).filter(|path| owner_of(path, PREFIX).is_some_and(is_gone)) {
-        remove(&path);
+/// Removes instances whose process is gone, and private mounts of tracefs; what was removed. Without root or tracefs
+/// there are none.
+pub fn sweep() -> Vec<PathBuf> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mut removed = Vec::new();
+    for root in mounted_at(&table) {
+        removed.extend(sweep_in(&root.join("instances")));
     }
+    removed.extend(sweep_mounts(&table));
+    removed
+}
+
+/// Removes the instances of one tracefs whose process is gone.
+fn sweep_in(instances: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(instances).into_iter().flatten().flatten();
+    let left = entries.map(|entry| entry.path()).filter(|path| owner_of(path, PREFIX).is_some_and(is_gone));
+    left.inspect(|path| remove(path)).filter(|path| !path.exists()).collect()
+}
+
+/// Unmounts private mounts of tracefs whose process is gone.
+fn sweep_mounts(table: &str) -> Vec<PathBuf> {
+    let left = mounted_at(table).filter(|root| owner_of(root, MOUNT_PREFIX).is_some_and(is_gone));
+    left.inspect(|root| drop(Tracefs { root: root.clone(), own: true }))
+        .filter(|root| !root.exists())
+        .collect()
 }
 
 /// The process in the name of what one of ours made: `PREFIX PID - NUMBER`.
@@ -259,12 +278,9 @@ fn find_tracefs() -> Result<Tracefs, TraceError> {
     }
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     // A private mount of another run goes away with it.
-    let (private, public): (Vec<PathBuf>, Vec<PathBuf>) =
-        mounted_at(&table).partition(|root| owner_of(root, MOUNT_PREFIX).is_some());
-    for left in private.iter().filter(|root| owner_of(root, MOUNT_PREFIX).is_some_and(is_gone)) {
-        drop(Tracefs { root: left.clone(), own: true });
-    }
-    if let Some(root) = public.into_iter().find(|root| root.join("instances").is_dir()) {
+    sweep_mounts(&table);
+    let mut public = mounted_at(&table).filter(|root| owner_of(root, MOUNT_PREFIX).is_none());
+    if let Some(root) = public.find(|root| root.join("instances").is_dir()) {
         return Ok(Tracefs { root, own: false });
     }
     let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();

@@ -22,7 +22,7 @@ pub mod session;
 
 pub use event::Event;
 pub use format::EventFormat;
-pub use instance::{Instance, Selection};
+pub use instance::{Instance, Selection, sweep};
 pub use live::Rings;
 pub use session::{Capture, Options, capture};
 

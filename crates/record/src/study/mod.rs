@@ -92,6 +92,9 @@ pub struct Settings {
     pub explain: bool,
     /// Leave the last stack mounted for inspection.
     pub keep: bool,
+    /// Let workloads start programs by `system`, with the rights of loadline. Without it they are refused.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub allow_system: bool,
     /// Give a cell no further trials when the interval of its median is narrower than +- this share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_early: Option<Share>,
@@ -117,6 +120,7 @@ impl Default for Settings {
             strict: false,
             explain: false,
             keep: false,
+            allow_system: false,
             stop_early: None,
         }
     }

@@ -5,12 +5,12 @@ use stats::{Histogram, Rules, Verdict};
 
 use super::table::{Align, Cell, Table};
 use super::{Paint, Style, compleat};
-use crate::format;
 use crate::view::flowop::{self, Flowop};
 use crate::view::fsync::{fsyncs, parts};
 use crate::view::notice::{self, Kind};
 use crate::view::verdict::{against_first, doubt, sign, word};
 use crate::view::{Measure, View, headline};
+use crate::{filebench, format};
 
 /// Flowops shown below each stack when there are several stacks.
 const SLOWEST: usize = 2;
@@ -34,6 +34,7 @@ pub fn summary(run: &Run, style: Style) -> String {
         }
     }
     text.push_str(&explained(&view, style));
+    text.push_str(&latency_counters(&view, style));
     text.push_str(&notices(&view, style));
     text
 }
@@ -145,6 +146,26 @@ fn explained(view: &View<'_>, style: Style) -> String {
             for remark in row.remarks() {
                 text.push_str(&style.paragraph(&format!("{}: {remark}.", view.stacks[row.row].name), 0));
                 text.push('\n');
+            }
+        }
+    }
+    text
+}
+
+/// Filebench's latency counters of the cells whose script asked for them (`enable lathist`): all results together, the
+/// flowops in Filebench's order. The lines are for reading and for parsers alike, so that they are never broken.
+fn latency_counters(view: &View<'_>, style: Style) -> String {
+    let mut text = String::new();
+    for (row, stack) in view.stacks.iter().enumerate() {
+        for (load, point) in view.loads.iter().zip(view.row(row)) {
+            if !point.results().any(|(trial, _)| trial.extras.latency_counters) {
+                continue;
+            }
+            let what = "operations by latency, at 0 ns and then below each power of 2 ns (lathist)";
+            text.push_str(&style.heading(&format!("{} on {}: {what}", load.label, stack.name)));
+            for op in flowop::flowops(point).iter().rev() {
+                let counters = filebench::counters(&op.service.power_of_two_counts());
+                text.push_str(&format!("{:<20}\t{counters}\n", op.name));
             }
         }
     }

@@ -1,12 +1,19 @@
 //! Journals of runs that died.
 
 use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
 use super::file::{Contents, EXTENSION, Header, JournalFile};
-use super::{JournalError, Outcome, Resource, UndoReport, undo};
+use super::folder::{Disk, Folder};
+use super::{JournalError, Outcome, Resource, UndoReport, undo, wait_until};
 use crate::Host;
+
+/// How long a process that is dead, as far as is seen here, may hold the lock before it counts as alive elsewhere.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Why a journal's owner counts as dead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,45 +40,64 @@ pub struct Leftover {
     /// What is wrong with the file, if anything.
     pub damage: Option<String>,
     host: Host,
+    folder: Arc<dyn Folder>,
 }
 
 pub(super) fn find(host: &Host, dir: &Utf8Path) -> Result<Vec<Leftover>, JournalError> {
-    let entries = match dir.read_dir_utf8() {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => return Err(JournalError::Io { path: dir.to_owned(), source }),
-    };
-    let mut paths: Vec<Utf8PathBuf> = entries
-        .flatten()
-        .map(|entry| entry.into_path())
-        .filter(|path| path.extension() == Some(EXTENSION))
-        .collect();
-    paths.sort();
-    Ok(paths.into_iter().filter_map(|path| examine(host, path)).collect())
+    let Some(folder) = Disk::open(dir)? else { return Ok(Vec::new()) };
+    find_in(host, &(Arc::new(folder) as Arc<dyn Folder>))
+}
+
+/// One journal that cannot be read does not hide the others.
+pub(super) fn find_in(host: &Host, folder: &Arc<dyn Folder>) -> Result<Vec<Leftover>, JournalError> {
+    let names =
+        folder.names().map_err(|source| JournalError::Io { path: folder.path().to_owned(), source })?;
+    let is_journal = |name: &String| Utf8Path::new(name).extension() == Some(EXTENSION);
+    Ok(names.iter().filter(|name| is_journal(name)).filter_map(|name| examine(host, folder, name)).collect())
 }
 
 /// `None` when the owner lives, or has just taken its file away.
-fn examine(host: &Host, path: Utf8PathBuf) -> Option<Leftover> {
-    match Contents::read(&path) {
-        Ok(contents) => Some(Leftover {
+fn examine(host: &Host, folder: &Arc<dyn Folder>, name: &str) -> Option<Leftover> {
+    let read = || -> io::Result<Option<Contents>> {
+        let mut log = folder.open(name)?;
+        if Contents::read(&*log).is_ok_and(|contents| why_dead(host, &contents.header).is_none()) {
+            return Ok(None);
+        }
+        // who holds the lock is at work, whatever its process number means here; but a killed process keeps it until
+        // the kernel has closed its files, which is after it counts as dead
+        let mut locked = Ok(false);
+        wait_until(CLOSE_PATIENCE, || {
+            locked = log.try_lock(true);
+            !matches!(locked, Ok(false))
+        });
+        if let Ok(false) = locked {
+            return Ok(None);
+        }
+        Contents::read(&*log).map(Some)
+    };
+    let path = folder.path().join(name);
+    let leftover = Leftover {
+        path,
+        run_id: String::new(),
+        pid: 0,
+        why: WhyDead::ProcessGone,
+        resources: Vec::new(),
+        damage: None,
+        host: host.clone(),
+        folder: folder.clone(),
+    };
+    match read() {
+        Ok(None) => None,
+        Ok(Some(contents)) => Some(Leftover {
             why: why_dead(host, &contents.header)?,
             run_id: contents.header.run_id.clone(),
             pid: contents.header.owner.pid,
             damage: damage(&contents),
-            resources: contents.open.into_values().collect(),
-            path,
-            host: host.clone(),
+            resources: contents.open.into_values().map(|entry| entry.resource).collect(),
+            ..leftover
         }),
-        Err(JournalError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => None,
-        Err(error) => Some(Leftover {
-            path,
-            run_id: String::new(),
-            pid: 0,
-            why: WhyDead::ProcessGone,
-            resources: Vec::new(),
-            damage: Some(error.to_string()),
-            host: host.clone(),
-        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => Some(Leftover { damage: Some(error.to_string()), ..leftover }),
     }
 }
 
@@ -95,16 +121,22 @@ impl Leftover {
     /// call from two processes at once: the second one does nothing.
     pub fn clean(&self) -> Result<UndoReport, JournalError> {
         let mut report = UndoReport::default();
-        let Some((mut file, contents)) = JournalFile::take_over(&self.path)? else { return Ok(report) };
+        let name = self.path.file_name().unwrap_or_default();
+        let taken = JournalFile::take_over(&self.folder, name)?;
+        let Some((mut file, contents)) = taken else { return Ok(report) };
         // asked again under the lock, about the file as it is now
         let Some(why) = why_dead(&self.host, &contents.header) else { return Ok(report) };
-        for (id, resource) in contents.open.iter().rev() {
-            let gone = why == WhyDead::Rebooted && resource.dies_with_the_boot();
-            let outcome = if gone { Outcome::AlreadyGone } else { undo::undo(&self.host, resource) };
-            if outcome.is_final() {
-                file.done(*id)?;
+        let same_boot = why != WhyDead::Rebooted;
+        for (id, entry) in contents.open.into_iter().rev() {
+            let gone = !same_boot && entry.resource.dies_with_the_boot();
+            let outcome = if gone { Outcome::AlreadyGone } else { undo::undo(&self.host, &entry, same_boot) };
+            if outcome.is_final()
+                && let Err(error) = file.done(id)
+            {
+                // a full disk must not keep the rest: the next doctor finds that this is gone
+                tracing::warn!(%error, "cannot strike what was undone");
             }
-            report.push(resource.clone(), outcome);
+            report.push(entry.resource, outcome);
         }
         if !report.has_failures() && contents.unreadable_lines.is_empty() {
             file.remove()?;
@@ -115,6 +147,9 @@ impl Leftover {
 
 impl fmt::Display for Leftover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let (true, Some(damage)) = (self.run_id.is_empty(), &self.damage) {
+            return write!(f, "journal {}: {damage}; look at it, and remove it by hand", self.path);
+        }
         match self.why {
             WhyDead::Rebooted => write!(f, "run `{}` was cut off by a reboot", self.run_id)?,
             WhyDead::ProcessGone => write!(f, "run `{}` (process {}) died", self.run_id, self.pid)?,

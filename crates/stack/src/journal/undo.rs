@@ -1,28 +1,32 @@
 //! Taking one resource away, after making sure that it is still the one that was recorded.
 
-use std::io;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use camino::Utf8Path;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use super::file::Entry;
+use super::identity::{FileId, Made};
 use super::{Outcome, Resource, tree};
-use crate::{Host, ProcessId, cgroup, loopdev, mount, mountinfo};
+use crate::{Host, ProcessId, cgroup, loopdev, mount, mountinfo, place};
 
 /// How long a busy mount is tried again before it is detached lazily.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a process may take to end after SIGTERM, and again after SIGKILL.
 const END_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Takes `resource` away. Idempotent: what is gone stays gone.
-pub(super) fn undo(host: &Host, resource: &Resource) -> Outcome {
-    match resource {
+/// Takes what `entry` names away. Idempotent: what is gone stays gone. `same_boot`: the machine was not started again
+/// since it was made.
+pub(super) fn undo(host: &Host, entry: &Entry, same_boot: bool) -> Outcome {
+    match &entry.resource {
         Resource::Tree { path, nonce } => tree::remove(host, path, nonce),
-        Resource::Directory { path } => outcome(std::fs::remove_dir(path)),
-        Resource::ImageFile { path } => match std::fs::symlink_metadata(path) {
-            Ok(meta) if !meta.is_file() => Outcome::LeftAlone("is not a regular file".into()),
-            _ => outcome(std::fs::remove_file(path)),
-        },
+        Resource::Directory { path } => named(path, undo_directory),
+        Resource::ImageFile { path } => {
+            named(path, |parent, name| undo_image(parent, name, entry.made, same_boot))
+        }
         Resource::LoopDevice { device, backing_file } => undo_loop(host, device, backing_file),
         Resource::Mount { target, source, fs_type } => undo_mount(host, target, source, fs_type),
         Resource::Cgroup { path } => undo_cgroup(host, path),
@@ -30,15 +34,86 @@ pub(super) fn undo(host: &Host, resource: &Resource) -> Outcome {
     }
 }
 
-fn outcome(result: io::Result<()>) -> Outcome {
-    match result {
-        Ok(()) => Outcome::Undone,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Outcome::AlreadyGone,
-        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {
-            Outcome::LeftAlone("is not empty".into())
-        }
+/// Does something to a name within its directory, to which no link may lead.
+fn named(path: &Utf8Path, remove: impl FnOnce(&OwnedFd, &str) -> Result<Outcome, Errno>) -> Outcome {
+    match place::parent(path) {
+        Ok((parent, name)) => match remove(&parent, name) {
+            Ok(outcome) => outcome,
+            Err(Errno::NOENT) => Outcome::AlreadyGone,
+            Err(error) => Outcome::Failed(error.to_string()),
+        },
+        Err(error) if tree::is_absent(&error) => Outcome::AlreadyGone,
         Err(error) => Outcome::Failed(error.to_string()),
     }
+}
+
+/// An open name, and what it is; nothing is done to it by opening.
+fn look(parent: &OwnedFd, name: &str) -> Result<(OwnedFd, Stat), Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    let stat = rustix::fs::fstat(&found)?;
+    Ok((found, stat))
+}
+
+fn others(stat: &Stat) -> Option<Outcome> {
+    let ours = stat.st_uid == rustix::process::geteuid().as_raw();
+    (!ours).then(|| Outcome::LeftAlone(format!("belongs to user {}", stat.st_uid)))
+}
+
+fn undo_directory(parent: &OwnedFd, name: &str) -> Result<Outcome, Errno> {
+    let (_, stat) = look(parent, name)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        return Ok(Outcome::LeftAlone("is not a directory".into()));
+    }
+    if let Some(left) = others(&stat) {
+        return Ok(left);
+    }
+    match rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
+        Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(Outcome::LeftAlone("is not empty".into())),
+        removed => removed.map(|()| Outcome::Undone),
+    }
+}
+
+fn undo_image(parent: &OwnedFd, name: &str, made: Made, same_boot: bool) -> Result<Outcome, Errno> {
+    let (file, stat) = look(parent, name)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Ok(Outcome::LeftAlone("is not a regular file".into()));
+    }
+    if let Some(left) = others(&stat) {
+        return Ok(left);
+    }
+    let left = match made {
+        Made::File(made) => match FileId::of(&file) {
+            Ok(found) => (!made.is(&found, same_boot)).then_some("is not the file that was made there"),
+            Err(error) => return Ok(Outcome::Failed(error.to_string())),
+        },
+        // killed right after making it: then it is one large hole, from which nothing is lost
+        Made::NotYet => holds_data(parent, name)?.then_some("holds data that the run did not write"),
+        Made::Untold => None,
+    };
+    if let Some(why) = left {
+        return Ok(Outcome::LeftAlone(why.into()));
+    }
+    rustix::fs::unlinkat(parent, name, AtFlags::empty()).map(|()| Outcome::Undone)
+}
+
+/// Whether a regular file is more than one large hole. Where the file system does not tell holes, any length is data.
+fn holds_data(parent: &OwnedFd, name: &str) -> Result<bool, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    match rustix::fs::seek(&file, SeekFrom::Data(0)) {
+        Err(Errno::NXIO) => Ok(false),
+        Ok(_) => Ok(true),
+        Err(_) => Ok(rustix::fs::fstat(&file)?.st_size > 0),
+    }
+}
+
+/// The regular file at `path` now, if there is one.
+pub(super) fn file_at(path: &Utf8Path) -> Option<FileId> {
+    let (parent, name) = place::parent(path).ok()?;
+    let (file, stat) = look(&parent, name).ok()?;
+    let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    regular.then(|| FileId::of(&file).ok()).flatten()
 }
 
 fn undo_loop(host: &Host, device: &Utf8Path, backing_file: &Utf8Path) -> Outcome {

@@ -30,7 +30,7 @@ mod settings;
 use crate::ast::{Attribute, Flowop, Script, Spanned};
 use crate::diagnostic::{Diagnostic, Diagnostics, Span};
 use crate::syntax::Failed;
-use crate::{Loaded, Settings};
+use crate::{Loaded, Program, Settings};
 use eval::Datum;
 use random::Random;
 use std::collections::{BTreeMap, HashMap};
@@ -92,6 +92,7 @@ struct Lower<'a> {
     latency_counters: bool,
     eventgen: Option<&'a [Attribute]>,
     steps: Vec<Step>,
+    programs: Vec<Program>,
     warmup: u64,
     interactive: Option<Interactive>,
     loads: Option<Spanned<String>>,
@@ -129,6 +130,7 @@ pub(crate) fn lower(
         latency_counters: false,
         eventgen: None,
         steps: Vec::new(),
+        programs: Vec::new(),
         warmup: 0,
         interactive: None,
         loads: None,
@@ -184,7 +186,7 @@ impl Lower<'_> {
         if self.diagnostics.has_errors() {
             return Err(self.diagnostics);
         }
-        Ok(Loaded { workload, warnings: self.diagnostics, variables })
+        Ok(Loaded { workload, warnings: self.diagnostics, variables, programs: self.programs })
     }
 
     fn event_rate(&mut self) -> Option<workload::Value> {

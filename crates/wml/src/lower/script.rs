@@ -6,7 +6,7 @@ use super::{Composite, FilesetSlot, Interactive, Lower, ProcessSlot, Scope};
 use crate::ast::{Attribute, Command, CommandKind, Expr, Spanned};
 use crate::diagnostic::Diagnostic;
 use crate::syntax::Failed;
-use crate::{suggest, tables};
+use crate::{Program, suggest, tables};
 use std::ops::ControlFlow;
 use workload::Step;
 
@@ -56,6 +56,7 @@ impl<'a> Lower<'a> {
                 command.kind,
                 CommandKind::Nothing { .. }
                     | CommandKind::Echo(_)
+                    | CommandKind::ListFilesets
                     | CommandKind::Quit
                     | CommandKind::Shutdown
                     | CommandKind::StatsSnap
@@ -136,8 +137,12 @@ impl<'a> Lower<'a> {
                 self.steps.push(Step::Echo(text));
             }
             CommandKind::System(text) => {
-                let text = self.message(text);
-                self.steps.push(Step::System(text));
+                let command_line = self.message(text);
+                self.programs.push(Program { span: command.span, command: command_line.clone() });
+                self.steps.push(Step::System(command_line));
+            }
+            CommandKind::ListFilesets => {
+                self.steps.push(Step::ListFilesets { defined: self.filesets.len() });
             }
             CommandKind::Foreach { variable, values, body } => {
                 return self.foreach(variable, values, body, command);

@@ -67,7 +67,8 @@ impl Cursor<'_> {
                 self.value()?;
                 CommandKind::Nothing { why: None }
             }
-            "list" | "version" | "vars" | "help" => {
+            "list" => self.list(),
+            "version" | "vars" | "help" => {
                 self.skip_line();
                 CommandKind::Nothing { why: None }
             }
@@ -242,6 +243,14 @@ impl Cursor<'_> {
             "clear" => CommandKind::StatsClear,
             _ => CommandKind::Nothing { why: Some("the runner keeps the statistics and says where") },
         })
+    }
+
+    /// Of the entities that Filebench lists, filesets alone are known to the run; `list flowop` is accepted.
+    fn list(&mut self) -> CommandKind {
+        let filesets = !self.first_on_line
+            && matches!(self.token, Token::Word(word) if is_plural(word, "fileset") || is_plural(word, "file"));
+        self.skip_line();
+        if filesets { CommandKind::ListFilesets } else { CommandKind::Nothing { why: None } }
     }
 
     /// Leaves out the rest of the line.

@@ -1,0 +1,269 @@
+//! kill -9 of every command that makes something, at random moments, then `loadline doctor`: the machine is as it was.
+//!
+//! `LOADLINE_SEED` gives other moments, `LOADLINE_KILLS` more of them for each command.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use needs::needs;
+
+const WORKLOAD: &str = "define fileset name=files,path=/tmp,size=4k,entries=200,dirwidth=20,prealloc=80\n\
+    define process name=p { thread name=t,instances=2 {\n\
+      flowop createfile name=create,filesetname=files,fd=1\n\
+      flowop writewholefile name=write,fd=1,srcfd=1,iosize=4k\n\
+      flowop closefile name=close,fd=1\n\
+      flowop deletefile name=delete,filesetname=files\n\
+    } }\nrun 60\n";
+
+/// Set in the process that has a mount namespace of its own: no other doctor meets what is killed here.
+const INSIDE: &str = "LOADLINE_TEST_KILLED";
+/// A device whose run was killed goes by itself when its daemon sees that; the last data are written first.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A command, and the longest time after which it is killed, in ms: most of what it makes is made until then.
+const COMMANDS: [(&str, u64, &[&str]); 9] = [
+    ("run on ext4", 1200, &["run", "work.f", "--on", "ext4@image:256M", "--for", "1s", "-n", "1"]),
+    ("run on ext4@980pro", 2000, &["run", "work.f", "--on", "ext4@980pro:256M", "--for", "1s", "-n", "1"]),
+    ("ssd attach", 250, &["ssd", "attach", "--profile", "980pro", "--size", "64M", "--name", "killed"]),
+    ("mount betrfs", 50, &["mount", "betrfs", "m.img", "m"]),
+    (
+        "prefetch harm",
+        1500,
+        &[
+            "prefetch",
+            "harm",
+            "--devices",
+            "slow(1ms,1GB/s),raw",
+            "--memory",
+            "none,75",
+            "--patterns",
+            "small-stride:1:16",
+            "--mib",
+            "16",
+            "--rounds",
+            "1",
+            "--rounds-max",
+            "1",
+        ],
+    ),
+    (
+        "reproduce betrfs",
+        3000,
+        &["reproduce", "betrfs", "--quick", "--rows", "ext4,betrfs", "--columns", "micro"],
+    ),
+    ("reproduce crossprefetch", 3000, &["reproduce", "crossprefetch", "--quick"]),
+    (
+        "crash",
+        2500,
+        &["crash", "create-fsync", "--on", "ext4@980pro", "--states", "50", "--work-dir", "work"],
+    ),
+    ("explain fsync", 600, &["explain", "fsync", "--on", "ext4@image:256M"]),
+];
+
+/// A multiplicative generator: the moments are random enough, and the same for a seed.
+struct Moments(u64);
+
+impl Moments {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % end
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name)
+        .ok()
+        .map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}: not a number")))
+}
+
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        // on a disk: nothing is read from a device in memory
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        for name in ["tmp", "m", "work"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        std::fs::write(dir.path().join("work.f"), WORKLOAD).unwrap();
+        let place = Place { dir };
+        assert!(
+            place.loadline(&["mkfs", "betrfs", "--size", "64M", "m.img"]).output().unwrap().status.success()
+        );
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn loadline(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loadline"));
+        command.current_dir(self.dir.path()).args(words).stdin(Stdio::null());
+        command.env("LOADLINE_HOME", self.path("home")).env("TMPDIR", self.path("tmp"));
+        command
+    }
+
+    /// Starts a command and kills it after that time; true: it had ended by itself.
+    fn kill(&self, words: &[&str], after: Duration) -> (u32, bool) {
+        let log = |name: &str| std::fs::File::create(self.path(name)).unwrap();
+        let mut command = self.loadline(words);
+        let mut child: Child = command.stdout(log("out")).stderr(log("err")).spawn().unwrap();
+        let begin = Instant::now();
+        let mut ended = false;
+        while begin.elapsed() < after && !ended {
+            if let Some(status) = child.try_wait().unwrap() {
+                // a command that is refused makes nothing, and would show nothing
+                let told = std::fs::read_to_string(self.path("err")).unwrap();
+                assert!(!matches!(status.code(), None | Some(2 | 101)), "{words:?}: {status}: {told}");
+                ended = true;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let _ = child.kill();
+        child.wait().unwrap();
+        (child.id(), ended)
+    }
+
+    /// What a command made, if that is all it was to do, is taken away as its user would.
+    fn take_back(&self) {
+        let listed = self.loadline(&["ssd", "list"]).output().unwrap();
+        let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+        if listed.contains("killed ") && !listed.contains("dead") {
+            self.loadline(&["ssd", "detach", "killed"]).output().unwrap();
+        }
+        if rustix::fs::statfs(self.path("m")).is_ok_and(|stat| stat.f_type as u64 == FUSE_MAGIC) {
+            Command::new("umount").arg(self.path("m")).status().unwrap();
+        }
+    }
+
+    /// What is still there of what was made.
+    fn left(&self, pid: u32) -> Vec<String> {
+        let here = self.dir.path().to_str().unwrap();
+        let read = |path: &Path| std::fs::read(path).unwrap_or_default();
+        let mut left = Vec::new();
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        left.extend(mounts.lines().filter(|line| line.contains(here)).map(|line| format!("mount {line}")));
+        for name in names("/sys/block") {
+            let file = format!("/sys/block/{name}/loop/backing_file");
+            let file = String::from_utf8_lossy(&read(Path::new(&file))).trim().to_owned();
+            left.extend(file.contains(here).then(|| format!("{name} on {file}")));
+        }
+        for process in names("/proc").into_iter().filter(|name| name.parse::<u32>().is_ok()) {
+            let environment = read(&PathBuf::from(format!("/proc/{process}/environ")));
+            if String::from_utf8_lossy(&environment).contains(here) {
+                let line = read(&PathBuf::from(format!("/proc/{process}/cmdline")));
+                left.push(format!("process {process} {}", String::from_utf8_lossy(&line).replace('\0', " ")));
+            }
+        }
+        for root in ["/sys/fs/cgroup", "/sys/fs/cgroup/memory"] {
+            let ours = |name: &String| {
+                name.starts_with("loadline-") && name.split(['-', '.']).any(|word| word == pid.to_string())
+            };
+            left.extend(names(root).into_iter().filter(ours).map(|name| format!("group {name}")));
+        }
+        for root in ["/sys/kernel/tracing/instances", "/sys/kernel/debug/tracing/instances"] {
+            let ours = format!("loadline-{pid}-");
+            left.extend(names(root).into_iter().filter(|name| name.starts_with(&ours)));
+        }
+        for (folder, may_be) in [
+            ("", &["home", "m", "m.img", "tmp", "work", "work.f", "out", "err"][..]),
+            (
+                "home",
+                &["journal", "images", "ssd", "sources", "loadline.db", "loadline.db-wal", "loadline.db-shm"],
+            ),
+            ("home/journal", &[]),
+            ("home/images", &[]),
+            ("home/ssd", &[]),
+            ("tmp", &[]),
+            ("work", &[]),
+        ] {
+            let found = names(self.path(folder)).into_iter().filter(|name| !may_be.contains(&name.as_str()));
+            left.extend(found.map(|name| format!("file {folder}/{name}")));
+        }
+        left.extend(
+            names(self.path("home/sources")).into_iter().filter(|name| name.starts_with("loadline-")),
+        );
+        left
+    }
+
+    /// The doctor, until nothing is left; how often it took that.
+    fn cure(&self, pid: u32, case: &str) -> u32 {
+        let begin = Instant::now();
+        let mut told = String::new();
+        for visits in 1.. {
+            let output = self.loadline(&["doctor"]).output().unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let from = text
+                .find("\n\n")
+                .map_or(0, |at| text[at + 2..].find("\n\n").map_or(at, |more| at + 2 + more));
+            let _ = write!(told, "{}{}", &text[from..], String::from_utf8_lossy(&output.stderr));
+            // what waits for its last user, or for the daemon that writes its last data, goes by itself
+            let visited = Instant::now();
+            while visited.elapsed() < Duration::from_secs(2) {
+                if self.left(pid).is_empty() {
+                    return visits;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "{case}: left: {:#?}\nthe doctor said: {told}",
+                self.left(pid)
+            );
+        }
+        unreachable!("it looks again and again")
+    }
+}
+
+/// `f_type` of FUSE (statfs(2)).
+const FUSE_MAGIC: u64 = 0x6573_5546;
+
+fn names(folder: impl AsRef<Path>) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+#[test]
+fn after_kill_nine_of_any_command_the_doctor_leaves_nothing() {
+    needs!(Root, Mounts, Loop, Fuse, Ext4, Tracing, MemoryCgroup, Library);
+    if std::env::var_os(INSIDE).is_some() {
+        return kill_all();
+    }
+    let me = std::env::current_exe().unwrap();
+    let name = "after_kill_nine_of_any_command_the_doctor_leaves_nothing";
+    let status = Command::new("unshare")
+        .args(["--mount", "--propagation", "private"])
+        .arg(me)
+        .args(["--exact", name, "--nocapture"])
+        .env(INSIDE, "1")
+        .status()
+        .expect("unshare (util-linux) starts");
+    assert!(status.success(), "see above");
+}
+
+fn kill_all() {
+    let seed = number("LOADLINE_SEED").unwrap_or(1);
+    let kills = number("LOADLINE_KILLS").unwrap_or(4);
+    println!("LOADLINE_SEED={seed} LOADLINE_KILLS={kills}");
+    let place = Place::new();
+    let mut moments = Moments(seed);
+    for (name, longest, words) in COMMANDS {
+        let mut line = format!("{name:24}");
+        for _ in 0..kills {
+            let after = Duration::from_millis(moments.below(longest));
+            let (pid, ended) = place.kill(words, after);
+            let made = place.left(pid).len();
+            place.take_back();
+            let visits = place.cure(pid, &format!("{name}, killed after {after:?}"));
+            let how = if ended { "ended" } else { "killed" };
+            let _ =
+                write!(line, "  {how} after {:4} ms, {made:2} left, doctor x{visits}: 0;", after.as_millis());
+        }
+        println!("{line}");
+    }
+}
