@@ -8,6 +8,7 @@ use std::sync::Arc;
 use camino::Utf8Path;
 use common::{loop_on, mounts_below, names, temp_dir};
 use needs::needs;
+use spec::StackSpec;
 use stack::{
     Builder, Cgroup, Coldness, CommandLine, CommandOutput, DeviceInfo, Host, Journal, MemoryLimit, Outcome,
     Resource, Runner, StackError, SystemRunner, loopdev,
