@@ -56,7 +56,7 @@ fn on_ext4(pairs: &Pairs, disk: &Path) -> anyhow::Result<()> {
     let work = tempfile::Builder::new().prefix("loadline-bench-").tempdir_in(disk)?;
     let utf8 = |path: &Path| path.to_str().map(str::to_owned).context("the path is not UTF-8");
     let spec: spec::StackSpec = "ext4@image:2G".parse()?;
-    let journal = stack::Journal::open(utf8(&work.path().join("journal"))?.as_str().into(), "bench")?;
+    let journal = journal::Journal::open(utf8(&work.path().join("journal"))?.as_str().into(), "bench")?;
     let builder = stack::Builder::new(utf8(&work.path().join("images"))?);
     let built = match builder.build(&spec, &journal) {
         Ok(built) => built,

@@ -6,10 +6,10 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use host::Host;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use stack::Host;
 
 use crate::memory;
 use crate::mount::{MountError, MountOptions, Mounted, Result, mount};

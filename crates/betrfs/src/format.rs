@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use betree::Storage;
 use camino::Utf8Path;
-use stack::{Consent, Host, Permit, SystemRunner};
+use host::{Consent, Host, Permit, SystemRunner};
 
 use crate::fs::{Fs, Options};
 use crate::mount::{MountError, MountOptions, Result, storage};
@@ -27,7 +27,7 @@ pub struct FormatOptions {
 }
 
 /// Makes an empty file system on `path`, a block device or an image file. One that is in use is refused always, one that
-/// holds anything unless `erase` is set: see [`stack::may_overwrite`]. Returns the size in bytes.
+/// holds anything unless `erase` is set: see [`host::may_overwrite`]. Returns the size in bytes.
 ///
 /// # Errors
 /// [`MountError::Refused`], [`MountError::Io`], [`MountError::Fs`].
@@ -70,7 +70,7 @@ mod tests {
         let mut options = FormatOptions { size: Some(64 << 20), ..FormatOptions::default() };
         format(&path, &options).expect("a new file");
         let utf8 = Utf8Path::from_path(&path).expect("UTF-8");
-        let report = stack::DeviceReport::inspect(&Host::system(), &SystemRunner::default(), utf8);
+        let report = host::DeviceReport::inspect(&Host::system(), &SystemRunner::default(), utf8);
         assert_eq!(report.expect("a file").signatures[0].kind, "betrfs");
         let before = std::fs::read(&path).expect("contents");
         options.size = Some(128 << 20);

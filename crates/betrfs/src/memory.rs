@@ -1,7 +1,7 @@
 //! Keeping the daemon out of the way of its own file system: one that has to wait for memory which only a write to
 //! its own files can free waits for ever.
 
-pub(crate) use stack::daemon::{leave_cgroup, lock_memory as lock};
+pub(crate) use host::daemon::{leave_cgroup, lock_memory as lock};
 
 /// `PR_SET_IO_FLUSHER` of linux/prctl.h (5.6).
 const SET_IO_FLUSHER: i32 = 57;

@@ -48,7 +48,7 @@ pub enum MountError {
     },
     /// It must not be formatted.
     #[error(transparent)]
-    Refused(#[from] stack::EraseRefused),
+    Refused(#[from] host::EraseRefused),
     /// The system refused something.
     #[error("{what}: {cause}")]
     Io {
@@ -278,7 +278,7 @@ impl Claim {
     }
 
     fn try_take(path: &Path) -> io::Result<Option<File>> {
-        stack::device::hold(path)
+        host::device::hold(path)
     }
 }
 

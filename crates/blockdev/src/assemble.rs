@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use fusewire::{Config, Session, Transport, UringSwitch, Way};
+use host::Host;
+use journal::{Journal, Resource};
 use rustix::mount::MountFlags;
-use stack::{Host, Journal, Resource};
 
 use crate::driver::Driver;
 use crate::engine::Engine;

@@ -4,7 +4,8 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 
 use camino::Utf8Path;
-use stack::{Consent, Host, Journal, Permit, Resource, SystemRunner, device};
+use host::{Consent, Host, Permit, SystemRunner, device};
+use journal::{Journal, Resource};
 
 use crate::error::SsdError;
 use crate::image::{BackingFile, Image};

@@ -8,8 +8,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use camino::{Utf8Path, Utf8PathBuf};
+use host::{Host, ProcessId};
+use journal::{Journal, Resource};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-use stack::{Host, Journal, ProcessId, Resource};
 
 use crate::control::{self, Question, Reply, SsdState, Started};
 use crate::error::SsdError;

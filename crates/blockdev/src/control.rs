@@ -5,8 +5,8 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
+use host::ProcessId;
 use serde::{Deserialize, Serialize};
-use stack::ProcessId;
 
 use crate::record::RecordStatus;
 use crate::status::SsdStatus;

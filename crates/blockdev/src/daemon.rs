@@ -9,9 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use camino::Utf8Path;
+use host::{Host, ProcessId};
+use journal::Journal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use stack::{Host, Journal, ProcessId};
 
 use crate::assemble::{Assembly, Made};
 use crate::control::{self, Question, Reply, SsdState, Started};

@@ -1,7 +1,8 @@
 //! What goes wrong with an emulated SSD, where, and what to do.
 
 use camino::Utf8PathBuf;
-use stack::{EraseRefused, JournalError};
+use host::EraseRefused;
+use journal::JournalError;
 use thiserror::Error;
 
 /// An operation on an emulated SSD that failed.

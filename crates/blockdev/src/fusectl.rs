@@ -3,8 +3,8 @@
 use std::io;
 
 use camino::{Utf8Path, Utf8PathBuf};
+use host::Host;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
-use stack::Host;
 
 const CONNECTIONS: &str = "/sys/fs/fuse/connections";
 

@@ -4,8 +4,10 @@ use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 
 use camino::{Utf8Path, Utf8PathBuf};
-use stack::loopdev::{AttachError, LoopOptions};
-use stack::{Host, Journal};
+use host::Host;
+use host::loopdev::LoopOptions;
+use journal::Journal;
+use journal::loopdev::AttachError;
 
 use crate::error::SsdError;
 
@@ -15,7 +17,7 @@ const DISCARD_BYTES_MAX: u32 = 64 << 20;
 /// Attaches `file` to a free loop device, which the journal knows of before it exists.
 pub(crate) fn attach(host: &Host, journal: &Journal, file: &Utf8Path) -> Result<Utf8PathBuf, SsdError> {
     let options = LoopOptions { direct_io: true, sector_bytes: crate::image::BLOCK as u32 };
-    let (device, _) = stack::loopdev::attach(host, journal, file, options)?;
+    let (device, _) = journal::loopdev::attach(host, journal, file, options)?;
     Ok(device)
 }
 

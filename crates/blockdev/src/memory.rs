@@ -1,7 +1,7 @@
 //! Keeping the daemon out of the way of its own device: a daemon that has to wait for memory which only a write
 //! to its own device can free waits for ever. And keeping others out of its way.
 
-pub(crate) use stack::daemon::{leave_cgroup, lock_memory as lock};
+pub(crate) use host::daemon::{leave_cgroup, lock_memory as lock};
 
 /// Lets this thread and those it starts run before ordinary ones, so that answers are not late on a busy
 /// machine, or again like any other.

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io;
 
 use camino::{Utf8Path, Utf8PathBuf};
+use host::ProcessId;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use ssd::Regime;
-use stack::ProcessId;
 
 use crate::error::SsdError;
 use crate::transport::Transport;
@@ -193,7 +193,7 @@ pub(crate) struct Places {
 
 impl Places {
     pub(crate) fn new(home: &Utf8Path, name: &str) -> Places {
-        Places { dir: home.join("ssd").join(name), journal: stack::Journal::folder(home) }
+        Places { dir: home.join("ssd").join(name), journal: journal::Journal::folder(home) }
     }
 
     pub(crate) fn mount(&self) -> Utf8PathBuf {

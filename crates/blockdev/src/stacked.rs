@@ -1,7 +1,7 @@
 //! The emulated SSD that a stack names: `ext4@980pro(scale=2):8G:flush` as options of a device.
 
+use host::Host;
 use spec::{Device, StackSpec};
-use stack::Host;
 
 use crate::error::SsdError;
 use crate::options::{AttachOptions, Backing, BackingUse, FuaMode};

@@ -2,8 +2,8 @@
 
 pub use fusewire::Transport;
 use fusewire::URING_SWITCH;
+use host::Host;
 use serde::Serialize;
-use stack::Host;
 
 const UBLK: &str = "/dev/ublk-control";
 

@@ -182,7 +182,7 @@ fn ext4_keeps_files_over_a_remount(bench: &Bench) {
     assert_eq!(umount(&at), 0);
     device.detach().unwrap();
     assert!(blockdev::list(&bench.home()).unwrap().is_empty());
-    assert!(stack::Journal::leftovers(&bench.home().join("journal")).unwrap().is_empty());
+    assert!(journal::Journal::leftovers(&bench.home().join("journal")).unwrap().is_empty());
 }
 
 fn bytes_come_back_from_every_size_and_place(bench: &Bench) {
@@ -237,11 +237,11 @@ fn a_killed_daemon_gives_errors_and_a_clean_unmount(bench: &Bench) {
     assert!(synced.is_err(), "a dead device cannot have kept this");
     drop(file);
     assert_eq!(umount(&at), 0);
-    let leftovers = stack::Journal::leftovers(&bench.home().join("journal")).unwrap();
+    let leftovers = journal::Journal::leftovers(&bench.home().join("journal")).unwrap();
     assert_eq!(leftovers.len(), 1, "doctor finds the dead daemon's journal");
     assert_eq!(leftovers[0].resources.len(), 2);
     drop(device);
-    assert!(stack::Journal::leftovers(&bench.home().join("journal")).unwrap().is_empty());
+    assert!(journal::Journal::leftovers(&bench.home().join("journal")).unwrap().is_empty());
     let name = dev.file_name().unwrap();
     let shown = std::fs::read_to_string(format!("/sys/block/{name}/loop/backing_file")).unwrap_or_default();
     assert!(!shown.contains(bench.home().as_str()), "{shown}");
@@ -325,7 +325,7 @@ fn a_busy_device_stays_and_force_takes_it(bench: &Bench) {
     must("kill", &["-STOP", &pid]);
     blockdev::detach(&bench.home(), "a", true).unwrap();
     assert!(blockdev::list(&bench.home()).unwrap().is_empty());
-    let mounts = stack::Host::system().mounts().unwrap();
+    let mounts = host::Host::system().mounts().unwrap();
     assert!(!mounts.iter().any(|m| m.target == state.mount));
     options.profile = "no-such".into();
     assert!(blockdev::attach(&bench.home(), &options, &Launcher::this_program().unwrap()).is_err());

@@ -195,8 +195,8 @@ pub fn mkfs(arguments: &Mkfs) -> anyhow::Result<Exit> {
 /// Shows what is on a device or file that is about to be overwritten. A refusal shows it by itself.
 fn show(device: &Path) {
     let Some(path) = camino::Utf8Path::from_path(device).filter(|path| path.exists()) else { return };
-    let (host, runner) = (stack::Host::system(), stack::SystemRunner::default());
-    if let Ok(report) = stack::DeviceReport::inspect(&host, &runner, path)
+    let (host, runner) = (host::Host::system(), host::SystemRunner::default());
+    if let Ok(report) = host::DeviceReport::inspect(&host, &runner, path)
         && report.holds_data()
     {
         eprintln!("{report}\n{} will be overwritten, as --erase says", report.path);

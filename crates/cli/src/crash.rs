@@ -10,8 +10,8 @@ use crash::workload::{NAMES, builtin};
 use crash::{CrashOptions, Load, Outcome, Progress, Verdict};
 use engine::{Control, RunOptions, Stage};
 use indicatif::{ProgressBar, ProgressStyle};
+use journal::Journal;
 use spec::StackSpec;
-use stack::Journal;
 use workload::Workload;
 
 use crate::options::{Crash, Options};

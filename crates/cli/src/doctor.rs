@@ -1,8 +1,10 @@
 //! `doctor`: what this machine can run, and what a killed run left behind.
 
 use camino::{Utf8Path, Utf8PathBuf};
+use host::Host;
+use journal::{DeadMount, Journal, Leftover, Outcome, Resource};
 use spec::StackSpec;
-use stack::{Availability, DeadMount, Host, Journal, Leftover, Outcome, Resource, probe_availability};
+use stack::{Availability, probe_availability};
 
 use crate::options::{self, Options};
 use crate::screen::{self, Exit};
@@ -34,7 +36,7 @@ pub fn doctor(options: &Options, arguments: &options::Doctor) -> anyhow::Result<
 fn machine() -> String {
     let environment = probe::capture(&probe::Subject::default());
     let yes = |result: Result<(), String>| result.map_or_else(|why| format!("no: {why}"), |()| "yes".into());
-    let limits = stack::cgroup::Hierarchy::detect(&Host::system()).map(drop).map_err(|why| why.to_string());
+    let limits = host::cgroup::Hierarchy::detect(&Host::system()).map(drop).map_err(|why| why.to_string());
     let root = if rustix::process::geteuid().is_root() {
         Ok(())
     } else {

@@ -6,13 +6,13 @@ use std::path::Path;
 
 use anyhow::Context;
 use engine::{Control, RunOptions, Stage};
+use journal::Journal;
 use lab::check::started;
 use lab::site::{Built, Site};
 use probe::fsync::Recording;
 use record::fsync::{Summary, summary};
 use report::fsync::{artifact, svg, terminal};
 use spec::StackSpec;
-use stack::Journal;
 use workload::Workload;
 
 use crate::options::{Explain, ExplainCache, ExplainFsync, Options};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use clap::{Args, ValueHint};
 use harm::{Cell, Ended, HarmError, Key, Notice, Plan, Verdict, pattern, plan, table};
 use indicatif::{ProgressBar, ProgressStyle};
-use stack::Journal;
+use journal::Journal;
 
 use crate::options::Options;
 use crate::screen::{self, Exit, bad_input};

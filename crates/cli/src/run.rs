@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
+use journal::Journal;
 use lab::check::Checked;
 use lab::session::{self, Ending};
 use lab::{RealRunner, Site, Store};
 use record::results::{Run, Status};
 use record::study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study};
 use spec::StackSpec;
-use stack::Journal;
 use stats::Rules;
 
 use crate::options::{self, Options};

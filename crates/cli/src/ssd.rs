@@ -72,7 +72,7 @@ fn attach(home: &Utf8Path, arguments: &SsdAttach) -> anyhow::Result<()> {
         Transport::parse(&arguments.transport).ok_or_else(|| bad_input(transports(&arguments.transport)))?;
     options.record = arguments.record.clone().map(utf8).transpose()?;
     // killed before it is wholly attached, this command leaves nothing
-    options.owner = stack::ProcessId::current(&stack::Host::system());
+    options.owner = host::ProcessId::current(&host::Host::system());
     let state = blockdev::attach(home, &options, &Launcher::this_program()?)?.keep()?;
     state.notes.iter().for_each(|note| eprintln!("note: {note}"));
     screen::print(state.device.as_str())
@@ -81,7 +81,7 @@ fn attach(home: &Utf8Path, arguments: &SsdAttach) -> anyhow::Result<()> {
 /// What `--transport` takes on this machine.
 fn transports(given: &str) -> String {
     let mut text = format!("--transport {given}: choose auto, classic, uring or fastest; here:");
-    for transport in blockdev::transport::available(&stack::Host::system()) {
+    for transport in blockdev::transport::available(&host::Host::system()) {
         let what = transport.obstacle.as_deref().unwrap_or("available");
         text.push_str(&format!("\n  {}: {what}", transport.name));
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use blockdev::Launcher;
 use crash::workload::builtin;
 use crash::{CrashOptions, Load, Outcome};
-use stack::Journal;
+use journal::Journal;
 
 fn main() -> Result<ExitCode, Box<dyn std::error::Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();

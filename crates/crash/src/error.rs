@@ -1,7 +1,7 @@
 //! What can keep a crash check from being made. What a check finds is no error.
 
 use camino::Utf8PathBuf;
-use stack::Unavailable;
+use host::Unavailable;
 use thiserror::Error;
 
 /// Why a crash check was not made.
@@ -27,7 +27,7 @@ pub enum CrashError {
     Record(#[from] blockdev::record::RecordError),
     /// The journal of what was made.
     #[error(transparent)]
-    Journal(#[from] stack::JournalError),
+    Journal(#[from] journal::JournalError),
     /// The workload failed while it was recorded.
     #[error("the workload failed while it was recorded: {0}")]
     Workload(String),

@@ -12,8 +12,10 @@ use std::sync::Arc;
 use blockdev::record::{Reader, What};
 use blockdev::{AttachOptions, Attached};
 use camino::Utf8Path;
+use host::{Host, ProcessId};
+use journal::Journal;
 use spec::Device;
-use stack::{Builder, Host, Journal, MountedStack, ProcessId};
+use stack::{Builder, MountedStack};
 
 use crate::bring_up::default_bytes;
 use crate::error::CrashError;

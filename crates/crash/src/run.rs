@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use blockdev::Launcher;
 use camino::{Utf8Path, Utf8PathBuf};
+use host::Host;
+use journal::{Journal, PrivateTree};
 use spec::StackSpec;
-use stack::{Host, Journal, PrivateTree};
 
 use crate::bring_up::{Pristine, Rig, System};
 use crate::describe::Describer;
@@ -183,7 +184,7 @@ fn place(journal: &Arc<Journal>, options: &CrashOptions) -> Result<PrivateTree, 
         None => in_memory().unwrap_or_else(|| options.home.clone()),
     };
     let parent = parent.canonicalize_utf8().map_err(CrashError::io(format!("resolve {parent}")))?;
-    Ok(journal.private_tree(&parent)?)
+    Ok(journal::PrivateTree::new(journal, &parent)?)
 }
 
 /// A word that no other check uses, also not one of a killed process.

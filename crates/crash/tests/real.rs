@@ -13,8 +13,9 @@ use camino::{Utf8Path, Utf8PathBuf};
 use crash::oracle::Kind;
 use crash::workload::builtin;
 use crash::{CrashError, CrashOptions, Load, Outcome, Progress, Verdict};
+use host::Host;
+use journal::Journal;
 use needs::{Case, Need};
-use stack::{Host, Journal};
 
 /// Name, the file system that it needs, and what it does.
 type Test = (&'static str, Need, fn(&Bench));

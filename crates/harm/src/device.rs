@@ -10,8 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use blockdev::{AttachOptions, Attached, Launcher};
+use host::{Host, ProcessId};
+use journal::{Journal, PrivateTree};
 use spec::StackSpec;
-use stack::{Builder, Host, Journal, MountedStack, PrivateTree, ProcessId};
+use stack::{Builder, MountedStack};
 
 use crate::pattern::RAW;
 use crate::{HarmError, Plan, at, built, private_tree, utf8};

@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use stack::{Cgroup, Journal, MemoryLimit};
+use journal::{Cgroup, Journal, MemoryLimit};
 
 use crate::{HarmError, at};
 

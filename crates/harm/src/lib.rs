@@ -32,7 +32,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use camino::{Utf8Path, Utf8PathBuf};
-use stack::{Journal, PrivateTree};
+use journal::{Journal, PrivateTree};
 
 pub use judge::Verdict;
 pub use matrix::{Ended, Notice};
@@ -82,7 +82,7 @@ fn built(error: impl std::fmt::Display) -> HarmError {
 /// A private directory in `parent`, which goes when it is dropped.
 fn private_tree(journal: &Arc<Journal>, parent: &Path) -> Result<PrivateTree, HarmError> {
     let parent = utf8(&parent.canonicalize().map_err(at("find", parent))?)?;
-    journal.private_tree(&parent).map_err(built)
+    PrivateTree::new(journal, &parent).map_err(built)
 }
 
 fn utf8(path: &Path) -> Result<Utf8PathBuf, HarmError> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use stack::Journal;
+use journal::Journal;
 
 use crate::device::Device;
 use crate::judge::{Judged, Verdict};

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use journal::Journal;
 use prefetch::Mode;
 use prefetch_os::launch::{LIBRARY, Launch, MODE_VARIABLE, Statistics};
-use stack::Journal;
 use stats::Histogram;
 
 use crate::device;
@@ -159,7 +159,7 @@ fn without(loaded: &OsStr) -> OsString {
 fn output(command: &mut Command, stop: &AtomicBool, time: Duration) -> Result<Output, HarmError> {
     let program = Path::new(command.get_program()).display().to_string();
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    stack::process::end_with_parent(command);
+    host::process::end_with_parent(command);
     let mut child =
         command.spawn().map_err(|why| HarmError::File { what: format!("cannot run {program}"), why })?;
     let said = wait_for_words(&mut child, stop, time);

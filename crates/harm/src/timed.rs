@@ -40,7 +40,7 @@ pub struct Said {
 pub(crate) fn timed(command: &mut Command, program: &OsStr, stop: &AtomicBool) -> Result<Run, HarmError> {
     let failed = |why| HarmError::File { what: format!("cannot run {}", program.display()), why };
     let begin = Instant::now();
-    stack::process::end_with_parent(command);
+    host::process::end_with_parent(command);
     // A group of its own: all of it can be ended, and the terminal's Ctrl-C comes by one way.
     let mut child = command.process_group(0).spawn().map_err(failed)?;
     let over = AtomicBool::new(false);

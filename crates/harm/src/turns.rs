@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use journal::Journal;
 use prefetch_os::areas;
-use stack::Journal;
 use stats::bootstrap::one_sample;
 use stats::{Estimate, Sample};
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use camino::Utf8Path;
 use engine::raw::{Approved, RawDevice};
-use stack::{Consent, DeviceReport, EraseRefused, Host, Permit, SystemRunner};
+use host::{Consent, DeviceReport, EraseRefused, Host, Permit, SystemRunner};
 use workload::Workload;
 
 use crate::site::{Site, SiteError};

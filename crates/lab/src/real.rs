@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use camino::Utf8PathBuf;
 use engine::options::{Event, RunOptions, Stage};
+use journal::{Cgroup, Journal, MemoryLimit, PrivateTree};
 use probe::Subject;
 use probe::fsync::{RecordError, record_within};
 use record::Environment;
 use record::results::Period;
 use spec::StackSpec;
-use stack::{Availability, Cgroup, Journal, MemoryLimit, MountedStack, PrivateTree, StackError};
+use stack::{Availability, MountedStack, StackError};
 use stats::{Ended, Metric};
 
 use crate::protocol::{ARGUMENT, Message, Request};
@@ -207,14 +208,14 @@ impl RealRunner {
         let made = Utf8PathBuf::from_path_buf(std::env::temp_dir())
             .map_err(|path| format!("{} is not UTF-8; choose another TMPDIR", path.display()))
             .and_then(|dir| dir.canonicalize_utf8().map_err(|error| format!("{dir}: {error}")))
-            .and_then(|dir| self.journal.private_tree(&dir).map_err(|error| error.to_string()));
+            .and_then(|dir| PrivateTree::new(&self.journal, &dir).map_err(|error| error.to_string()));
         made.map_err(Failure::Message)
     }
 
     fn group(&self, job: &Job<'_>, bytes: u64) -> Result<Cgroup, Failure> {
         let name = format!("{}.{}.{}", job.run, std::process::id(), self.trials);
         Cgroup::create(&name, MemoryLimit::bytes(bytes), &self.journal).map_err(|error| match error {
-            stack::CgroupError::Unavailable(why) => {
+            journal::CgroupError::Unavailable(why) => {
                 Failure::Unavailable { reason: why.reason, remedy: why.remedy }
             }
             other => Failure::Message(other.to_string()),
@@ -283,7 +284,7 @@ pub enum RunnerError {
     },
     /// The journal refused.
     #[error(transparent)]
-    Journal(#[from] stack::JournalError),
+    Journal(#[from] journal::JournalError),
     /// No stacks can be built.
     #[error(transparent)]
     Site(#[from] Box<SiteError>),
@@ -424,7 +425,7 @@ fn leave(group: Cgroup, departure: &mut Departure) {
     }
 }
 
-fn memory_metrics(used: &stack::CgroupStats) -> Vec<Metric> {
+fn memory_metrics(used: &journal::CgroupStats) -> Vec<Metric> {
     let metric = |name: &str, unit: &str, value: u64| Metric {
         name: name.to_string(),
         unit: unit.to_string(),

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use blockdev::{AttachOptions, Attached, Backing, BackingUse, Launcher, SsdError, SsdStatus};
 use camino::{Utf8Path, Utf8PathBuf};
+use host::{DeviceReport, Host, ProcessId, Unavailable};
+use journal::Journal;
 use spec::{Device, StackSpec};
-use stack::{
-    Availability, Builder, DeviceReport, Host, Journal, MountedStack, ProcessId, StackError, Unavailable,
-};
+use stack::{Availability, Builder, MountedStack, StackError};
 
 /// Numbers the SSDs of this process.
 static ATTACHED: AtomicU32 = AtomicU32::new(0);

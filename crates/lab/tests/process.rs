@@ -317,11 +317,11 @@ fn a_killed_run_leaves_no_process_and_its_stack_can_be_undone() {
     }
     let home_utf8 = camino::Utf8Path::from_path(home.path()).unwrap();
     let journals = lab::real::journal_folder(home_utf8);
-    let leftovers = stack::Journal::leftovers(&journals).unwrap();
+    let leftovers = journal::Journal::leftovers(&journals).unwrap();
     assert_eq!(leftovers.len(), 1);
     let report = leftovers[0].clean().unwrap();
     assert!(report.is_clean(), "{report}");
     assert_eq!(traces(home.path()), [] as [&str; 0]);
     assert!(is_empty(&home.path().join("work")), "the work folder is empty again");
-    assert_eq!(stack::Journal::leftovers(&journals).unwrap().len(), 0);
+    assert_eq!(journal::Journal::leftovers(&journals).unwrap().len(), 0);
 }

@@ -132,7 +132,7 @@ fn touch(file: &File, offsets: impl Iterator<Item = u64>) {
 fn with_file(then: impl FnOnce(&Path)) {
     let directory = tempfile::tempdir().unwrap();
     let work_dir = Utf8Path::from_path(directory.path()).unwrap();
-    let journal = stack::Journal::open(&work_dir.join("journal"), "prefetch-daemon-test").unwrap();
+    let journal = journal::Journal::open(&work_dir.join("journal"), "prefetch-daemon-test").unwrap();
     let built = stack::Builder::new(work_dir).build(&"ext4@image:256M".parse().unwrap(), &journal).unwrap();
     let path = built.path().as_std_path().join("data");
     let file = File::create_new(&path).unwrap();
@@ -151,8 +151,8 @@ fn with_file(then: impl FnOnce(&Path)) {
     };
     let mut steps = report.steps.iter();
     let done = steps.all(|step| {
-        let is_loop = matches!(step.resource, stack::Resource::LoopDevice { .. });
-        is_loop || matches!(step.outcome, stack::Outcome::Undone)
+        let is_loop = matches!(step.resource, journal::Resource::LoopDevice { .. });
+        is_loop || matches!(step.outcome, journal::Outcome::Undone)
     });
     assert!(done, "{report:?}");
 }

@@ -31,7 +31,7 @@ fn on_image(fs_type: &str) {
 fn on_built_image(fs_type: &str, then: impl FnOnce(&Path)) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let work_dir = Utf8Path::from_path(directory.path()).expect("a path in UTF-8");
-    let journal = stack::Journal::open(&work_dir.join("journal"), "probe-test").expect("a journal");
+    let journal = journal::Journal::open(&work_dir.join("journal"), "probe-test").expect("a journal");
     let spec = format!("{fs_type}@image:512M").parse().expect("a stack");
     let built = stack::Builder::new(work_dir).build(&spec, &journal).expect("a file system");
     then(built.path().as_std_path());

@@ -23,7 +23,6 @@ use camino::{Utf8Path, Utf8PathBuf};
 pub use error::{ParseError, ParseErrorKind};
 pub use fs::FsKind;
 pub use size::Size;
-pub use size::human;
 
 /// The mount option that [`StackSpec::in_process`] looks for.
 const IN_PROCESS: &str = "inprocess";

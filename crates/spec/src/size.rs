@@ -64,17 +64,6 @@ impl fmt::Display for Size {
     }
 }
 
-/// Bytes for people: `7.4 GiB`. For messages only; [`Size`] is exact.
-pub fn human(bytes: u64) -> String {
-    for (letter, shift) in UNITS {
-        let unit = 1u64 << shift;
-        if bytes >= unit {
-            return format!("{:.1} {letter}iB", bytes as f64 / unit as f64);
-        }
-    }
-    format!("{bytes} B")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

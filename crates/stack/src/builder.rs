@@ -6,16 +6,18 @@ use std::sync::Arc;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use crate::availability::{self, Unavailable};
-use crate::block::BlockInfo;
-use crate::device::{Consent, DeviceReport, EraseRefused, Permit};
+use crate::availability;
 use crate::error::StackError;
-use crate::journal::{Journal, Resource, Scope, create_tree, random_word};
-use crate::loopdev::{self, LoopOptions};
 use crate::mounted::{MountPlan, MountedStack};
 use crate::record::{BuildRecord, DeviceInfo, DirectoryInfo};
-use crate::runner::{CommandLine, CommandOutput, Runner, SystemRunner};
-use crate::{Host, dead_mount, image, mkfs, mount};
+use crate::{image, mkfs, mount};
+use host::block::BlockInfo;
+use host::device::{Consent, DeviceReport, EraseRefused, Permit};
+use host::loopdev::{self, LoopOptions};
+use host::runner::{CommandLine, CommandOutput, Runner, SystemRunner};
+use host::{Host, Unavailable};
+use journal::dead_mount;
+use journal::{Journal, Resource, Scope, create_tree, random_word};
 use spec::{Device, FsKind, ImageOptions, Size, StackSpec};
 
 /// Builds stacks. `Builder::new(work_dir)` and, where wanted, changed fields.
@@ -173,7 +175,7 @@ impl Builder {
     ) -> Result<(Utf8PathBuf, Option<MountPlan>), StackError> {
         let loop_options =
             LoopOptions { direct_io: !options.buffered, sector_bytes: options.sector_bytes.unwrap_or(0) };
-        let (device, entry) = loopdev::attach(&self.host, draft.scope.journal(), file, loop_options)
+        let (device, entry) = journal::loopdev::attach(&self.host, draft.scope.journal(), file, loop_options)
             .map_err(|error| StackError::from_attach(error, file))?;
         draft.scope.adopt(entry);
         if !options.buffered && !loopdev::direct_io(&self.host, &device) {

@@ -5,10 +5,10 @@ use std::io;
 use camino::Utf8PathBuf;
 use thiserror::Error;
 
-use crate::availability::Unavailable;
-use crate::device::EraseRefused;
-use crate::journal::{JournalError, UndoReport};
-use crate::loopdev::AttachError;
+use host::Unavailable;
+use host::device::EraseRefused;
+use journal::loopdev::AttachError;
+use journal::{JournalError, UndoReport};
 use spec::Size;
 
 /// Why a stack could not be built, remounted or taken down. Whatever had been made is undone when it is

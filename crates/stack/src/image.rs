@@ -6,7 +6,8 @@ use std::io;
 use camino::Utf8Path;
 
 use crate::error::StackError;
-use spec::{FsKind, Size, human};
+use host::bytes::human;
+use spec::{FsKind, Size};
 
 /// Size of an image when none is written and there is room.
 pub(crate) const DEFAULT_SIZE: Size = Size::from_mib(8 * 1024);

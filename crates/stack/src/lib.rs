@@ -35,37 +35,16 @@
 //! to be still the thing that was made.
 
 pub mod availability;
-pub mod block;
 pub mod builder;
-pub mod cgroup;
-pub mod daemon;
-pub mod dead_mount;
-pub mod device;
 mod error;
-pub mod host;
 mod image;
-pub mod journal;
-pub mod loopdev;
 mod mkfs;
 mod mount;
 pub mod mounted;
-pub mod mountinfo;
-mod place;
-pub mod process;
 pub mod record;
-pub mod runner;
 
-pub use availability::{Availability, Unavailable, probe_availability, probe_availability_on};
-pub use block::BlockInfo;
+pub use availability::{Availability, probe_availability, probe_availability_on};
 pub use builder::Builder;
-pub use cgroup::{Cgroup, CgroupError, CgroupStats, MemoryLimit};
-pub use dead_mount::DeadMount;
-pub use device::{Blocker, Consent, DeviceReport, EraseRefused, Permit, Signature, may_overwrite};
 pub use error::StackError;
-pub use host::Host;
-pub use journal::{Journal, JournalError, Leftover, Outcome, PrivateTree, Resource, UndoReport};
-pub use mount::is_generic_option;
 pub use mounted::{Coldness, MountedStack};
-pub use process::ProcessId;
 pub use record::{BuildRecord, DeviceInfo, DirectoryInfo};
-pub use runner::{CommandLine, CommandOutput, Runner, SystemRunner};

@@ -2,7 +2,7 @@
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use crate::runner::CommandLine;
+use host::runner::CommandLine;
 use spec::FsKind;
 
 /// Work that ext4 would otherwise do in the background during the first minutes of a measurement

@@ -8,10 +8,12 @@ use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::builder::{io_error, run, status};
 use crate::error::StackError;
-use crate::journal::{Resource, Scope};
 use crate::record::{BuildRecord, DeviceInfo};
-use crate::runner::{CommandLine, CommandOutput, Runner};
-use crate::{DeadMount, Host, UndoReport, dead_mount, image, mount, mountinfo};
+use crate::{image, mount};
+use host::runner::{CommandLine, CommandOutput, Runner};
+use host::{Host, mountinfo};
+use journal::{DeadMount, UndoReport, dead_mount};
+use journal::{Resource, Scope};
 use spec::{Device, StackSpec};
 
 /// How long a busy mount is tried again before a cold remount gives up.
@@ -149,7 +151,7 @@ impl MountedStack {
         let free = image::free_bytes(dir).ok().filter(|free| *free < FULL_BYTES)?;
         Some(format!(
             "{dir}, which holds the image, has only {} left: make room there or choose another with --work-dir",
-            spec::human(free)
+            host::bytes::human(free)
         ))
     }
 
@@ -188,14 +190,14 @@ impl MountedStack {
             let dropped = self.host.drop_caches();
             return Ok(if dropped.is_ok() { Coldness::CachesDropped } else { Coldness::WrittenBack });
         };
-        match mount::unmount(&plan.target, REMOUNT_PATIENCE) {
+        match host::mount::unmount(&plan.target, REMOUNT_PATIENCE) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                let users = mount::users_text(&mount::users(&self.host, &plan.target));
+                let users = host::mount::users_text(&host::mount::users(&self.host, &plan.target));
                 return Err(StackError::Busy { target: plan.target.clone(), users });
             }
             result => result.map_err(io_error(&plan.target))?,
         }
-        mount::wait_released(&plan.fs_type, &plan.source);
+        host::mount::wait_released(&plan.fs_type, &plan.source);
         let dropped = self.host.drop_caches().map_err(io_error("/proc/sys/vm/drop_caches".into()));
         plan.mount(&self.host, &*self.runner)?;
         dropped.map(|()| Coldness::Remounted)

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use camino::{Utf8Path, Utf8PathBuf};
 use serde::Serialize;
 
-use crate::block::BlockInfo;
-use crate::device::DeviceReport;
-use crate::runner::{CommandLine, CommandOutput};
-use crate::{Host, mountinfo};
+use host::block::BlockInfo;
+use host::device::DeviceReport;
+use host::runner::{CommandLine, CommandOutput};
+use host::{Host, mountinfo};
 use spec::StackSpec;
 
 /// How a stack was built.

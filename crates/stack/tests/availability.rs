@@ -4,8 +4,9 @@ mod common;
 
 use camino::Utf8Path;
 use common::{fake_host, temp_dir};
+use host::Host;
 use spec::StackSpec;
-use stack::{Availability, Host, probe_availability_on};
+use stack::{Availability, probe_availability_on};
 
 const ROOT: &str = "Name:\tx\nCapEff:\t000001fffeffffff\n";
 const USER: &str = "Name:\tx\nCapEff:\t0000000000000000\n";

@@ -5,9 +5,11 @@ mod common;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use common::{TempDir, loop_on, mounts_below, temp_dir};
+use host::{Consent, DeviceReport, EraseRefused, Host, Permit, SystemRunner};
+use journal::Journal;
 use needs::needs;
 use spec::StackSpec;
-use stack::{Builder, Consent, DeviceReport, EraseRefused, Host, Journal, Permit, StackError, SystemRunner};
+use stack::{Builder, StackError};
 
 /// A blank 128 MiB disk.
 struct Disk {

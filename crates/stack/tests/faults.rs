@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use common::{Fault, Faulty, TempDir, fake_host, loop_on, mounts_below, names, temp_dir};
+use host::Host;
+use journal::Journal;
 use needs::needs;
-use stack::{Builder, Host, Journal, StackError};
+use stack::{Builder, StackError};
 
 /// Builds `stack` with a program that misbehaves and returns the error, after checking that nothing is left.
 fn failure(stack: &str, program: &'static str, fault: Fault) -> StackError {

@@ -7,12 +7,11 @@ use std::sync::Arc;
 
 use camino::Utf8Path;
 use common::{loop_on, mounts_below, names, temp_dir};
+use host::{CommandLine, CommandOutput, Host, Runner, SystemRunner};
+use journal::{Cgroup, Journal, MemoryLimit, Outcome, Resource};
 use needs::needs;
 use spec::StackSpec;
-use stack::{
-    Builder, Cgroup, Coldness, CommandLine, CommandOutput, DeviceInfo, Host, Journal, MemoryLimit, Outcome,
-    Resource, Runner, StackError, SystemRunner, loopdev,
-};
+use stack::{Builder, Coldness, DeviceInfo, StackError};
 
 fn build_use_and_take_down(stack: &str, expected_fs: &str) {
     let dir = temp_dir();
@@ -197,7 +196,7 @@ fn a_killed_runs_stack_is_undone_by_the_doctor() {
     // new file has none)
     let path = journal.path().to_owned();
     std::mem::forget((built, journal));
-    let me = stack::ProcessId::current(&Host::system()).unwrap();
+    let me = host::ProcessId::current(&Host::system()).unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     std::fs::write(
@@ -285,18 +284,18 @@ fn a_stack_on_a_device_of_somebody_elses() {
     std::fs::File::create(&file).unwrap().set_len(64 << 20).unwrap();
     let journal = Journal::open(&dir.path.join("journal"), "real").unwrap();
     let builder = Builder::new(dir.path.join("work"));
-    let options = loopdev::LoopOptions { direct_io: false, sector_bytes: 4096 };
-    let (device, entry) = loopdev::attach(&Host::system(), &journal, &file, options).unwrap();
+    let options = host::loopdev::LoopOptions { direct_io: false, sector_bytes: 4096 };
+    let (device, entry) = journal::loopdev::attach(&Host::system(), &journal, &file, options).unwrap();
     let built = builder.build_on(&"ext4@980pro".parse().unwrap(), &device, &journal).unwrap();
     std::fs::write(built.path().join("x"), "y").unwrap();
     built.teardown().unwrap();
-    assert_eq!(loopdev::backing_file(&Host::system(), &device), Some(file.clone()), "the device stays");
+    assert_eq!(host::loopdev::backing_file(&Host::system(), &device), Some(file.clone()), "the device stays");
     assert!(journal.undo_entries(&[entry]).is_clean());
     let mut magic = Vec::new();
     std::fs::File::open(&file).unwrap().take(0x43a).read_to_end(&mut magic).unwrap();
     assert_eq!(magic[0x438..], [0x53, 0xef], "the file stays, with its ext4");
     std::fs::File::create(&file).unwrap().set_len(1 << 20).unwrap();
-    let (device, entry) = loopdev::attach(&Host::system(), &journal, &file, options).unwrap();
+    let (device, entry) = journal::loopdev::attach(&Host::system(), &journal, &file, options).unwrap();
     let error = builder.build_on(&"ext4@980pro".parse().unwrap(), &device, &journal).unwrap_err();
     assert!(matches!(error, StackError::TooSmall { .. }));
     assert!(journal.undo_entries(&[entry]).is_clean() && journal.is_empty());

@@ -39,7 +39,7 @@ impl Program {
     /// it would hold the file system.
     pub(crate) fn of(mut command: Command) -> Program {
         command.env("LC_ALL", "C").stdin(Stdio::null());
-        stack::process::end_with_parent(&mut command);
+        host::process::end_with_parent(&mut command);
         Program { command }
     }
 

@@ -186,16 +186,16 @@ fn once(
 }
 
 /// A private folder that is in a journal, so that a killed run leaves nothing half made.
-fn private_tree(home: &Path) -> Result<stack::PrivateTree, AppError> {
+fn private_tree(home: &Path) -> Result<journal::PrivateTree, AppError> {
     let failed = |error: &dyn std::fmt::Display| at(&folder(home))(std::io::Error::other(error.to_string()));
     let utf8 = |path: PathBuf| {
         let path = path.canonicalize().map_err(|error| failed(&error))?;
         camino::Utf8PathBuf::from_path_buf(path).map_err(|_| failed(&"the path is not UTF-8"))
     };
-    let journals = stack::Journal::folder(&utf8(home.to_path_buf())?);
-    let journal = stack::Journal::open(&journals, &format!("source.{}", std::process::id()));
+    let journals = journal::Journal::folder(&utf8(home.to_path_buf())?);
+    let journal = journal::Journal::open(&journals, &format!("source.{}", std::process::id()));
     let journal = journal.map_err(|error| failed(&error))?;
-    journal.private_tree(&utf8(folder(home))?).map_err(|error| failed(&error))
+    journal::PrivateTree::new(&journal, &utf8(folder(home))?).map_err(|error| failed(&error))
 }
 
 /// Number of files below a folder, and their bytes.

@@ -39,7 +39,7 @@ pub(super) fn study(arguments: &Reproduce, scale: Scale) -> anyhow::Result<Study
 fn device_bytes(device: &str) -> Option<u64> {
     let path = camino::Utf8Path::new(device);
     path.is_absolute()
-        .then(|| stack::BlockInfo::read(&stack::Host::system(), path).size_bytes)
+        .then(|| host::BlockInfo::read(&host::Host::system(), path).size_bytes)
         .filter(|bytes| *bytes > 0)
 }
 

@@ -7,8 +7,8 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 use camino::{Utf8Path, Utf8PathBuf};
-use stack::journal::EntryId;
-use stack::{Journal, Resource};
+use journal::EntryId;
+use journal::{Journal, Resource};
 
 use crate::error::CrashError;
 use crate::recording::BLOCK;

@@ -17,10 +17,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use camino::{Utf8Path, Utf8PathBuf};
+use journal::EntryId;
+use journal::{Journal, Resource};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
-use stack::journal::EntryId;
-use stack::{Journal, Resource};
 
 use crate::error::CrashError;
 use crate::oracle::{Breach, Kind, Tree, observe};

@@ -1,9 +1,9 @@
 //! What is particular to each file system: its options, its checker, its size.
 
 use camino::{Utf8Path, Utf8PathBuf};
+use host::{Host, Unavailable};
+use journal::dead_mount::BETRFS_TYPE;
 use spec::{FsKind, StackSpec};
-use stack::dead_mount::BETRFS_TYPE;
-use stack::{Host, Unavailable};
 
 use super::helper::Helper;
 use crate::error::CrashError;
@@ -116,7 +116,7 @@ impl System {
 
 /// Options that the file system itself takes.
 fn own_options(spec: &StackSpec) -> Vec<String> {
-    spec.mount_options().iter().filter(|option| !stack::is_generic_option(option)).cloned().collect()
+    spec.mount_options().iter().filter(|option| !host::mount::is_generic_option(option)).cloned().collect()
 }
 
 /// Since Linux 6.7 several devices with the same btrfs can be mounted at a time (temporary fsid).

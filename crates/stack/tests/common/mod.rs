@@ -6,7 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use camino::{Utf8Path, Utf8PathBuf};
-use stack::{CommandLine, CommandOutput, Host, Runner, SystemRunner};
+use host::{CommandLine, CommandOutput, Host, Runner, SystemRunner};
 
 /// A temporary directory with a resolved UTF-8 path.
 pub struct TempDir {

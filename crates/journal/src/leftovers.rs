@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use super::file::{Contents, EXTENSION, Header, JournalFile};
-use super::folder::{Disk, Folder};
-use super::{JournalError, Outcome, Resource, UndoReport, undo, wait_until};
-use crate::Host;
+use crate::file::{Contents, EXTENSION, Header, JournalFile};
+use crate::folder::{Disk, Folder};
+use host::wait::wait_until;
+
+use crate::{JournalError, Outcome, Resource, UndoReport, undo};
+use host::Host;
 
 /// How long a process that is dead, as far as is seen here, may hold the lock before it counts as alive elsewhere.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
@@ -43,13 +45,13 @@ pub struct Leftover {
     folder: Arc<dyn Folder>,
 }
 
-pub(super) fn find(host: &Host, dir: &Utf8Path) -> Result<Vec<Leftover>, JournalError> {
+pub(crate) fn find(host: &Host, dir: &Utf8Path) -> Result<Vec<Leftover>, JournalError> {
     let Some(folder) = Disk::open(dir)? else { return Ok(Vec::new()) };
     find_in(host, &(Arc::new(folder) as Arc<dyn Folder>))
 }
 
 /// One journal that cannot be read does not hide the others.
-pub(super) fn find_in(host: &Host, folder: &Arc<dyn Folder>) -> Result<Vec<Leftover>, JournalError> {
+pub(crate) fn find_in(host: &Host, folder: &Arc<dyn Folder>) -> Result<Vec<Leftover>, JournalError> {
     let names =
         folder.names().map_err(|source| JournalError::Io { path: folder.path().to_owned(), source })?;
     let is_journal = |name: &String| Utf8Path::new(name).extension() == Some(EXTENSION);

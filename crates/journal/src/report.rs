@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Resource;
+use crate::Resource;
 
 /// What became of one resource.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,17 +8,20 @@ use std::time::Duration;
 use camino::Utf8PathBuf;
 use serde::{Deserialize, Serialize};
 
-use super::folder::{Folder, Log};
-use super::identity::{FileId, Made};
-use super::{JournalError, Resource, random_word, wait_until};
-use crate::ProcessId;
+use crate::folder::{Folder, Log};
+use crate::identity::{FileId, Made};
+use host::wait::wait_until;
+
+use crate::tree::random_word;
+use crate::{JournalError, Resource};
+use host::ProcessId;
 
 /// Version of the format. A reader refuses files with a higher one. 2 has `made` lines, and its owner holds a lock.
 const VERSION: u32 = 2;
 /// The first version that tells which file an image is.
 const TELLS_FILES: u32 = 2;
 /// Ending of a journal's name.
-pub(super) const EXTENSION: &str = "journal";
+pub(crate) const EXTENSION: &str = "journal";
 /// Ending of the name of a journal that has no header yet; a dot begins it.
 const UNFINISHED: &str = ".new";
 /// How often a doctor may take away what it takes for a dead run's unfinished journal.
@@ -28,7 +31,7 @@ const LOCK_PATIENCE: Duration = Duration::from_millis(100);
 
 /// The first line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Header {
+pub(crate) struct Header {
     pub loadline_journal: u32,
     pub run_id: String,
     pub owner: ProcessId,
@@ -52,7 +55,7 @@ struct Line {
 
 /// An open journal file, locked as long as it is.
 #[derive(Debug)]
-pub(super) struct JournalFile {
+pub(crate) struct JournalFile {
     folder: Arc<dyn Folder>,
     name: String,
     log: Box<dyn Log>,
@@ -65,7 +68,7 @@ pub(super) struct JournalFile {
 
 /// Something recorded and not yet struck.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(crate) struct Entry {
     pub resource: Resource,
     /// Which file it is, for an image.
     pub made: Made,
@@ -73,7 +76,7 @@ pub(super) struct Entry {
 
 /// What a journal file says.
 #[derive(Debug)]
-pub(super) struct Contents {
+pub(crate) struct Contents {
     pub header: Header,
     /// Added and not done.
     pub open: BTreeMap<u64, Entry>,
@@ -86,7 +89,7 @@ pub(super) struct Contents {
 
 impl JournalFile {
     /// Makes the file with its header; it appears under its name only when the header is on disk and the lock is held.
-    pub(super) fn create(
+    pub(crate) fn create(
         folder: &Arc<dyn Folder>,
         run_id: &str,
         owner: ProcessId,
@@ -132,7 +135,7 @@ impl JournalFile {
 
     /// Opens the journal of a dead run for undoing: locked against another doctor and a run that lives after all, a
     /// cut-off last line removed. `None` when another process holds the lock or the file has gone meanwhile.
-    pub(super) fn take_over(
+    pub(crate) fn take_over(
         folder: &Arc<dyn Folder>,
         name: &str,
     ) -> Result<Option<(Self, Contents)>, JournalError> {
@@ -158,12 +161,12 @@ impl JournalFile {
         Ok(Some((Self { folder, name, log, len, next: contents.next, broken: false }, contents)))
     }
 
-    pub(super) fn path(&self) -> Utf8PathBuf {
+    pub(crate) fn path(&self) -> Utf8PathBuf {
         self.folder.path().join(&self.name)
     }
 
     /// Writes that `resource` is about to be made.
-    pub(super) fn add(&mut self, resource: &Resource) -> Result<u64, JournalError> {
+    pub(crate) fn add(&mut self, resource: &Resource) -> Result<u64, JournalError> {
         let id = self.next;
         self.append(&Line { add: Some(id), resource: Some(resource.clone()), ..Line::default() })?;
         self.next += 1;
@@ -171,17 +174,17 @@ impl JournalFile {
     }
 
     /// Writes which file it became.
-    pub(super) fn made(&mut self, id: u64, file: FileId) -> Result<(), JournalError> {
+    pub(crate) fn made(&mut self, id: u64, file: FileId) -> Result<(), JournalError> {
         self.append(&Line { made: Some(id), file: Some(file), ..Line::default() })
     }
 
     /// Writes that the resource is gone.
-    pub(super) fn done(&mut self, id: u64) -> Result<(), JournalError> {
+    pub(crate) fn done(&mut self, id: u64) -> Result<(), JournalError> {
         self.append(&Line { done: Some(id), ..Line::default() })
     }
 
     /// Removes the file; that it has gone already is fine.
-    pub(super) fn remove(&self) -> Result<(), JournalError> {
+    pub(crate) fn remove(&self) -> Result<(), JournalError> {
         match self.folder.remove(&self.name) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
                 Err(JournalError::Io { path: self.path(), source })
@@ -234,7 +237,7 @@ fn write_all(log: &mut dyn Log, mut bytes: &[u8]) -> io::Result<()> {
 }
 
 /// Removes the unfinished journals of dead runs, for which nothing was made yet; how many.
-pub(super) fn sweep(folder: &dyn Folder) -> io::Result<usize> {
+pub(crate) fn sweep(folder: &dyn Folder) -> io::Result<usize> {
     let mut swept = 0;
     for name in folder.names()? {
         if !name.starts_with('.') || !name.ends_with(UNFINISHED) {
@@ -252,7 +255,7 @@ pub(super) fn sweep(folder: &dyn Folder) -> io::Result<usize> {
 
 impl Contents {
     /// Reads a journal file.
-    pub(super) fn read(log: &dyn Log) -> io::Result<Self> {
+    pub(crate) fn read(log: &dyn Log) -> io::Result<Self> {
         Self::parse(&log.read()?).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))
     }
 

@@ -1,105 +1,25 @@
-//! What a run has made, on disk before it is made, so that a killed run can be undone.
-//!
-//! One file per run, of JSON lines: a header that names the owner, then an `add` before each resource is made, for an
-//! image a `made` that tells which file it became, and a `done` after it is gone, each forced to disk. The owner holds
-//! a lock on its file as long as it lives. `resource` is what can be made, `file` the format, `folder` the seam below
-//! it, `identity` knows a file again, `tree` makes and removes private directories, `undo` takes one resource away,
-//! `leftovers` finds the files of dead runs, `report` is what is said about it.
-//!
-//! Who can write to a journal can have root delete what he likes: it is relied on only when it, its directory and all
-//! above belong to this process's user or root, and nobody else may write there.
-
-mod file;
-mod folder;
-mod identity;
-mod leftovers;
-mod report;
-mod resource;
-mod tree;
-mod undo;
-
-#[cfg(test)]
-mod fault_tests;
+//! The journal of one run: entries, and the gate that nothing slips through while it is being undone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
-use thiserror::Error;
+use host::{Host, ProcessId};
 
-use crate::{Host, ProcessId};
-use file::{Entry, JournalFile};
-use folder::{Disk, Folder};
-use identity::Made;
-pub use leftovers::{Leftover, WhyDead};
-pub use report::{Outcome, UndoReport, UndoStep};
-pub use resource::Resource;
-pub use tree::PrivateTree;
-pub(crate) use tree::{create_tree, random_word};
-pub(crate) use undo::wait_until;
-
-/// How long [`Journal::undo`] waits for a mount or an attach that is under way in another thread.
-const GATE_LIMIT: Duration = Duration::from_secs(30);
+use crate::file::{Entry, JournalFile};
+use crate::folder::{Disk, Folder};
+use crate::identity::Made;
+use crate::leftovers::{self, Leftover};
+use crate::undo;
+use crate::{JournalError, Resource, UndoReport, file};
 
 /// Number of an entry within one journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct EntryId(u64);
+pub struct EntryId(pub(crate) u64);
 
-/// What went wrong with the journal itself.
-#[derive(Debug, Error)]
-pub enum JournalError {
-    /// The journal's file could not be written or read.
-    #[error("journal {path}: {source}; choose a journal directory on a writable file system")]
-    Io {
-        /// The file or directory.
-        path: Utf8PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// Others could write to the journal, or have put it there.
-    #[error("{path} {why}; {remedy}")]
-    Unsafe {
-        /// The file or directory.
-        path: Utf8PathBuf,
-        /// What is wrong with it.
-        why: String,
-        /// What to do.
-        remedy: String,
-    },
-    /// An error has left half a line in the journal, and it could not be taken back.
-    #[error("journal {path} cannot be written any more, so nothing more is made; look at its disk")]
-    Broken {
-        /// The file.
-        path: Utf8PathBuf,
-    },
-    /// A private directory could not be made.
-    #[error("private directory {path}: {source}; choose another place for it")]
-    Tree {
-        /// The directory or its marker.
-        path: Utf8PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// The run is being undone: nothing new may be made.
-    #[error("the run is being taken down (interrupted), so nothing more is made")]
-    Closed,
-    /// /proc does not tell who we are, so a later run could not tell that we are dead.
-    #[error("/proc/self/stat cannot be read, so the journal cannot name its owner; mount /proc")]
-    NoProc,
-    /// A process that is to be recorded has ended already.
-    #[error("process {pid} has ended and cannot be recorded")]
-    NoSuchProcess {
-        /// The process number.
-        pid: u32,
-    },
-    /// The run's name cannot be a file name.
-    #[error("run id `{run_id}` is not made of letters, digits, `.`, `_` and `-` (at most 100)")]
-    BadRunId {
-        /// The name.
-        run_id: String,
-    },
-}
+/// How long [`Journal::undo`] waits for a mount or an attach that is under way in another thread.
+const GATE_LIMIT: Duration = Duration::from_secs(30);
 
 /// The journal of one run. All methods take `&self`: a signal thread may call [`Journal::undo`] at any time.
 #[derive(Debug)]
@@ -160,7 +80,7 @@ impl Journal {
         Ok(())
     }
 
-    fn open_in(host: &Host, folder: Arc<dyn Folder>, run_id: &str) -> Result<Arc<Self>, JournalError> {
+    pub(crate) fn open_in(host: &Host, folder: Arc<dyn Folder>, run_id: &str) -> Result<Arc<Self>, JournalError> {
         let owner = ProcessId::current(host).ok_or(JournalError::NoProc)?;
         let file = JournalFile::create(&folder, run_id, owner, host.boot_id())?;
         Ok(Arc::new(Self {
@@ -243,15 +163,6 @@ impl Journal {
             entry.made = Made::File(file);
         }
         state.file.made(id.0, file)
-    }
-
-    /// Makes a private directory within `parent` (absolute, without links), recorded before it exists. It goes with
-    /// all that is in it when the value is dropped.
-    ///
-    /// # Errors
-    /// [`JournalError::Tree`], and as [`Journal::record`]; nothing is left then.
-    pub fn private_tree(self: &Arc<Self>, parent: &Utf8Path) -> Result<PrivateTree, JournalError> {
-        PrivateTree::new(self, parent)
     }
 
     /// As [`Journal::create`], for what `make` either makes wholly or not at all: a failure strikes the entry,
@@ -368,22 +279,24 @@ impl Drop for Journal {
 
 /// The entries of one stack (or of one other thing that is built and taken down as a whole).
 #[derive(Debug)]
-pub(crate) struct Scope {
+pub struct Scope {
     journal: Arc<Journal>,
     ids: Vec<EntryId>,
 }
 
 impl Scope {
-    pub(crate) fn new(journal: &Arc<Journal>) -> Self {
+    /// Nothing yet.
+    pub fn new(journal: &Arc<Journal>) -> Self {
         Self { journal: journal.clone(), ids: Vec::new() }
     }
 
-    pub(crate) fn journal(&self) -> &Arc<Journal> {
+    /// The journal of it all.
+    pub fn journal(&self) -> &Arc<Journal> {
         &self.journal
     }
 
     /// As [`Journal::create`]; the entry belongs to this scope whether or not making it succeeded.
-    pub(crate) fn create<T, E: From<JournalError>>(
+    pub fn create<T, E: From<JournalError>>(
         &mut self,
         resource: Resource,
         make: impl FnOnce() -> Result<T, E>,
@@ -397,11 +310,12 @@ impl Scope {
     }
 
     /// Takes over what was made outside of this scope.
-    pub(crate) fn adopt(&mut self, id: EntryId) {
+    pub fn adopt(&mut self, id: EntryId) {
         self.ids.push(id);
     }
 
-    pub(crate) fn undo(&self) -> UndoReport {
+    /// Undoes what belongs to it, newest first.
+    pub fn undo(&self) -> UndoReport {
         self.journal.undo_entries(&self.ids)
     }
 }

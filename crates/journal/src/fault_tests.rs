@@ -7,8 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use super::folder::{Folder, Log};
-use super::*;
+use crate::folder::{Folder, Log};
+use host::Host;
+
+use crate::*;
 
 /// What happens at one operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -272,7 +274,7 @@ impl Bench {
             Ok::<(), JournalError>(())
         });
         if going()
-            && let Ok(tree) = journal.private_tree(&self.world)
+            && let Ok(tree) = PrivateTree::new(&journal, &self.world)
         {
             std::fs::create_dir(tree.path().join("data")).unwrap();
             std::fs::write(tree.path().join("data/file"), "data").unwrap();

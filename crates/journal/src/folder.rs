@@ -10,11 +10,11 @@ use camino::{Utf8Path, Utf8PathBuf};
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 
-use super::JournalError;
-use crate::place::{self, Distrust, OpenError};
+use crate::JournalError;
+use host::place::{self, Distrust, OpenError};
 
 /// A directory of journals.
-pub(super) trait Folder: Debug + Send + Sync {
+pub(crate) trait Folder: Debug + Send + Sync {
     /// Its path, for people.
     fn path(&self) -> &Utf8Path;
     /// Makes a file, which must not exist.
@@ -32,7 +32,7 @@ pub(super) trait Folder: Debug + Send + Sync {
 }
 
 /// An open file. The lock goes when it is dropped, or when the process dies.
-pub(super) trait Log: Debug + Send {
+pub(crate) trait Log: Debug + Send {
     /// Writes to the end, perhaps less than all; how much.
     fn append(&mut self, bytes: &[u8]) -> io::Result<usize>;
     /// Forces it to disk.
@@ -49,14 +49,14 @@ pub(super) trait Log: Debug + Send {
 
 /// A real directory, held by descriptor.
 #[derive(Debug)]
-pub(super) struct Disk {
+pub(crate) struct Disk {
     path: Utf8PathBuf,
     dir: OwnedFd,
 }
 
 impl Disk {
     /// Opens the directory, if it can be relied on; `None` if there is none.
-    pub(super) fn open(dir: &Utf8Path) -> Result<Option<Disk>, JournalError> {
+    pub(crate) fn open(dir: &Utf8Path) -> Result<Option<Disk>, JournalError> {
         let path = match dir.canonicalize_utf8() {
             Ok(path) => path,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -67,7 +67,7 @@ impl Disk {
     }
 
     /// As [`Disk::open`]; the directory is made if it is missing.
-    pub(super) fn make(dir: &Utf8Path) -> Result<Disk, JournalError> {
+    pub(crate) fn make(dir: &Utf8Path) -> Result<Disk, JournalError> {
         let failed = |source| JournalError::Io { path: dir.to_owned(), source };
         // looked at first, so that nobody has directories made where he likes
         let there = dir.ancestors().find_map(|above| above.canonicalize_utf8().ok());

@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use crate::mountinfo::{self, MountEntry};
-use crate::{Host, Outcome, mount};
+use host::mountinfo::{self, MountEntry};
+use host::{Host, mount};
+
+use crate::Outcome;
 
 /// The type in mountinfo of what loadline's own file system mounts.
 pub const BETRFS_TYPE: &str = "fuse.betrfs";

@@ -1,17 +1,18 @@
 //! Taking one resource away, after making sure that it is still the one that was recorded.
 
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use camino::Utf8Path;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use super::file::Entry;
-use super::identity::{FileId, Made};
-use super::{Outcome, Resource, tree};
-use crate::{Host, ProcessId, cgroup, loopdev, mount, mountinfo, place};
+use crate::file::Entry;
+use crate::identity::{FileId, Made};
+use crate::{Outcome, Resource, tree};
+use host::wait::wait_until;
+use host::{Host, ProcessId, cgroup, loopdev, mount, mountinfo, place};
 
 /// How long a busy mount is tried again before it is detached lazily.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(1);
@@ -20,7 +21,7 @@ const END_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Takes what `entry` names away. Idempotent: what is gone stays gone. `same_boot`: the machine was not started again
 /// since it was made.
-pub(super) fn undo(host: &Host, entry: &Entry, same_boot: bool) -> Outcome {
+pub(crate) fn undo(host: &Host, entry: &Entry, same_boot: bool) -> Outcome {
     match &entry.resource {
         Resource::Tree { path, nonce } => tree::remove(host, path, nonce),
         Resource::Directory { path } => named(path, undo_directory),
@@ -109,7 +110,7 @@ fn holds_data(parent: &OwnedFd, name: &str) -> Result<bool, Errno> {
 }
 
 /// The regular file at `path` now, if there is one.
-pub(super) fn file_at(path: &Utf8Path) -> Option<FileId> {
+pub(crate) fn file_at(path: &Utf8Path) -> Option<FileId> {
     let (parent, name) = place::parent(path).ok()?;
     let (file, stat) = look(&parent, name).ok()?;
     let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
@@ -189,20 +190,4 @@ fn undo_process(host: &Host, process: ProcessId) -> Outcome {
         }
     }
     Outcome::Failed("does not end, not even when killed; it hangs in the kernel".into())
-}
-
-/// Asks again and again, at growing intervals, until `done` or until the time is over.
-pub(crate) fn wait_until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
-    let start = Instant::now();
-    let mut pause = Duration::from_millis(1);
-    loop {
-        if done() {
-            return true;
-        }
-        if start.elapsed() >= limit {
-            return false;
-        }
-        std::thread::sleep(pause);
-        pause = (pause * 2).min(Duration::from_millis(50));
-    }
 }

@@ -1,3 +1,5 @@
+use host::cgroup::kill_and_remove;
+
 use super::*;
 use crate::Journal;
 

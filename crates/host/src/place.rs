@@ -20,23 +20,28 @@ const UNMAPPED: u32 = 65_534;
 
 /// Why a directory or file is not relied on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Distrust {
+pub struct Distrust {
+    /// Where.
     pub path: Utf8PathBuf,
+    /// What speaks against it.
     pub why: String,
+    /// What the user can do.
     pub remedy: String,
 }
 
 /// Why a directory could not be opened.
 #[derive(Debug)]
-pub(crate) enum OpenError {
+pub enum OpenError {
+    /// It is not relied on.
     Distrust(Distrust),
+    /// This path, this error.
     Io(Utf8PathBuf, io::Error),
 }
 
 /// Opens the directory `path` (absolute, without links) for reading, if nobody but its owner, this process's user, can
 /// have put anything in it, nor have put it there: it is ours alone, and each directory above it belongs to us or to
 /// root and is written by nobody else, or is one like /tmp.
-pub(crate) fn open_trusted(path: &Utf8Path) -> Result<OwnedFd, OpenError> {
+pub fn open_trusted(path: &Utf8Path) -> Result<OwnedFd, OpenError> {
     let dir = open_below_trusted(path)?;
     let failed = |error: Errno| OpenError::Io(path.to_owned(), error.into());
     check_own(path, &rustix::fs::fstat(&dir).map_err(failed)?).map_err(OpenError::Distrust)?;
@@ -46,7 +51,7 @@ pub(crate) fn open_trusted(path: &Utf8Path) -> Result<OwnedFd, OpenError> {
 
 /// Whether a directory may be made in `path` (absolute, without links): as for [`open_trusted`], but `path` itself may
 /// be one like /tmp.
-pub(crate) fn check_for_new(path: &Utf8Path) -> Result<(), OpenError> {
+pub fn check_for_new(path: &Utf8Path) -> Result<(), OpenError> {
     let dir = open_below_trusted(path)?;
     let stat = rustix::fs::fstat(&dir).map_err(|error| OpenError::Io(path.to_owned(), error.into()))?;
     check_above(path, &stat).map_err(OpenError::Distrust)
@@ -85,7 +90,7 @@ fn check_above(path: &Utf8Path, stat: &Stat) -> Result<(), Distrust> {
 }
 
 /// Whether this directory or file is ours and nobody else writes to it.
-pub(crate) fn check_own(path: &Utf8Path, stat: &Stat) -> Result<(), Distrust> {
+pub fn check_own(path: &Utf8Path, stat: &Stat) -> Result<(), Distrust> {
     if stat.st_uid != rustix::process::geteuid().as_raw() {
         return Err(owned_by_another(path, stat.st_uid));
     }
@@ -113,7 +118,7 @@ fn writable_by_others(path: &Utf8Path) -> Distrust {
 }
 
 /// The directory that holds `path` (absolute), to which no link leads, and the last part of the path.
-pub(crate) fn parent(path: &Utf8Path) -> io::Result<(OwnedFd, &str)> {
+pub fn parent(path: &Utf8Path) -> io::Result<(OwnedFd, &str)> {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "not the path of a file"));
     };
@@ -137,7 +142,7 @@ fn open_within(dir: &OwnedFd, name: &std::ffi::CStr) -> Result<OwnedFd, Errno> {
 }
 
 /// Removes all that is in `dir` but what is called `but`. Follows no link and enters nothing that is mounted.
-pub(crate) fn remove_contents(dir: &OwnedFd, but: &str) -> io::Result<()> {
+pub fn remove_contents(dir: &OwnedFd, but: &str) -> io::Result<()> {
     for name in names(dir)? {
         if name.to_bytes() == but.as_bytes() {
             continue;
@@ -167,7 +172,7 @@ pub(crate) fn remove_contents(dir: &OwnedFd, but: &str) -> io::Result<()> {
 }
 
 /// The names in a directory, but `.` and `..`.
-pub(crate) fn names(dir: &OwnedFd) -> io::Result<Vec<std::ffi::CString>> {
+pub fn names(dir: &OwnedFd) -> io::Result<Vec<std::ffi::CString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir)? {
         let name = entry?.file_name().to_owned();

@@ -1,5 +1,6 @@
 //! The journal: on disk before the thing, undone after a death, never undoing what is not ours.
 
+#[path = "../../stack/tests/common/mod.rs"]
 mod common;
 
 use std::sync::Arc;
@@ -7,8 +8,9 @@ use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use common::{fake_host, names, temp_dir};
-use stack::journal::WhyDead;
-use stack::{Host, Journal, JournalError, Outcome, ProcessId, Resource, UndoReport};
+use host::{Host, ProcessId};
+use journal::WhyDead;
+use journal::{Journal, JournalError, Outcome, Resource, UndoReport};
 
 fn outcomes(report: &UndoReport) -> Vec<Outcome> {
     report.steps.iter().map(|step| step.outcome.clone()).collect()
@@ -495,7 +497,7 @@ fn links_within_a_private_directory_are_removed_and_not_followed() {
     let precious = dir.path.join("precious");
     std::fs::create_dir(&precious).unwrap();
     std::fs::write(precious.join("file"), "x").unwrap();
-    let tree = journal.private_tree(&dir.path).unwrap();
+    let tree = journal::PrivateTree::new(&journal, &dir.path).unwrap();
     let path = tree.path().to_owned();
     std::fs::create_dir_all(path.join("a/b/c")).unwrap();
     std::os::unix::fs::symlink(&precious, path.join("a/link")).unwrap();

@@ -11,8 +11,8 @@ use super::report::DeviceReport;
 use super::subject::{Subject, same};
 use super::usage::usage;
 use crate::Host;
-use crate::journal::wait_until;
 use crate::runner::Runner;
+use crate::wait::wait_until;
 
 /// How far the user has agreed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::fmt;
 use camino::Utf8PathBuf;
 use serde::{Deserialize, Serialize};
 
-use crate::ProcessId;
+use host::ProcessId;
 
 /// One thing that a run makes and must take away. Paths are absolute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,7 +61,7 @@ pub enum Resource {
 
 impl Resource {
     /// Whether a reboot takes it away.
-    pub(super) fn dies_with_the_boot(&self) -> bool {
+    pub(crate) fn dies_with_the_boot(&self) -> bool {
         match self {
             Resource::Tree { .. } | Resource::Directory { .. } | Resource::ImageFile { .. } => false,
             Resource::LoopDevice { .. } | Resource::Mount { .. } => true,

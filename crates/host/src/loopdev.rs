@@ -10,14 +10,12 @@ use std::time::Duration;
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::Host;
-use crate::journal::{EntryId, Journal, JournalError, Resource, wait_until};
+use crate::wait::wait_until;
 
 const LOOP_CLR_FD: libc::Ioctl = 0x4C01;
 const LOOP_CONFIGURE: libc::Ioctl = 0x4C0A;
 const LOOP_CTL_GET_FREE: libc::Ioctl = 0x4C82;
 const LO_FLAGS_DIRECT_IO: u32 = 16;
-/// How often another program may snatch the free device between asking for it and configuring it.
-const ATTACH_TRIES: u32 = 64;
 /// How long a detached device may take to become free before that counts as deferred.
 const DETACH_PATIENCE: Duration = Duration::from_secs(2);
 
@@ -57,70 +55,29 @@ pub struct LoopOptions {
     pub sector_bytes: u32,
 }
 
-/// Why a file could not be attached.
-#[derive(Debug, thiserror::Error)]
-pub enum AttachError {
-    /// The journal refused.
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    /// This path, this error.
-    #[error("{0}: {1}")]
-    Io(Utf8PathBuf, io::Error),
-    /// The device shows another file than the one given.
-    #[error("{0} shows {1:?}, not the file that was attached to it")]
-    WrongFile(Utf8PathBuf, Option<Utf8PathBuf>),
-}
-
-/// Attaches `file` (absolute, without symbolic links) to a free loop device, each attempt recorded in `journal`
-/// beforehand. Returns the device and the entry that stands for it.
+/// Opens a device or file for reading and writing.
 ///
 /// # Errors
-/// [`AttachError::Io`] with `EBUSY` when other programs keep taking the free devices.
-pub fn attach(
-    host: &Host,
-    journal: &Journal,
-    file: &Utf8Path,
-    options: LoopOptions,
-) -> Result<(Utf8PathBuf, EntryId), AttachError> {
-    let control_path = Utf8PathBuf::from("/dev/loop-control");
-    let control = open_rw(&host.path(&control_path)).map_err(|e| AttachError::Io(control_path.clone(), e))?;
-    let backing = open_rw(file).map_err(|e| AttachError::Io(file.to_owned(), e))?;
-    let mut last = io::Error::from_raw_os_error(libc::EBUSY);
-    for _ in 0..ATTACH_TRIES {
-        let number = get_free(&control).map_err(|e| AttachError::Io(control_path.clone(), e))?;
-        let device = Utf8PathBuf::from(format!("/dev/loop{number}"));
-        let resource = Resource::LoopDevice { device: device.clone(), backing_file: file.to_owned() };
-        let attached = journal.create_exclusive(resource, || {
-            let opened = open_rw(&host.path(&device)).map_err(|e| AttachError::Io(device.clone(), e))?;
-            configure(&opened, &backing, options).map_err(|e| AttachError::Io(device.clone(), e))
-        });
-        match attached {
-            Ok((id, ())) => {
-                let shown = backing_file(host, &device);
-                if shown.as_deref() == Some(file) {
-                    return Ok((device, id));
-                }
-                journal.undo_entries(&[id]);
-                return Err(AttachError::WrongFile(device, shown));
-            }
-            Err(AttachError::Io(_, error)) if error.raw_os_error() == Some(libc::EBUSY) => last = error,
-            Err(error) => return Err(error),
-        }
-    }
-    Err(AttachError::Io(control_path, last))
-}
-
-fn open_rw(path: &Utf8Path) -> io::Result<File> {
+/// As open(2).
+pub fn open_rw(path: &Utf8Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(path)
 }
 
-fn get_free(control: &File) -> io::Result<u32> {
+/// The number of a free loop device, from `/dev/loop-control`.
+///
+/// # Errors
+/// As the ioctl `LOOP_CTL_GET_FREE`.
+pub fn get_free(control: &File) -> io::Result<u32> {
     // SAFETY: the descriptor is open, and this request takes no argument.
     let number = unsafe { libc::ioctl(control.as_raw_fd(), LOOP_CTL_GET_FREE) };
     u32::try_from(number).map_err(|_| io::Error::last_os_error())
 }
 
-fn configure(device: &File, backing: &File, options: LoopOptions) -> io::Result<()> {
+/// Attaches `backing` to `device`.
+///
+/// # Errors
+/// `EBUSY` when the device has a file already.
+pub fn configure(device: &File, backing: &File, options: LoopOptions) -> io::Result<()> {
     let info = LoopInfo64 {
         device: 0,
         inode: 0,
@@ -164,7 +121,7 @@ pub fn direct_io(host: &Host, device: &Utf8Path) -> bool {
 
 /// Detaches the device from `file`. False when it is still in use: the kernel then detaches it at the last
 /// close.
-pub(crate) fn detach(host: &Host, device: &Utf8Path, file: &Utf8Path) -> io::Result<bool> {
+pub fn detach(host: &Host, device: &Utf8Path, file: &Utf8Path) -> io::Result<bool> {
     {
         let opened = File::open(host.path(device))?;
         // opened first and asked again, so that the device cannot change hands in between

@@ -10,8 +10,8 @@ use camino::{Utf8Path, Utf8PathBuf};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
-use super::{EntryId, Journal, JournalError, Outcome, Resource, Scope};
-use crate::{Host, mountinfo, place};
+use crate::{EntryId, Journal, JournalError, Outcome, Resource, Scope};
+use host::{Host, mountinfo, place};
 
 /// Name of the marker file within a private directory.
 const MARKER: &str = ".loadline";
@@ -25,7 +25,12 @@ pub struct PrivateTree {
 }
 
 impl PrivateTree {
-    pub(super) fn new(journal: &Arc<Journal>, parent: &Utf8Path) -> Result<Self, JournalError> {
+    /// Makes a private directory within `parent` (absolute, without links), recorded before it exists. It goes with
+    /// all that is in it when the value is dropped.
+    ///
+    /// # Errors
+    /// [`JournalError::Tree`], and as [`Journal::record`]; nothing is left then.
+    pub fn new(journal: &Arc<Journal>, parent: &Utf8Path) -> Result<Self, JournalError> {
         let (entry, path) = make(journal, parent)?;
         Ok(Self { journal: journal.clone(), entry, path })
     }
@@ -46,7 +51,7 @@ impl Drop for PrivateTree {
 }
 
 /// Makes a private directory within `parent`, which belongs to `scope`. `parent` must be absolute.
-pub(crate) fn create_tree<E>(scope: &mut Scope, parent: &Utf8Path) -> Result<Utf8PathBuf, E>
+pub fn create_tree<E>(scope: &mut Scope, parent: &Utf8Path) -> Result<Utf8PathBuf, E>
 where
     E: From<JournalError> + From<(Utf8PathBuf, io::Error)>,
 {
@@ -121,7 +126,7 @@ fn read_mark(dir: &OwnedFd, nonce: &str) -> io::Result<Mark> {
 }
 
 /// Removes the directory if it is ours and nothing is mounted within it.
-pub(super) fn remove(host: &Host, path: &Utf8Path, nonce: &str) -> Outcome {
+pub(crate) fn remove(host: &Host, path: &Utf8Path, nonce: &str) -> Outcome {
     match host.mounts() {
         Err(error) => return Outcome::Failed(format!("cannot tell what is mounted within: {error}")),
         Ok(mounts) => {
@@ -178,12 +183,12 @@ fn remove_opened(parent: &OwnedFd, name: &str, dir: &OwnedFd, nonce: &str) -> io
     })
 }
 
-pub(super) fn is_absent(error: &io::Error) -> bool {
+pub(crate) fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Twelve random hexadecimal digits.
-pub(crate) fn random_word() -> String {
+pub fn random_word() -> String {
     use std::hash::{BuildHasher, Hasher};
     // each RandomState is keyed from the system's entropy and differs from the one before
     let word = std::collections::hash_map::RandomState::new().build_hasher().finish();

@@ -14,9 +14,9 @@ use super::refusal::{Blocker, EraseRefused};
 use super::signatures::{self, Signature};
 use super::subject::Subject;
 use super::usage::{partition_names, usage};
+use crate::bytes::human;
 use crate::runner::Runner;
 use crate::{Host, block};
-use spec::human;
 
 /// What loadline found on a block device, or in a file that is to become one, and around it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
