@@ -275,10 +275,11 @@ fn a_real_device_is_never_erased_without_being_named() {
     let disk = Disk::attach(bench.path("disk"));
     let (before, on) = (disk.bytes(), format!("ext4@{}", disk.path));
     let run = ["run", "work.f", "--on", &on, "--for", "1s", "-n", "1"];
-    for more in [&[][..], &["--erase", "/dev/null"]] {
+    let (add, same) = (format!("add --erase {}", disk.path), "name the same in both places".to_owned());
+    for (more, remedy) in [(&[][..], add), (&["--erase", "/dev/null"], same)] {
         let (out, err) = bench.expect(2, &[&run[..], more].concat());
         assert!(err.contains("precious"), "what is on it is shown: {err}");
-        assert!(err.contains(&format!("add --erase {}", disk.path)), "{err}");
+        assert!(err.contains(&remedy), "{err}");
         assert_eq!(out, "");
         assert!(disk.bytes() == before, "{more:?}: the disk was written to");
     }

@@ -48,6 +48,10 @@ pub fn check<'a>(
     let shown =
         |report: &DeviceReport| format!("{report}\n{} will be overwritten, as --erase says", report.path);
     for spec in &study.stacks {
+        // its trials say why, and what would help
+        if !site.availability(spec).is_available() {
+            continue;
+        }
         let wrong = |source| OverwriteError::Stack { stack: spec.to_string(), source };
         let Some(report) = site.inspect(spec).map_err(wrong)? else { continue };
         let allowed = report.check_erase(builder.erase.as_deref());
