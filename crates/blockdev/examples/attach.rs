@@ -1,7 +1,6 @@
 //! Attaches an emulated SSD and prints its block device; `detach`, `list`, `stats`, `power-cut` as well.
 //!
-//! `attach HOME NAME STACK [RECORDING]` (a stack such as `ext4@980pro(fua=flush,transport=classic):8G:flush`, whose
-//! file system does not matter), `detach HOME NAME [force]`, `stats HOME NAME`,
+//! `attach HOME NAME PROFILE MIB [RECORDING]` (such as `980pro 8192`), `detach HOME NAME [force]`, `stats HOME NAME`,
 //! `list HOME`, `power-cut HOME NAME IMAGE`.
 
 use std::process::ExitCode;
@@ -26,9 +25,8 @@ fn main() -> ExitCode {
 
 fn run(args: &[&str]) -> Result<(), Box<dyn std::error::Error>> {
     match args {
-        ["attach", home, name, stack, record @ ..] => {
-            let options = AttachOptions::of_stack(&stack.parse()?, name)?;
-            let mut options = options.ok_or("the stack names no emulated SSD")?;
+        ["attach", home, name, profile, mib, record @ ..] => {
+            let mut options = AttachOptions::new(name, profile, mib.parse::<u64>()? << 20);
             options.record = record.first().map(|file| (*file).into());
             let state =
                 blockdev::attach(Utf8Path::new(home), &options, &Launcher::this_program()?)?.keep()?;

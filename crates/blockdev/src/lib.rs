@@ -17,7 +17,6 @@
 //! | `wakeful` | CPUs that do not sleep while the device is in use |
 //! | `loopdev`, `fusectl`, `memory` | loop device, abort of a hung connection, locked memory, cgroup |
 //! | [`daemon`], `assemble`, `control` | the process behind a device, how it puts it together, what it is asked |
-//! | [`client`], [`options`], `stacked` | attach, detach, list, stats, power cut; the device a stack names |
 //! | [`status`] | counters, also as Prometheus text |
 
 mod assemble;
@@ -36,7 +35,6 @@ mod loopdev;
 mod memory;
 pub mod options;
 pub mod record;
-mod stacked;
 pub mod status;
 pub mod transport;
 mod versions;

@@ -81,7 +81,7 @@ fn leftovers(home: &Utf8Path, dry_run: bool) -> anyhow::Result<Exit> {
             Ok(number) => screen::print(&format!("\nremoved     {number} unfinished journals"))?,
             Err(error) => findings.trouble(&error)?,
         }
-        for left in probe::trace::sweep() {
+        for left in trace::sweep() {
             findings.found = true;
             screen::print(&format!("\nremoved     tracing instance {}", left.display()))?;
         }

@@ -9,7 +9,7 @@ use prefetch_daemon::{DaemonError, Settings, Signals, Target};
 use prefetch_os::areas::{self, Found};
 use prefetch_os::launch::{self, Launch, Statistics};
 use prefetch_os::show;
-use probe::trace::TraceError;
+use trace::TraceError;
 
 use crate::options::{Options, Prefetch, PrefetchDaemon, PrefetchWhat};
 use crate::screen::{self, Exit, bad_input};

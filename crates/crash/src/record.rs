@@ -50,7 +50,7 @@ fn device(options: &CrashOptions, load: &Load) -> Result<(AttachOptions, Contrac
     };
     let mut attach = match options.spec.device() {
         Device::Emulated { size, .. } => {
-            let mut attach = AttachOptions::of_stack(&options.spec, &name)?.unwrap_or_else(|| {
+            let mut attach = stack::emulated::options(&options.spec, &name)?.unwrap_or_else(|| {
                 // not reached: the device is an emulated one
                 AttachOptions::new(&name, "ideal", bytes)
             });

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use blockdev::{AttachOptions, Attached, Launcher};
+use blockdev::{Attached, Launcher};
 use host::{Host, ProcessId};
 use journal::{Journal, PrivateTree};
 use spec::StackSpec;
@@ -117,7 +117,7 @@ fn attach(
     let spec = format!("ext4@{profile}:{}M", (mib * 2).max(256));
     let spec: StackSpec = spec.parse().map_err(|error| input(&error))?;
     let name = format!("harm{}", std::process::id());
-    let options = AttachOptions::of_stack(&spec, &name).map_err(|error| input(&error))?;
+    let options = stack::emulated::options(&spec, &name).map_err(|error| input(&error))?;
     let mut options = options.ok_or_else(|| input(&"not an emulated device"))?;
     options.owner = ProcessId::current(&Host::system());
     let launcher = Launcher { program: utf8(&plan.loadline)?, args: vec!["ssd-daemon".into()] };

@@ -67,7 +67,7 @@ impl Site {
 
     /// Whether `spec` can be built here, as far as can be told without doing it.
     pub fn availability(&self, spec: &StackSpec) -> Availability {
-        if let Err(error) = AttachOptions::of_stack(spec, "asked") {
+        if let Err(error) = stack::emulated::options(spec, "asked") {
             let remedy = "name one of these profiles, `image`, or a device under /dev";
             return Availability::Unavailable(Unavailable::new(error.to_string(), remedy));
         }
@@ -80,7 +80,7 @@ impl Site {
     /// # Errors
     /// It is neither a block device nor a file.
     pub fn inspect(&self, spec: &StackSpec) -> Result<Option<DeviceReport>, SiteError> {
-        if let Some(options) = AttachOptions::of_stack(spec, "asked")?
+        if let Some(options) = stack::emulated::options(spec, "asked")?
             && let Backing::File(path) = &options.backing
             && path.symlink_metadata().is_ok()
         {
@@ -115,7 +115,7 @@ impl Site {
             return Err(StackError::Unavailable(why).into());
         }
         let name = format!("run-{}-{}", std::process::id(), ATTACHED.fetch_add(1, Ordering::Relaxed));
-        let Some(mut options) = AttachOptions::of_stack(spec, &name)? else {
+        let Some(mut options) = stack::emulated::options(spec, &name)? else {
             return Ok(Built { stack: self.builder.build(spec, journal)?, ssd: None });
         };
         options.owner = ProcessId::current(&Host::system());

@@ -14,7 +14,7 @@ use std::time::Duration;
 use prefetch::Tuning;
 use prefetch_os::areas::{self, DIRECTORY_VARIABLE};
 use prefetch_os::sys;
-use probe::trace::TraceError;
+use trace::TraceError;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::page::StatisticsPage;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use probe::trace::EventFormat;
+use trace::EventFormat;
 
 /// A file as the kernel numbers it: device as in tracepoints (`major << 20 | minor`), inode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use probe::trace::{Instance, Rings, Selection, TraceError};
+use trace::{Instance, Rings, Selection, TraceError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::moment::{Decoder, Moment};

@@ -4,7 +4,6 @@
 //! |---|---|
 //! | [`mod@capture`] | the machine and the target as they are now |
 //! | [`counters`] | counters before and after a load |
-//! | [`trace`] | tracepoints: a private tracefs instance, the binary ring buffers |
 //! | [`mod@cache`] | what the page cache did for each file |
 //! | [`mod@fsync`] | where the time of an fsync goes, from stock tracepoints |
 //! | [`root`] | reads /proc, /sys and /etc below a root that tests can move |
@@ -19,7 +18,6 @@ mod machine;
 mod mounts;
 pub mod root;
 mod tools;
-pub mod trace;
 
 pub use capture::{Subject, capture, capture_below};
 pub use counters::Counters;

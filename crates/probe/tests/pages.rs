@@ -7,9 +7,9 @@ use std::sync::Arc;
 use common::{fixture, text};
 use probe::fsync::ftrace;
 use probe::fsync::moment::Moment;
-use probe::trace::EventFormat;
-use probe::trace::event::{CpuPages, Decoded, decode};
-use probe::trace::page::PageLayout;
+use trace::EventFormat;
+use trace::event::{CpuPages, Decoded, decode};
+use trace::page::PageLayout;
 use proptest::prelude::*;
 
 fn formats() -> Vec<Arc<EventFormat>> {

@@ -7,7 +7,7 @@ use std::path::Path;
 use camino::Utf8Path;
 use needs::needs;
 use probe::fsync::{Recording, record};
-use probe::trace::{Options, Selection, capture};
+use trace::{Options, Selection, capture};
 
 const FSYNCS: usize = 50;
 

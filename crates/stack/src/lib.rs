@@ -5,6 +5,7 @@
 //! |---|---|
 //! | crate [`spec`] | the stack syntax `FS[,option...]@DEVICE[:REGIME]` |
 //! | [`availability`] | what this machine can build; else the reason and the remedy |
+//! | [`emulated`] | the emulated SSD that a stack names, as options of a device |
 //! | [`builder`], [`mounted`], [`record`] | building, a stack in use, the evidence of how it was built |
 //! | `image`, [`loopdev`], `mkfs`, `mount`, [`mountinfo`] | the single steps |
 //! | [`block`] | facts about a block device; [`device`]: what lies on a real one or in a file, may it be overwritten |
@@ -36,6 +37,7 @@
 
 pub mod availability;
 pub mod builder;
+pub mod emulated;
 mod error;
 mod image;
 mod mkfs;

@@ -1,7 +1,7 @@
 //! What happened in the page cache: the events the account needs, as plain data.
 
 use crate::fsync::moment::Dev;
-use crate::trace::{Event, Selection};
+use trace::{Event, Selection};
 
 /// Something that happened to a file's pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::moment::{Moment, selections};
 use crate::fsync::chain::Chain;
 use crate::fsync::moment::Dev;
 use crate::fsync::record::RecordError;
-use crate::trace::{Options, capture};
+use trace::{Options, capture};
 
 /// Directories deeper than this are not looked through for names.
 const DEPTH_MAX: usize = 64;

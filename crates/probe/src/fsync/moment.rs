@@ -1,6 +1,6 @@
 //! What happened when: the events the breakdown needs, as plain data, and which tracepoints they come from.
 
-use crate::trace::{Event, Selection};
+use trace::{Event, Selection};
 
 use super::rwbs::Rwbs;
 

@@ -8,7 +8,8 @@ use super::bio::Request;
 use super::breakdown::{Analysis, analyse};
 use super::chain::{Chain, ChainError, Disk};
 use super::moment::{Moment, selections};
-use crate::trace::{Options, TraceError, Unavailable, capture};
+use host::Unavailable;
+use trace::{Options, TraceError, capture};
 
 /// A traced workload.
 #[derive(Debug, Clone)]

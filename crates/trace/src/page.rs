@@ -4,8 +4,8 @@
 //! `events/header_page` and `events/header_event`: a header with the time of the first record and the bytes
 //! committed, then records whose 32-bit head holds a type in 5 bits and a time difference in 27.
 
-use super::TraceError;
-use super::format::fields;
+use crate::error::TraceError;
+use crate::format::fields;
 
 /// Bytes committed; the bits above are flags.
 const COMMIT_MASK: u64 = (1 << 27) - 1;

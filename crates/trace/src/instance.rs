@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-use super::format::EventFormat;
-use super::page::PageLayout;
-use super::{TraceError, Unavailable, at};
+use crate::format::EventFormat;
+use crate::page::PageLayout;
+use host::Unavailable;
+
+use crate::error::{TraceError, at};
 
 /// Names of instances: this, the process, a number.
 const PREFIX: &str = "loadline-";
@@ -265,10 +267,18 @@ fn is_gone(pid: u32) -> bool {
     !Path::new(&format!("/proc/{pid}")).exists()
 }
 
+/// The value behind `key: ` in a text of such lines.
+fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        (name.trim() == key).then(|| value.trim())
+    })
+}
+
 /// The lost events in a `per_cpu/cpuN/stats` file: overwritten, dropped, and lost while being written.
 fn lost_in_stats(text: &str) -> u64 {
     let keys = ["overrun", "commit overrun", "dropped events"];
-    let value = |key| crate::root::value_of(text, key, ':').and_then(|value| value.parse::<u64>().ok());
+    let value = |key| value_of(text, key).and_then(|value| value.parse::<u64>().ok());
     keys.into_iter().filter_map(value).sum()
 }
 

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::format::{EventFormat, Field, Kind};
-use super::page::{self, PageLayout};
+use crate::format::{EventFormat, Field, Kind};
+use crate::page::{self, PageLayout};
 
 /// One event as it was recorded.
 #[derive(Debug, Clone)]

@@ -1,11 +1,9 @@
 //! The emulated SSD that a stack names: `ext4@980pro(scale=2):8G:flush` as options of a device.
 
+use blockdev::{AttachOptions, Backing, BackingUse, FuaMode, SsdError, Transport};
 use host::Host;
 use spec::{Device, StackSpec};
 
-use crate::error::SsdError;
-use crate::options::{AttachOptions, Backing, BackingUse, FuaMode};
-use crate::transport::Transport;
 
 /// Size of a device for which the stack gives none: this, or as much as leaves half of the free memory.
 const DEFAULT_BYTES: u64 = 8 << 30;
@@ -15,49 +13,47 @@ const STEP_BYTES: u64 = 64 << 20;
 const WORDS: &str = "scale=X, seed=N, backing=FILE, fua=modelled|flush, transport=auto|classic|uring, \
     prefault, raw, sleepy";
 
-impl AttachOptions {
-    /// The device that `spec` names, to be attached as `name`; `None` when its device is none of ours. A stack is
-    /// formatted, so a backing file must not exist; [`AttachOptions::backing_use`] may be changed to name the one that
-    /// may be lost.
-    ///
-    /// # Errors
-    /// [`SsdError::BadOption`] for a word within the parentheses that means nothing; [`SsdError::Model`] for an
-    /// unknown profile.
-    pub fn of_stack(spec: &StackSpec, name: &str) -> Result<Option<AttachOptions>, SsdError> {
-        let Device::Emulated { name: profile, size, args } = spec.device() else { return Ok(None) };
-        let bytes = size.map_or_else(default_bytes, |size| size.bytes());
-        let mut options = AttachOptions::new(name, profile, bytes);
-        if profile == "slow" {
-            options.profile = format!("slow({})", args.join(","));
-        } else {
-            args.iter().try_for_each(|word| options.set(word))?;
-        }
-        options.backing_use = BackingUse::Overwrite { erase: None };
-        options.regime = match spec.regime() {
-            None | Some(spec::Regime::Flush) => ssd::Regime::Flush,
-            Some(spec::Regime::None) => ssd::Regime::None,
-            Some(spec::Regime::Barrier) => ssd::Regime::Barrier,
-            Some(spec::Regime::Streams) => ssd::Regime::Streams,
-        };
-        options.validate()?;
-        Ok(Some(options))
+/// The device that `spec` names, to be attached as `name`; `None` when its device is none of ours. A stack is
+/// formatted, so a backing file must not exist; [`AttachOptions::backing_use`] may be changed to name the one that
+/// may be lost.
+///
+/// # Errors
+/// [`SsdError::BadOption`] for a word within the parentheses that means nothing; [`SsdError::Model`] for an
+/// unknown profile.
+pub fn options(spec: &StackSpec, name: &str) -> Result<Option<AttachOptions>, SsdError> {
+    let Device::Emulated { name: profile, size, args } = spec.device() else { return Ok(None) };
+    let bytes = size.map_or_else(default_bytes, |size| size.bytes());
+    let mut options = AttachOptions::new(name, profile, bytes);
+    if profile == "slow" {
+        options.profile = format!("slow({})", args.join(","));
+    } else {
+        args.iter().try_for_each(|word| set(&mut options, word))?;
     }
+    options.backing_use = BackingUse::Overwrite { erase: None };
+    options.regime = match spec.regime() {
+        None | Some(spec::Regime::Flush) => ssd::Regime::Flush,
+        Some(spec::Regime::None) => ssd::Regime::None,
+        Some(spec::Regime::Barrier) => ssd::Regime::Barrier,
+        Some(spec::Regime::Streams) => ssd::Regime::Streams,
+    };
+    options.validate()?;
+    Ok(Some(options))
+}
 
-    fn set(&mut self, word: &str) -> Result<(), SsdError> {
-        let bad = || SsdError::BadOption { what: format!("`{word}` of an emulated SSD: there are {WORDS}") };
-        match word.split_once('=') {
-            Some(("scale", value)) => self.time_scale = value.parse().map_err(|_| bad())?,
-            Some(("seed", value)) => self.seed = value.parse().map_err(|_| bad())?,
-            Some(("backing", value)) => self.backing = Backing::File(value.into()),
-            Some(("transport", value)) => self.transport = Transport::parse(value).ok_or_else(bad)?,
-            Some(("fua", value)) => self.fua = FuaMode::parse(value).ok_or_else(bad)?,
-            None if word == "prefault" => self.prefault = true,
-            None if word == "raw" => self.compensate = false,
-            None if word == "sleepy" => self.keep_awake = false,
-            _ => return Err(bad()),
-        }
-        Ok(())
+fn set(options: &mut AttachOptions, word: &str) -> Result<(), SsdError> {
+    let bad = || SsdError::BadOption { what: format!("`{word}` of an emulated SSD: there are {WORDS}") };
+    match word.split_once('=') {
+        Some(("scale", value)) => options.time_scale = value.parse().map_err(|_| bad())?,
+        Some(("seed", value)) => options.seed = value.parse().map_err(|_| bad())?,
+        Some(("backing", value)) => options.backing = Backing::File(value.into()),
+        Some(("transport", value)) => options.transport = Transport::parse(value).ok_or_else(bad)?,
+        Some(("fua", value)) => options.fua = FuaMode::parse(value).ok_or_else(bad)?,
+        None if word == "prefault" => options.prefault = true,
+        None if word == "raw" => options.compensate = false,
+        None if word == "sleepy" => options.keep_awake = false,
+        _ => return Err(bad()),
     }
+    Ok(())
 }
 
 /// The memory of a device is taken as it is written, so half of what is free leaves room for the load.
@@ -73,7 +69,7 @@ mod tests {
     use super::*;
 
     fn options(stack: &str) -> Result<Option<AttachOptions>, SsdError> {
-        AttachOptions::of_stack(&stack.parse().unwrap(), "x")
+        super::options(&stack.parse().unwrap(), "x")
     }
 
     #[test]

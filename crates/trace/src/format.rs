@@ -2,7 +2,7 @@
 //!
 //! The text is described in the kernel's Documentation/trace/events.rst, section "Event formats".
 
-use super::TraceError;
+use crate::error::TraceError;
 
 /// What a field holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
