@@ -80,7 +80,11 @@ impl Journal {
         Ok(())
     }
 
-    pub(crate) fn open_in(host: &Host, folder: Arc<dyn Folder>, run_id: &str) -> Result<Arc<Self>, JournalError> {
+    pub(crate) fn open_in(
+        host: &Host,
+        folder: Arc<dyn Folder>,
+        run_id: &str,
+    ) -> Result<Arc<Self>, JournalError> {
         let owner = ProcessId::current(host).ok_or(JournalError::NoProc)?;
         let file = JournalFile::create(&folder, run_id, owner, host.boot_id())?;
         Ok(Arc::new(Self {

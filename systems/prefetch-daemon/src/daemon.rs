@@ -14,8 +14,8 @@ use std::time::Duration;
 use prefetch::Tuning;
 use prefetch_os::areas::{self, DIRECTORY_VARIABLE};
 use prefetch_os::sys;
-use trace::TraceError;
 use rustix::event::{EventfdFlags, eventfd};
+use trace::TraceError;
 
 use crate::page::StatisticsPage;
 use crate::service::Service;

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use trace::{Instance, Rings, Selection, TraceError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use trace::{Instance, Rings, Selection, TraceError};
 
 use crate::moment::{Decoder, Moment};
 

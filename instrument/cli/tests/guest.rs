@@ -1,6 +1,6 @@
 //! `prefetch` is a guest in other programs: where it finds no place for itself they do what they do without it.
 
-#[path = "../../prefetch-preload/tests/common/mod.rs"]
+#[path = "../../../systems/prefetch-preload/tests/common/mod.rs"]
 mod common;
 
 use std::path::Path;

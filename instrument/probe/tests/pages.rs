@@ -7,10 +7,10 @@ use std::sync::Arc;
 use common::{fixture, text};
 use probe::fsync::ftrace;
 use probe::fsync::moment::Moment;
+use proptest::prelude::*;
 use trace::EventFormat;
 use trace::event::{CpuPages, Decoded, decode};
 use trace::page::PageLayout;
-use proptest::prelude::*;
 
 fn formats() -> Vec<Arc<EventFormat>> {
     let text = text("formats.txt");

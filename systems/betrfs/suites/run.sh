@@ -2,7 +2,7 @@
 # Runs public test suites and crash tests on betrfs: each on a fresh image, with fsck and a look at the daemon's
 # memory after it. Needs root, FUSE, and for each suite what the table in docs/betrfs.md says.
 #
-#   crates/betrfs/suites/run.sh [SUITE...]       all of: see `suites` below
+#   systems/betrfs/suites/run.sh [SUITE...]       all of: see `suites` below
 #
 # Environment (defaults): BETRFS_WORK (a new directory under /tmp) place for images, needs 20 GB; CACHE_MIB (256);
 # PJDFSTEST, FSX (the programs of these names); LINUX_SOURCE (linux-source-*.tar.xz below /usr/src);

@@ -4,7 +4,6 @@ use blockdev::{AttachOptions, Backing, BackingUse, FuaMode, SsdError, Transport}
 use host::Host;
 use spec::{Device, StackSpec};
 
-
 /// Size of a device for which the stack gives none: this, or as much as leaves half of the free memory.
 const DEFAULT_BYTES: u64 = 8 << 30;
 /// Default sizes are multiples of this.

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::error::at;
 use crate::event::{CpuPages, Decoded, decode};
 use crate::page::{self, PageLayout};
 use crate::{Event, Instance, Selection, TraceError};
-use crate::error::at;
 
 /// How often the reader looks whether the work has ended, when no buffer is half full before.
 const POLL_NS: i64 = 20_000_000;

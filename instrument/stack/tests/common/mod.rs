@@ -5,30 +5,13 @@
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use camino::{Utf8Path, Utf8PathBuf};
+use camino::Utf8Path;
 use host::{CommandLine, CommandOutput, Host, Runner, SystemRunner};
 
-/// A temporary directory with a resolved UTF-8 path.
-pub struct TempDir {
-    _dir: tempfile::TempDir,
-    pub path: Utf8PathBuf,
-}
-
-pub fn temp_dir() -> TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    let path = Utf8PathBuf::from_path_buf(dir.path().canonicalize().unwrap()).unwrap();
-    TempDir { _dir: dir, path }
-}
-
-/// Makes `root` look like a machine: a small file for each pair.
-pub fn fake_host(root: &Utf8Path, files: &[(&str, &str)]) -> Host {
-    for (path, text) in files {
-        let path = root.join(path.trim_start_matches('/'));
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, text).unwrap();
-    }
-    Host::rooted(root)
-}
+#[path = "../../../../ground/journal/tests/common/mod.rs"]
+mod machine;
+#[allow(unused_imports, reason = "each test binary uses a part of it")]
+pub use machine::{TempDir, fake_host, names, temp_dir};
 
 /// The loop device that shows a file below `dir` now, if any.
 pub fn loop_on(dir: &Utf8Path) -> Option<String> {
@@ -41,11 +24,6 @@ pub fn loop_on(dir: &Utf8Path) -> Option<String> {
 
 pub fn mounts_below(dir: &Utf8Path) -> usize {
     Host::system().mounts().unwrap().iter().filter(|mount| mount.target.starts_with(dir)).count()
-}
-
-/// Entries of a directory.
-pub fn names(dir: &Utf8Path) -> Vec<String> {
-    Host::system().names(dir)
 }
 
 /// Runs everything for real but one program, of which every call fails or is only pretended.

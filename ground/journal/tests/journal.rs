@@ -1,6 +1,5 @@
 //! The journal: on disk before the thing, undone after a death, never undoing what is not ours.
 
-#[path = "../../stack/tests/common/mod.rs"]
 mod common;
 
 use std::sync::Arc;

@@ -5,9 +5,9 @@ use std::io::Read;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
+use crate::error::at;
 use crate::page::{self, PageLayout, Record};
 use crate::{Instance, TraceError};
-use crate::error::at;
 
 /// Pages that one CPU may hand over at a time: the others have their turn before a busy one goes on.
 const PAGES_A_TURN: usize = 256;
