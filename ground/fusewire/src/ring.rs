@@ -11,8 +11,8 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 
 use io_uring::squeue::Entry128;
 use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, opcode, types};
@@ -20,7 +20,8 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use crate::classic::{Device, out_header};
+use crate::device::{Device, out_header};
+use crate::mailbox::{Mailbox, Posted};
 use crate::serve::{Answer, FileSystem, Origin, Reply};
 use crate::wire::{self, Header, OUT_HEADER_BYTES, Operation, Request};
 
@@ -41,59 +42,6 @@ const SQE_LEN: usize = 24;
 const FUSE: types::Fixed = types::Fixed(0);
 /// A request with so little beside its fixed arguments is copied, so that the answer may be put together in its place.
 const SIDE_BYTES: usize = 4096;
-
-/// Answers from other threads, for the one that has the entries.
-#[derive(Debug)]
-pub(crate) struct Mailbox {
-    inside: Mutex<Inside>,
-    /// Something was posted since the thread looked.
-    posted: AtomicBool,
-    /// Written to wake the thread.
-    bell: OwnedFd,
-}
-
-/// An answer, and the entry whose request it is for.
-type Posted = (u16, Result<Vec<u8>, i32>);
-
-#[derive(Debug, Default)]
-struct Inside {
-    answers: Vec<Posted>,
-    /// The thread waits, or will without looking again.
-    sleeps: bool,
-}
-
-impl Mailbox {
-    fn inside(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn post(&self, entry: u16, result: Result<Vec<u8>, i32>) {
-        let mut inside = self.inside();
-        inside.answers.push((entry, result));
-        self.posted.store(true, Ordering::Release);
-        if std::mem::take(&mut inside.sleeps) {
-            drop(inside);
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
-        }
-    }
-
-    /// What was posted. If nothing was, the thread may sleep.
-    fn take(&self) -> Vec<Posted> {
-        let mut inside = self.inside();
-        self.posted.store(false, Ordering::Relaxed);
-        inside.sleeps = inside.answers.is_empty();
-        std::mem::take(&mut inside.answers)
-    }
-
-    /// What was posted for other entries than `busy`.
-    fn take_but(&self, busy: u16) -> Vec<Posted> {
-        let mut inside = self.inside();
-        self.posted.store(false, Ordering::Relaxed);
-        let (kept, taken) = std::mem::take(&mut inside.answers).into_iter().partition(|one| one.0 == busy);
-        inside.answers = kept;
-        taken
-    }
-}
 
 /// The memory of a thread's entries: for each a page for the header, then the payload.
 struct Memory {
@@ -224,7 +172,7 @@ impl<F: FileSystem> Worker<F> {
             memory: Memory::new(entries, common.request_bytes_max)?,
             common,
             queue,
-            mailbox: Arc::new(Mailbox { inside: Mutex::default(), posted: AtomicBool::new(false), bell }),
+            mailbox: Arc::new(Mailbox::new(bell)),
             unique: vec![Cell::new(0); entries],
             out: Cell::new(0),
             live: Cell::new(entries),

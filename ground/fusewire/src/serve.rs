@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::classic::Device;
-use crate::ring::Mailbox;
+use crate::device::Device;
+use crate::mailbox::Mailbox;
 use crate::wire::{
     Attr, Directory, Entry, Opened, Operation, Request, StatFs, attr_bytes, created_bytes, entry_bytes,
     opened_bytes,

@@ -9,7 +9,8 @@ use std::thread::JoinHandle;
 
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use crate::classic::{Device, Worker, read_init};
+use crate::classic::{Worker, read_init};
+use crate::device::Device;
 use crate::duty::Duty;
 use crate::ring;
 use crate::serve::FileSystem;

@@ -11,21 +11,24 @@
 //! | `hold` | keeping everybody else from it |
 //! | `signatures`, `blank` | what lies there |
 //! | `usage` | who uses it: mounts, swap, devices built on it, loop devices |
-//! | `report` | all of that, as the user sees it |
+//! | `report`, `inspect` | all of that, as the user sees it; how it is found out |
 //! | `decision` | may it be overwritten; the permit |
-//! | `refusal` | why not |
+//! | `blocker`, `refusal` | why not |
 
 mod blank;
+mod blocker;
 mod decision;
 mod hold;
+mod inspect;
 mod refusal;
 mod report;
 mod signatures;
 mod subject;
 mod usage;
 
+pub use blocker::{Blocker, MountedPart};
 pub use decision::{Consent, Permit, may_overwrite};
 pub use hold::hold;
-pub use refusal::{Blocker, EraseRefused};
-pub use report::{DeviceReport, MountedPart, Partition};
+pub use refusal::EraseRefused;
+pub use report::{DeviceReport, Partition};
 pub use signatures::Signature;

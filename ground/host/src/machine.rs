@@ -5,7 +5,6 @@ use std::io;
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::mountinfo::{self, MountEntry};
-use crate::process::ProcessId;
 
 /// Capability number of CAP_SYS_ADMIN (capabilities(7)).
 const CAP_SYS_ADMIN: u32 = 21;
@@ -105,11 +104,6 @@ impl Host {
     pub fn in_first_user_namespace(&self) -> bool {
         let Ok(map) = self.read("/proc/self/uid_map") else { return true };
         map.split_whitespace().eq(["0", "0", "4294967295"])
-    }
-
-    /// The process of that number, if it lives.
-    pub fn process(&self, pid: u32) -> Option<ProcessId> {
-        ProcessId::read(self, pid)
     }
 
     /// Empties the page cache, dentries and inodes of the whole machine (clean ones only; sync first).

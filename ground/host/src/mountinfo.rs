@@ -34,7 +34,7 @@ fn parse_line(line: &str) -> Option<MountEntry> {
     let mut right = right.split(' ');
     let fs_type = unescape(right.next()?);
     let source = unescape(right.next()?);
-    let options = format!("{mount_options},{}", right.next().unwrap_or_default());
+    let options = unescape(&format!("{mount_options},{}", right.next().unwrap_or_default()));
     Some(MountEntry { device_number, root, target, fs_type, source, options })
 }
 
@@ -83,6 +83,11 @@ pub fn containing<'a>(mounts: &'a [MountEntry], path: &Utf8Path) -> Option<&'a M
         .find(|mount| path.starts_with(&mount.target) && mount.target.components().count() == depth)
 }
 
+/// As [`containing`], of a path that may not be UTF-8: then none.
+pub fn containing_path<'a>(mounts: &'a [MountEntry], path: &std::path::Path) -> Option<&'a MountEntry> {
+    containing(mounts, Utf8Path::from_path(path)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,6 +108,8 @@ garbage
         assert_eq!(mounts[1].options, "rw,relatime,rw,discard");
         assert_eq!(mounts[2].target, "/mnt/a b");
         assert_eq!(mounts[3].root, "/sub");
+        let no_source = parse("34 27 0:50 / /mnt/empty rw - fuse.x  rw");
+        assert_eq!((no_source[0].source.as_str(), no_source[0].options.as_str()), ("", "rw,rw"));
         assert_eq!(unescape("a\\9b\\0"), "a\\9b\\0");
     }
 

@@ -134,7 +134,7 @@ impl Journal {
 
     /// Records the living process `pid`, to be ended on undo.
     pub fn record_process(&self, pid: u32, what: &str) -> Result<EntryId, JournalError> {
-        let process = self.host.process(pid).ok_or(JournalError::NoSuchProcess { pid })?;
+        let process = ProcessId::read(&self.host, pid).ok_or(JournalError::NoSuchProcess { pid })?;
         self.record(Resource::Process { process, what: what.to_string() })
     }
 

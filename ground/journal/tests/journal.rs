@@ -225,7 +225,7 @@ fn processes_are_ended_unless_they_are_others() {
     let mut ours = std::process::Command::new("sleep").arg("600").spawn().unwrap();
     let mut other = std::process::Command::new("sleep").arg("600").spawn().unwrap();
     journal.record_process(ours.id(), "a sleeper").unwrap();
-    let mut reused = Host::system().process(other.id()).unwrap();
+    let mut reused = ProcessId::read(&Host::system(), other.id()).unwrap();
     reused.start_ticks -= 1;
     journal.record(Resource::Process { process: reused, what: "an older one".into() }).unwrap();
     let report = journal.undo();

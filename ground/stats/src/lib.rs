@@ -14,7 +14,7 @@
 //! | `steady` | warm-up and change points of a per-second series |
 //! | `outlier` | modified Z-scores: shown, never dropped |
 //!
-//! Private: `normal` (the distribution), `rng` (of the bootstrap).
+//! Private: `normal` (the distribution).
 
 pub mod bootstrap;
 pub mod compleat;
@@ -24,7 +24,7 @@ mod normal;
 pub mod outcome;
 pub mod outlier;
 pub mod rank;
-mod rng;
+pub mod rng;
 pub mod sample;
 pub mod steady;
 pub mod stopping;

@@ -8,6 +8,7 @@
 //! | [`states`] | which of these states are checked: all, or a sample by seed |
 //! | [`workload`] | the operations, and carrying them out with marks |
 //! | [`oracle`] | what must be found afterwards |
+//! | `options` | what a check is asked: [`CrashOptions`], [`Load`] |
 //! | `record` | running a workload on an emulated SSD that notes every request |
 //! | `bring_up` | image, loop device, mount, checker: one state after the other |
 //! | `explore` | many states in parallel |
@@ -20,10 +21,10 @@ mod describe;
 mod error;
 mod explore;
 pub mod history;
+mod options;
 pub mod oracle;
 mod record;
 pub mod recording;
-mod rng;
 pub mod run;
 pub mod shrink;
 pub mod states;
@@ -31,5 +32,6 @@ pub mod verdict;
 pub mod workload;
 
 pub use error::CrashError;
-pub use run::{CrashOptions, Load, Progress, run};
+pub use options::{CrashOptions, Load};
+pub use run::{Progress, run};
 pub use verdict::{Outcome, Smallest, Verdict};

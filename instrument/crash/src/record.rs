@@ -20,8 +20,8 @@ use stack::{Builder, MountedStack};
 use crate::bring_up::default_bytes;
 use crate::error::CrashError;
 use crate::history::Contract;
+use crate::options::{CrashOptions, Load, unique};
 use crate::recording::{BLOCK, ContentId, Mark, Recording};
-use crate::run::{CrashOptions, Load};
 use crate::workload::{data, drive};
 
 /// The mark at which the base image is taken, and the one at which the recording ends.
@@ -43,7 +43,7 @@ pub(crate) struct Recorded {
 
 /// The device of a stack, and what it promises.
 fn device(options: &CrashOptions, load: &Load) -> Result<(AttachOptions, Contract), CrashError> {
-    let name = format!("crash-{}", crate::run::unique());
+    let name = format!("crash-{}", unique());
     let bytes = match load {
         Load::Script(_) => default_bytes(options.spec.fs()),
         Load::Custom { .. } => CUSTOM_BYTES,

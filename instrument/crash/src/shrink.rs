@@ -82,8 +82,8 @@ mod tests {
     use super::*;
     use crate::history::Contract;
     use crate::recording::{BLOCK, Mark, Recording};
-    use crate::rng::Rng;
     use ssd::Regime;
+    use stats::rng::SplitMix;
 
     /// 40 writes of one block each, over 20 blocks.
     fn recording() -> Recording {
@@ -106,7 +106,7 @@ mod tests {
         let history = History::new(&recording, Contract::new(Regime::None, false));
         let end = recording.events.len();
         for seed in 0..20 {
-            let rng = &mut Rng::new(seed);
+            let rng = &mut SplitMix::new(seed);
             // fails if write 24 is there while 3 and 7 are not
             let (there, missing) = (24u32, [3u32, 7]);
             let mut tests = 0;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::history::{History, Open, State};
-use crate::rng::Rng;
+use stats::rng::SplitMix;
 
 /// How many of the writes before a cut are taken for the ones that an unlucky cut would lose.
 const NEAR: usize = 48;
@@ -88,7 +88,7 @@ pub fn plan(history: &History<'_>, limit: usize, seed: u64, stop: &AtomicBool) -
     if exhaustive {
         windows.iter().for_each(|window| collector.all(window));
     } else {
-        collector.sample(&windows, &mut Rng::new(seed));
+        collector.sample(&windows, &mut SplitMix::new(seed));
     }
     let Collector { states, tried, .. } = collector;
     let exhaustive = exhaustive && !stop.load(Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl Collector<'_, '_> {
         }
     }
 
-    fn sample(&mut self, windows: &[Window], rng: &mut Rng) {
+    fn sample(&mut self, windows: &[Window], rng: &mut SplitMix) {
         for window in windows {
             self.offer(window, window.newest());
         }
@@ -169,7 +169,7 @@ impl Collector<'_, '_> {
     }
 }
 
-fn weighted(weights: &[f64], rng: &mut Rng) -> usize {
+fn weighted(weights: &[f64], rng: &mut SplitMix) -> usize {
     let total: f64 = weights.iter().sum();
     let mut left = rng.below(1 << 30) as f64 / f64::from(1 << 30) * total;
     for (i, weight) in weights.iter().enumerate() {
@@ -204,7 +204,7 @@ fn systematic(window: &Window) -> Vec<Vec<u32>> {
     choices
 }
 
-fn random(window: &Window, rng: &mut Rng) -> Vec<u32> {
+fn random(window: &Window, rng: &mut SplitMix) -> Vec<u32> {
     match rng.below(4) {
         0 => {
             let lost = [10, 50, 90][rng.below(3)];
@@ -220,7 +220,7 @@ fn random(window: &Window, rng: &mut Rng) -> Vec<u32> {
 }
 
 /// Each write whole or not at all.
-fn by_whole_writes(window: &Window, rng: &mut Rng) -> Vec<u32> {
+fn by_whole_writes(window: &Window, rng: &mut SplitMix) -> Vec<u32> {
     let kept = [20, 50, 80][rng.below(3)];
     let mut choice = window.floors();
     let boundaries = window.boundaries();
@@ -235,7 +235,7 @@ fn by_whole_writes(window: &Window, rng: &mut Rng) -> Vec<u32> {
 }
 
 /// A prefix, but a few of its last blocks are lost, and perhaps a few of the next are there.
-fn near_a_prefix(window: &Window, rng: &mut Rng) -> Vec<u32> {
+fn near_a_prefix(window: &Window, rng: &mut SplitMix) -> Vec<u32> {
     let end = rng.below(window.atoms.len() + 1);
     let mut choice = window.prefix(end);
     let near = &window.atoms[end.saturating_sub(NEAR)..end];

@@ -14,7 +14,7 @@
 //! | [`volume`] | file systems in this process; [`ground`] is either such a one or a directory |
 //! | [`record`] | per-thread histograms and series |
 //! | `system`, `listing` | the script's `system` and `list fileset` |
-//! | [`limit`], [`sync`] | schedules of due times; semaphores and events |
+//! | [`limit`], [`sync`] | schedules of due times; semaphores, on [`sync::Event`] in `event` |
 //! | [`clock`] | nanoseconds in ten of them |
 
 mod aio;
@@ -25,6 +25,7 @@ pub mod control;
 mod controls;
 pub mod create;
 pub mod error;
+mod event;
 pub mod exec;
 mod files;
 pub mod fileset;

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use stats::outcome::{Direction, OpClass};
 use workload::{FlowOp, Kind, Node, Thread, Value, Workload};
 
+use crate::event::Event;
 use crate::limit::Schedule;
-use crate::sync::{Event, Semaphore};
+use crate::sync::Semaphore;
 
 /// One instruction.
 #[derive(Debug, Clone)]

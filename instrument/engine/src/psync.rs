@@ -12,7 +12,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use crate::aio::Aio;
 use crate::clock::Clock;
 use crate::control::Control;
-use crate::sync::Event;
+use crate::event::Event;
 use crate::target::{OpenHow, Target};
 
 /// The longest that a thread waits before it looks whether the run was stopped.

@@ -205,7 +205,7 @@ impl Run<'_> {
 
     fn sleep(&self, seconds: u64) {
         let until = std::time::Instant::now() + std::time::Duration::from_secs(seconds);
-        let idle = crate::sync::Event::default();
+        let idle = crate::event::Event::default();
         while std::time::Instant::now() < until && !self.control.stopped() {
             idle.block(0, LOOK_NS);
         }
@@ -238,7 +238,7 @@ impl Run<'_> {
             }
             let lines = std::thread::scope(|scope| {
                 let worker = scope.spawn(|| creation.create(fileset, &layouts[index], &self.trees[index]));
-                let idle = crate::sync::Event::default();
+                let idle = crate::event::Event::default();
                 while !worker.is_finished() {
                     on_event(Event::Creating { done: made.load(Relaxed), total });
                     idle.block(0, LOOK_NS / 4);
@@ -542,7 +542,7 @@ impl<'w, 'r> Watch<'w, 'r> {
         self.timing = self.times();
         self.crew.gate.open(Some(self.timing));
         (self.on_event)(Event::Line { text: "Running...".into() });
-        let idle = crate::sync::Event::default();
+        let idle = crate::event::Event::default();
         let mut stuck = 0;
         while self.alive() > 0 {
             let now = self.clock.now();
@@ -562,7 +562,7 @@ impl<'w, 'r> Watch<'w, 'r> {
 
     /// False: some thread could not be started, or the user interrupted.
     fn wait_until_ready(&mut self) -> bool {
-        let idle = crate::sync::Event::default();
+        let idle = crate::event::Event::default();
         while self.crew.gate.ready() < self.crew.published.len() {
             if self.crew.shared.control.stopped() {
                 return false;

@@ -7,7 +7,7 @@
 use std::ffi::CStr;
 use std::io;
 
-use crate::sync::Event;
+use crate::event::Event;
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

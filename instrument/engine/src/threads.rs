@@ -7,6 +7,7 @@ use workload::{DataPool, DataSpec, Draws, EndMode, IoMode, Process, Purpose, Str
 
 use crate::aligned::AlignedBuffer;
 use crate::error::Error;
+use crate::event::Event;
 use crate::fileset::Turns;
 use crate::ground::Ground;
 use crate::lane::{Lane, LaneEnd, Slot};
@@ -15,7 +16,6 @@ use crate::program::{Program, Programs};
 use crate::psync::Psync;
 use crate::record::{OpRecord, Recorder, Timing};
 use crate::shared::Shared;
-use crate::sync::Event;
 use crate::target::Target;
 use crate::transfers::TRANSFER_BYTES_MAX;
 use crate::uring::Uring;

@@ -18,9 +18,9 @@ use rustix::fs::{AtFlags, Mode};
 
 use crate::clock::Clock;
 use crate::control::Control;
+use crate::event::Event;
 use crate::lane::{Lane, LaneEnd};
 use crate::psync;
-use crate::sync::Event;
 use crate::target::{OpenHow, Target};
 
 /// Deepest queue for one thread.

@@ -8,8 +8,8 @@ use std::io;
 
 use crate::clock::Clock;
 use crate::control::Control;
+use crate::event::Event;
 use crate::psync::{DIRENT_BYTES, sleep_blocking, wait_blocking};
-use crate::sync::Event;
 use crate::target::{OpenHow, Target};
 
 /// Files that code of this process keeps. Paths are relative to its root, without a leading slash; a slash

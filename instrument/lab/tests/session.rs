@@ -10,6 +10,7 @@ use lab::Store;
 use lab::session::{Ending, Notice, estimate_seconds, execute};
 use record::results::{Run, Status};
 use record::{Study, plan};
+use stats::rng::SplitMix;
 
 struct Bench {
     _folder: tempfile::TempDir,
@@ -264,13 +265,6 @@ fn only_the_very_last_trial_may_keep_its_stack() {
     assert_eq!(last.last(), Some(&true));
 }
 
-/// A small generator for the walk below (SplitMix64, Steele et al., OOPSLA 2014).
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb)
-}
-
 #[test]
 fn whatever_happens_every_trial_is_done_once_and_never_again() {
     for seed in 0..30_u64 {
@@ -278,18 +272,18 @@ fn whatever_happens_every_trial_is_done_once_and_never_again() {
         let study = eight_cells(4, &format!("seed = {seed}"));
         let id = bench.begin(&study).id;
         let mut done: HashSet<(u32, u32)> = HashSet::new();
-        let mut state = seed;
+        let mut rng = SplitMix::new(seed);
         for session in 0.. {
             assert!(session < 1000, "seed {seed}: no end");
             let mut run = bench.store.resume(&id).unwrap();
-            let (mut luck, known) = (next(&mut state), done.clone());
+            let (mut luck, known) = (SplitMix::new(rng.next_u64()), done.clone());
             let mut fake = Fake::new(move |job| {
                 assert!(
                     !known.contains(&(job.slot.cell, job.slot.index)),
                     "seed {seed}: {:?} again",
                     job.slot
                 );
-                match next(&mut luck) % 10 {
+                match luck.next_u64() % 10 {
                     0 => Fate::Interrupt,
                     1 | 2 => Fate::Status(Status::Failed { message: "x".into() }),
                     _ => Fate::Ops(1),

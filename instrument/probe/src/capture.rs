@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use host::mountinfo;
 use record::environment::{Environment, Target};
 
-use crate::mounts::Mounts;
 use crate::root::Root;
 use crate::{device, machine, tools};
 
@@ -38,9 +38,9 @@ pub fn capture(subject: &Subject<'_>) -> Environment {
 
 /// Captures what the files below `root` tell: all but program versions and free space.
 pub fn capture_below(root: &Root, subject: &Subject<'_>) -> Environment {
-    let mounts = Mounts::parse(&root.text("/proc/self/mountinfo").unwrap_or_default());
+    let mounts = mountinfo::parse(&root.text("/proc/self/mountinfo").unwrap_or_default());
     let path = subject.path.map(|path| root.resolve(path).unwrap_or_else(|| path.to_path_buf()));
-    let mount = path.as_deref().and_then(|path| mounts.covering(path));
+    let mount = path.as_deref().and_then(|path| mountinfo::containing_path(&mounts, path));
     let device = subject
         .device
         .and_then(|node| device::name_of_node(root, node))
@@ -53,7 +53,7 @@ pub fn capture_below(root: &Root, subject: &Subject<'_>) -> Environment {
         target: mount.map(|mount| Target {
             fs_type: Some(mount.fs_type.clone()),
             source: Some(mount.source.clone()),
-            mount_options: mount.options.clone(),
+            mount_options: sorted(&mount.options),
             mkfs: subject.mkfs.map(str::to_string),
             size_bytes: None,
             free_bytes: None,
@@ -61,5 +61,24 @@ pub fn capture_below(root: &Root, subject: &Subject<'_>) -> Environment {
         devices: device.map(|name| device::chain(root, &mounts, &name)).unwrap_or_default(),
         load: machine::load(root),
         tools: Vec::new(),
+    }
+}
+
+/// Options of the mount and of the file system, sorted, each once.
+fn sorted(options: &str) -> Vec<String> {
+    let mut words: Vec<String> =
+        options.split(',').filter(|option| !option.is_empty()).map(str::to_owned).collect();
+    words.sort();
+    words.dedup();
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_sorted_and_unique() {
+        assert_eq!(sorted("rw,noatime,rw,noatime,data=journal,"), ["data=journal", "noatime", "rw"]);
     }
 }

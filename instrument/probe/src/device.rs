@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::mounts::Mounts;
 use crate::root::Root;
+use host::mountinfo::{self, MountEntry};
 use record::environment::Device;
 
 /// A chain of devices longer than this is cut (loop on dm on md on ...).
 const DEVICES_MAX: usize = 16;
 
 /// The device `name` first, then everything below it.
-pub fn chain(root: &Root, mounts: &Mounts, name: &str) -> Vec<Device> {
+pub fn chain(root: &Root, mounts: &[MountEntry], name: &str) -> Vec<Device> {
     let mut waiting = vec![name.to_string()];
     let mut found: Vec<Device> = Vec::new();
     while let Some(name) = waiting.pop() {
@@ -22,7 +22,7 @@ pub fn chain(root: &Root, mounts: &Mounts, name: &str) -> Vec<Device> {
         let slaves = root.names(directory.join("slaves"));
         waiting.extend(slaves.into_iter().rev());
         if let Some(file) = root.text(directory.join("loop/backing_file"))
-            && let Some(mount) = mounts.covering(Path::new(&file))
+            && let Some(mount) = mountinfo::containing_path(mounts, Path::new(&file))
         {
             device.backing_fs = Some(mount.fs_type.clone());
             waiting.extend(name_of_mount(root, &mount.source, &mount.device_number));

@@ -7,7 +7,7 @@
 //! | [`mod@cache`] | what the page cache did for each file |
 //! | [`mod@fsync`] | where the time of an fsync goes, from stock tracepoints |
 //! | [`root`] | reads /proc, /sys and /etc below a root that tests can move |
-//! | `machine`, `mounts`, `device`, `tools` | the sources, one each |
+//! | `machine`, `device`, `tools` | the sources, one each |
 
 pub mod cache;
 pub mod capture;
@@ -15,7 +15,6 @@ pub mod counters;
 mod device;
 pub mod fsync;
 mod machine;
-mod mounts;
 pub mod root;
 mod tools;
 

@@ -86,7 +86,7 @@ impl ParseErrorKind {
         } else if word.starts_with('/') {
             format!(" (for a directory write `dir:{word}`)")
         } else {
-            super::list::near_fs(word).map_or(String::new(), |fs| format!(" (did you mean `{fs}`?)"))
+            super::fs::near_fs(word).map_or(String::new(), |fs| format!(" (did you mean `{fs}`?)"))
         };
         ParseErrorKind::UnknownFs { word: word.to_string(), hint, known: known.join(", ") }
     }

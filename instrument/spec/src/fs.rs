@@ -119,3 +119,26 @@ impl FsKind {
         }
     }
 }
+
+/// The file system whose name is one slip (a letter more, less, other, or two swapped) away.
+pub(super) fn near_fs(word: &str) -> Option<&'static str> {
+    let lower = word.to_ascii_lowercase();
+    FsKind::ALL
+        .into_iter()
+        .filter(|fs| *fs != FsKind::Dir)
+        .map(FsKind::name)
+        .find(|name| lower == *name || one_slip(lower.as_bytes(), name.as_bytes()))
+}
+
+fn one_slip(a: &[u8], b: &[u8]) -> bool {
+    let prefix = a.iter().zip(b).take_while(|(x, y)| x == y).count();
+    let (a, b) = (&a[prefix..], &b[prefix..]);
+    match (a, b) {
+        ([], [_]) | ([_], []) => true,
+        ([_, rest @ ..], [_, other @ ..]) if rest == other => true,
+        ([_, rest @ ..], other) if rest == other => true,
+        (other, [_, rest @ ..]) if rest == other => true,
+        ([x1, x2, rest @ ..], [y1, y2, other @ ..]) => x1 == y2 && x2 == y1 && rest == other,
+        _ => false,
+    }
+}

@@ -1,14 +1,22 @@
 //! The list after `--on`, where one comma separates stacks and another one options.
 
+use super::fs::near_fs;
 use super::lex::{split, unquote};
 use super::{FsKind, ParseError, ParseErrorKind, StackSpec};
 
-pub(super) fn parse_list(text: &str) -> Result<Vec<StackSpec>, ParseError> {
-    let pieces = pieces(text).map_err(|kind| ParseError { input: text.to_string(), kind })?;
-    if pieces.is_empty() {
-        return Err(ParseError { input: text.to_string(), kind: ParseErrorKind::Empty });
+impl StackSpec {
+    /// Reads the list that follows `--on`. Stacks are separated by blanks, by `;`, or by a comma that is
+    /// followed by a file system's name (or `dir:`); every other comma belongs to the options of the stack
+    /// before it.
+    /// `ext4,noatime,xfs` is therefore two stacks. A bare word one typing slip away from a file system's
+    /// name is an error rather than an option.
+    pub fn parse_list(text: &str) -> Result<Vec<StackSpec>, ParseError> {
+        let pieces = pieces(text).map_err(|kind| ParseError { input: text.to_string(), kind })?;
+        if pieces.is_empty() {
+            return Err(ParseError { input: text.to_string(), kind: ParseErrorKind::Empty });
+        }
+        pieces.iter().map(|piece| piece.parse()).collect()
     }
-    pieces.iter().map(|piece| piece.parse()).collect()
 }
 
 fn pieces(text: &str) -> Result<Vec<String>, ParseErrorKind> {
@@ -45,28 +53,5 @@ fn check_not_misspelt(word: &str) -> Result<(), ParseErrorKind> {
     match near_fs(head) {
         Some(fs) => Err(ParseErrorKind::LooksLikeFs { word: unquote(word), fs }),
         None => Ok(()),
-    }
-}
-
-/// The file system whose name is one slip (a letter more, less, other, or two swapped) away.
-pub(super) fn near_fs(word: &str) -> Option<&'static str> {
-    let lower = word.to_ascii_lowercase();
-    FsKind::ALL
-        .into_iter()
-        .filter(|fs| *fs != FsKind::Dir)
-        .map(FsKind::name)
-        .find(|name| lower == *name || one_slip(lower.as_bytes(), name.as_bytes()))
-}
-
-fn one_slip(a: &[u8], b: &[u8]) -> bool {
-    let prefix = a.iter().zip(b).take_while(|(x, y)| x == y).count();
-    let (a, b) = (&a[prefix..], &b[prefix..]);
-    match (a, b) {
-        ([], [_]) | ([_], []) => true,
-        ([_, rest @ ..], [_, other @ ..]) if rest == other => true,
-        ([_, rest @ ..], other) if rest == other => true,
-        (other, [_, rest @ ..]) if rest == other => true,
-        ([x1, x2, rest @ ..], [y1, y2, other @ ..]) => x1 == y2 && x2 == y1 && rest == other,
-        _ => false,
     }
 }

@@ -1,7 +1,6 @@
 //! Building a stack step by step, each step recorded in the journal before it is taken.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
 
 use camino::{Utf8Path, Utf8PathBuf};
@@ -10,11 +9,12 @@ use crate::availability;
 use crate::error::StackError;
 use crate::mounted::{MountPlan, MountedStack};
 use crate::record::{BuildRecord, DeviceInfo, DirectoryInfo};
+use crate::steps::{io_error, run, status};
 use crate::{image, mkfs, mount};
 use host::block::BlockInfo;
 use host::device::{Consent, DeviceReport, EraseRefused, Permit};
 use host::loopdev::{self, LoopOptions};
-use host::runner::{CommandLine, CommandOutput, Runner, SystemRunner};
+use host::runner::{CommandLine, Runner, SystemRunner};
 use host::{Host, Unavailable};
 use journal::dead_mount;
 use journal::{Journal, Resource, Scope, create_tree, random_word};
@@ -316,17 +316,4 @@ fn no_file(report: DeviceReport) -> Result<DeviceReport, EraseRefused> {
         return Err(EraseRefused::NotADevice { device: report.path, why: why.into() });
     }
     Ok(report)
-}
-
-pub(crate) fn run(runner: &dyn Runner, command: &CommandLine) -> Result<CommandOutput, StackError> {
-    runner.run(command).map_err(|source| StackError::Spawn { command: command.to_string(), source })
-}
-
-pub(crate) fn status(output: &CommandOutput) -> String {
-    output.code.map_or("ended by a signal".to_string(), |code| format!("exit code {code}"))
-}
-
-pub(crate) fn io_error(path: &Utf8Path) -> impl FnOnce(io::Error) -> StackError {
-    let path = path.to_owned();
-    move |source| StackError::Io { path, source }
 }

@@ -44,6 +44,7 @@ mod mkfs;
 mod mount;
 pub mod mounted;
 pub mod record;
+mod steps;
 
 pub use availability::{Availability, probe_availability, probe_availability_on};
 pub use builder::Builder;

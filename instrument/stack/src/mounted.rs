@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use crate::builder::{io_error, run, status};
 use crate::error::StackError;
 use crate::record::{BuildRecord, DeviceInfo};
+use crate::steps::{io_error, run, status};
 use crate::{image, mount};
 use host::runner::{CommandLine, CommandOutput, Runner};
 use host::{Host, mountinfo};

@@ -75,6 +75,20 @@ impl BlockInfo {
     }
 }
 
+/// Pairs the segments of a block with the bytes that go there.
+pub(crate) fn scatter<'a>(info: &BlockInfo, buf: &'a [u8]) -> Vec<(u64, &'a [u8])> {
+    let mut rest = buf;
+    let places = info.locate(0, buf.len() as u64);
+    places
+        .into_iter()
+        .map(|(off, n)| {
+            let (head, tail) = rest.split_at(n as usize);
+            rest = tail;
+            (off, head)
+        })
+        .collect()
+}
+
 /// Numbers of blocks that lost a reference, waiting to be subtracted in the table.
 ///
 /// References die anywhere, also while locks are held; so a drop only notes the number here, and the table

@@ -5,9 +5,8 @@
 //! ([`Op::on_absent`]), and a range delete that arrives drops the messages it dominates. So no message needs
 //! a sequence number inside a buffer, and a buffer never holds what cannot matter any more.
 
-use crate::codec::pack;
 use crate::key::{Key, KeyRange, Translation};
-use crate::message::Op;
+use crate::message::{Op, pack};
 use crate::ranges::RangeSet;
 
 /// Memory of an entry besides key and payload, about.

@@ -5,7 +5,7 @@ use crate::buffer::{Buffer, entry_weight};
 use crate::bytes::Arena;
 use crate::edits::Edits;
 use crate::key::{Key, common_prefix_len};
-use crate::message::{Base, ExtentSlice, Op, Value};
+use crate::message::{Base, ExtentSlice, Op, Value, pack};
 use crate::ranges::RangeSet;
 use crate::wire::{Decoded, Malformed, Reader, put_bytes, put_int, put_parts, put_range};
 use std::borrow::Cow;
@@ -160,20 +160,6 @@ fn read_entries(r: &mut Reader<'_>, resolve: Resolve<'_>) -> Decoded<Vec<(Key, O
         out.push((key, op));
     }
     Ok(out)
-}
-
-/// Puts the keys and values of `entries` side by side in memory of their own.
-pub fn pack(entries: &mut Vec<(Key, Op)>) {
-    let mut arena = Arena::with_capacity(entries.iter().map(|(k, op)| k.len() + op.inline_len()).sum());
-    for (key, op) in entries.iter_mut() {
-        *key = arena.add(&[key]);
-        if let Base::Value(Value::Inline(bytes)) = &mut op.base {
-            *bytes = arena.add(&[bytes]);
-        }
-    }
-    if entries.capacity() > entries.len() + entries.len() / 8 {
-        entries.shrink_to_fit();
-    }
 }
 
 /// Memory set aside at once for what is decoded: bad lengths cannot ask for more.

@@ -3,10 +3,9 @@
 //! Until its bytes are on storage an extent is read from memory. Whoever needs extents to be there, before a flush,
 //! calls [`Flight::drain`].
 
-use crate::block::{BlockId, BlockRef};
+use crate::block::{BlockId, BlockRef, scatter};
 use crate::error::{Doing, Error, Result};
 use crate::storage::{PooledBuf, Storage};
-use crate::store::scatter;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};

@@ -5,8 +5,9 @@
 //! buffer on their way down without changing what a reader sees.
 
 use crate::block::BlockRef;
-use crate::bytes::Bytes;
+use crate::bytes::{Arena, Bytes};
 use crate::edits::Edits;
+use crate::key::Key;
 use std::sync::Arc;
 
 /// Part of an extent: a large value's bytes, written once outside the tree.
@@ -164,6 +165,20 @@ impl Op {
             _ => self.inline_len(),
         };
         base + self.edits.as_ref().map_or(0, |e| e.weight())
+    }
+}
+
+/// Puts the keys and values of `entries` side by side in memory of their own.
+pub fn pack(entries: &mut Vec<(Key, Op)>) {
+    let mut arena = Arena::with_capacity(entries.iter().map(|(k, op)| k.len() + op.inline_len()).sum());
+    for (key, op) in entries.iter_mut() {
+        *key = arena.add(&[key]);
+        if let Base::Value(Value::Inline(bytes)) = &mut op.base {
+            *bytes = arena.add(&[bytes]);
+        }
+    }
+    if entries.capacity() > entries.len() + entries.len() / 8 {
+        entries.shrink_to_fit();
     }
 }
 

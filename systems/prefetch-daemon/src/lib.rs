@@ -7,6 +7,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`settings`] | what the daemon is told, how it went, why it cannot run |
 //! | [`daemon`] | setting up, starting the program, the loop, ending |
 //! | [`target`] | which processes are watched: a cgroup, processes, a program |
 //! | [`source`] | the tracepoints: which are on, for whom, and reading them |
@@ -29,11 +30,13 @@ pub mod files;
 pub mod moment;
 pub mod page;
 pub mod service;
+pub mod settings;
 pub mod source;
 pub mod table;
 pub mod target;
 pub mod touch;
 pub mod worker;
 
-pub use daemon::{DaemonError, Outcome, Settings, Signals, run};
+pub use daemon::run;
+pub use settings::{DaemonError, Outcome, Settings, Signals};
 pub use target::Target;

@@ -14,10 +14,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::assemble::{Access, Assembler};
 use crate::candidates::Candidates;
-use crate::daemon::{DaemonError, Outcome, Settings};
 use crate::files::{self, Holder, Opened};
 use crate::moment::{Key, What};
 use crate::page::StatisticsPage;
+use crate::settings::{DaemonError, Outcome, Settings};
 use crate::source::Source;
 use crate::table::{Followed, LetGo, Table, Ticket};
 use crate::worker::{Answer, Workers};

@@ -11,6 +11,8 @@ use crate::stream::{Shape, Stream};
 use crate::tuning::Tuning;
 use crate::{Budget, Device, Mode, PAGE};
 
+pub use crate::rent::Fetched;
+
 /// Streams of one open file; threads share it.
 pub const STREAMS: usize = 16;
 /// Ended runs whose lengths are remembered.
@@ -73,26 +75,6 @@ impl Request {
         let start = offset / PAGE * PAGE;
         let end = offset.saturating_add(len).div_ceil(PAGE).saturating_mul(PAGE);
         Request { offset: start, len: end - start }
-    }
-}
-
-/// A step of fetching that was done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Fetched {
-    /// Its length, bytes.
-    pub bytes: u64,
-    /// How much of it had been cached, bytes.
-    pub cached: u64,
-    /// How long it took, ns.
-    pub elapsed_ns: u64,
-    /// What it took of processors that others waited for, ns.
-    pub taken_ns: u64,
-}
-
-impl Fetched {
-    /// How much of it had to come from the device, bytes.
-    pub fn fresh(&self) -> u64 {
-        self.bytes.saturating_sub(self.cached)
     }
 }
 

@@ -54,8 +54,9 @@ pub mod window;
 
 pub use budget::Budget;
 pub use device::Device;
-pub use file::{Effect, Fetched, FileState, Read, Request};
+pub use file::{Effect, FileState, Read, Request};
 pub use reason::Reason;
+pub use rent::Fetched;
 pub use tuning::{Mode, Tuning};
 
 /// Bytes of a page: all ranges are multiples of it.

@@ -7,7 +7,6 @@
 
 use crate::PAGE;
 use crate::device::Device;
-use crate::file::Fetched;
 
 /// Times what was lost in misses that fetching may cost when it begins. What it makes the program wait is bounded by
 /// [`STAKE`]; this bounds what the device is busy with for nothing.
@@ -22,6 +21,26 @@ const LOSSES_MAX: u8 = 4;
 const IDLE_BYTES: u64 = 32 << 20;
 /// Reads of what was fetched that had to wait again: evicted, so that memory is too small for fetching.
 const SPOILED_MAX: u32 = 16;
+
+/// A step of fetching that was done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fetched {
+    /// Its length, bytes.
+    pub bytes: u64,
+    /// How much of it had been cached, bytes.
+    pub cached: u64,
+    /// How long it took, ns.
+    pub elapsed_ns: u64,
+    /// What it took of processors that others waited for, ns.
+    pub taken_ns: u64,
+}
+
+impl Fetched {
+    /// How much of it had to come from the device, bytes.
+    pub fn fresh(&self) -> u64 {
+        self.bytes.saturating_sub(self.cached)
+    }
+}
 
 /// What is fetched of a file, and what the misses have cost. Zeroes are a file without misses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

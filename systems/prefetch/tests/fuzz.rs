@@ -4,16 +4,13 @@
 use prefetch::budget::Memory;
 use prefetch::file::FetchState;
 use prefetch::{Budget, Device, Fetched, FileState, Mode, PAGE, Read, Request, Tuning};
+use stats::rng::SplitMix;
 
-/// splitmix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", 2014).
-struct Random(u64);
+struct Random(SplitMix);
 
 impl Random {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
+        self.0.next_u64()
     }
 
     fn below(&mut self, limit: u64) -> u64 {
@@ -54,7 +51,7 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> World {
-        let mut random = Random(seed);
+        let mut random = Random(SplitMix::new(seed));
         let mode = Mode::ALL[random.below(6) as usize];
         let size = if random.chance(20) { random.any_size() } else { random.below(1 << 30) };
         let device = Device::new();

@@ -4,7 +4,7 @@
 #[derive(Debug, thiserror::Error)]
 pub enum ProfileError {
     /// No built-in profile of that name.
-    #[error("no profile named `{name}`; there are {} and slow(1ms,1GB/s)", crate::profile::NAMES.join(", "))]
+    #[error("no profile named `{name}`; there are {} and slow(1ms,1GB/s)", crate::built_in::NAMES.join(", "))]
     Unknown {
         /// The name asked for.
         name: String,

@@ -6,7 +6,7 @@
 //! | module | change here |
 //! |---|---|
 //! | `command`, `error` | what a host sends and gets back |
-//! | `profile`, `profiles/*.toml` | devices as data; every value with its source |
+//! | `profile`, `built_in`, `profiles/*.toml` | devices as data; every value with its source |
 //! | `slow` | the parametric profile `slow(LATENCY,RATE)` |
 //! | `geometry` | flash addresses, scaling to a capacity |
 //! | `regime`, `order` | what survives in which order; streams and epochs |
@@ -16,10 +16,11 @@
 //! | `timing` | time on controller, link, channels, dies, arm |
 //! | `device` | commands and time put together; flush and FUA; power |
 //! | `tags` | the host's epoch counters, pinning, and the check of both |
-//! | `measure` | closed-loop figures of a profile |
+//! | `metric`, `measure` | closed-loop figures of a profile |
 //! | `oracle` | which images a power cut may lawfully leave |
 //! | `soak` | random hosts against the oracle; `mutation` plants bugs it must find |
 
+mod built_in;
 mod cache;
 pub mod command;
 mod device;
@@ -29,6 +30,7 @@ mod ftl;
 pub mod geometry;
 mod journal;
 pub mod measure;
+mod metric;
 #[doc(hidden)]
 pub mod mutation;
 pub mod oracle;

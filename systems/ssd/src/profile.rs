@@ -3,19 +3,11 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+use crate::built_in::BUILT_IN;
 use crate::error::ProfileError;
+use crate::metric::Metric;
 
-/// Names of the built-in profiles.
-pub const NAMES: [&str; 6] = ["860evo", "980pro", "optane", "plp-datacenter", "hdd", "ideal"];
-
-const BUILT_IN: [(&str, &str); 6] = [
-    ("860evo", include_str!("../profiles/860evo.toml")),
-    ("980pro", include_str!("../profiles/980pro.toml")),
-    ("optane", include_str!("../profiles/optane.toml")),
-    ("plp-datacenter", include_str!("../profiles/plp-datacenter.toml")),
-    ("hdd", include_str!("../profiles/hdd.toml")),
-    ("ideal", include_str!("../profiles/ideal.toml")),
-];
+pub use crate::built_in::NAMES;
 
 /// Everything the model knows of one device. Times are nanoseconds, rates bytes per second.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq)]
@@ -191,7 +183,7 @@ pub struct Power {
 #[serde(deny_unknown_fields)]
 pub struct Published {
     /// What is measured.
-    pub metric: crate::measure::Metric,
+    pub metric: Metric,
     /// The published value, in the unit of the metric.
     pub value: f64,
     /// Allowed relative difference.

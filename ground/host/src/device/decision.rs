@@ -55,6 +55,16 @@ pub fn may_overwrite(report: &DeviceReport, consent: Consent<'_>) -> Result<(), 
     }
 }
 
+impl DeviceReport {
+    /// Decides whether it may be formatted by something that `--erase` must name: see [`may_overwrite`].
+    ///
+    /// # Errors
+    /// As [`may_overwrite`].
+    pub fn check_erase(&self, erase: Option<&Utf8Path>) -> Result<(), EraseRefused> {
+        may_overwrite(self, Consent::Named(erase))
+    }
+}
+
 /// How long one who looks at the same thing for a moment is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 

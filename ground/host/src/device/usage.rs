@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use super::report::MountedPart;
+use super::blocker::MountedPart;
 use super::subject::{Subject, name_of_number, same};
 use crate::mountinfo::MountEntry;
 use crate::{Host, block};

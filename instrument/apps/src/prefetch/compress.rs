@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-use super::task::{Done, Side, together};
+use super::shared::{Done, Side, together};
 use crate::AppError;
 use crate::error::at;
 

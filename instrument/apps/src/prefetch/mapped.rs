@@ -10,7 +10,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use super::read::offsets;
-use super::task::{Done, Pattern, Side, together};
+use super::shared::{Done, Pattern, Side, together};
 use crate::AppError;
 use crate::error::at;
 

@@ -9,7 +9,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-use super::task::{Done, Side};
+use super::shared::{Done, Side};
 use crate::AppError;
 use crate::error::at;
 

@@ -11,6 +11,7 @@
 //! | [`database`] | loads `db-bench`, `ycsb` |
 //! | `measure` | runs a program under a configuration; wall time, the artifact's timed region, the library's statistics |
 //! | [`task`] | what the programs do: `read`, `mixed`, `mapped`, `compress`, `ycsb` |
+//! | `shared` | what the tasks share: the order of reads, what a task did, its threads |
 //! | `rocks`, `db_bench` | librocksdb's C interface; RocksDB's own benchmark program |
 //! | `ballast` | memory taken away from the page cache |
 
@@ -29,6 +30,7 @@ mod measure;
 mod mixed;
 mod read;
 mod rocks;
+mod shared;
 mod ycsb;
 
 pub use config::Config;

@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-use super::task::{Done, Pattern, Side, together};
+use super::shared::{Done, Pattern, Side, together};
 use crate::AppError;
 use crate::error::at;
 

@@ -9,7 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use super::rocks::Db;
-use super::task::{Done, Side, together};
+use super::shared::{Done, Side, together};
 use crate::AppError;
 
 /// Bytes of a value (the artifact's; YCSB's own are 1,000).

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use stats::Direction;
 
-use super::run::{Program, program, time};
+use super::run::{git_program, time};
 use crate::source::{self, NEW_TAG, OLD_TAG, Subset};
 use crate::{AppError, Bench, Load, Place, Script};
 
@@ -25,12 +25,6 @@ impl Git {
     }
 }
 
-/// git as a stranger would have it: no configuration of this machine or user.
-pub(crate) fn git() -> Result<Program, AppError> {
-    let git = program("git", "git")?.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
-    Ok(git.args(["-c", "safe.directory=*", "-c", "advice.detachedHead=false"]))
-}
-
 impl Load for Git {
     fn phases(&self) -> u32 {
         2
@@ -45,7 +39,7 @@ impl Load for Git {
     }
 
     fn provide(&self, home: &Path, tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
-        git()?;
+        git_program()?;
         source::history(home, self.subset, tell).map(drop)
     }
 
@@ -55,11 +49,11 @@ impl Load for Git {
             let history = source::history(place.home, self.subset, &mut |_| {})?;
             bench.note(format!("git: {}", history.label));
             warm(&history.path.join("objects/pack"));
-            let command = git()?.args(["clone", "--quiet"]).arg(&history.path).arg(&clone);
+            let command = git_program()?.args(["clone", "--quiet"]).arg(&history.path).arg(&clone);
             return time(bench, "git-clone", Direction::Write, Some(place.root), command).map(drop);
         }
         let patch = clone.join("patch");
-        let command = git()?.args(["--no-pager", "diff", "--patch", OLD_TAG, NEW_TAG]);
+        let command = git_program()?.args(["--no-pager", "diff", "--patch", OLD_TAG, NEW_TAG]);
         let command = command.within(&clone).into_file(&patch)?;
         time(bench, "git-diff", Direction::Read, Some(place.root), command)?;
         match std::fs::metadata(&patch) {

@@ -2,7 +2,7 @@
 //!
 //! | module | columns |
 //! |---|---|
-//! | `run` | finding and running a program |
+//! | `run` | finding and running a program; git without configuration |
 //! | `git` | `git-clone`, `git-diff` |
 //! | `tar` | `untar`, `tar` |
 //! | `rsync` | `rsync`, `rsync-inplace` |
@@ -16,5 +16,4 @@ pub use git::Git;
 pub use rsync::Rsync;
 pub use tar::Tar;
 
-pub(crate) use git::git as git_program;
-pub(crate) use run::{Program, copy_tree, program, time};
+pub(crate) use run::{Program, copy_tree, git_program, program, time};

@@ -28,6 +28,12 @@ pub(crate) fn program(name: &str, package: &str) -> Result<Program, AppError> {
     Ok(Program::of(command))
 }
 
+/// git as a stranger would have it: no configuration of this machine or user.
+pub(crate) fn git_program() -> Result<Program, AppError> {
+    let git = program("git", "git")?.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+    Ok(git.args(["-c", "safe.directory=*", "-c", "advice.detachedHead=false"]))
+}
+
 fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);

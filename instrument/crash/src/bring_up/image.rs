@@ -155,7 +155,7 @@ pub(crate) fn copy_sparse(from: &Utf8Path, to: &Utf8Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
+    use stats::rng::SplitMix;
 
     #[test]
     fn whatever_is_done_to_it_is_undone() {
@@ -165,7 +165,7 @@ mod tests {
         let pristine = Arc::new(Pristine::new(1000, &BTreeMap::from(filled)));
         let mut image = Image::create(&path, pristine.clone()).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), pristine.bytes);
-        let mut rng = Rng::new(1);
+        let mut rng = SplitMix::new(1);
         for round in 0..30 {
             let blocks: Vec<(u64, Vec<u8>)> =
                 (0..20).map(|_| (rng.below(1000) as u64, vec![rng.below(4) as u8; BLOCK])).collect();

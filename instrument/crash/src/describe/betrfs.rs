@@ -1,6 +1,7 @@
 //! betrfs: superblocks, log frames and tree nodes (docs/betrfs-format.md).
 
-use super::{BLOCK, le};
+use super::numbers::le;
+use crate::recording::BLOCK;
 
 const SUPER_MAGIC: &[u8] = b"\"BEtree";
 const NODE_MAGIC: &[u8] = b"BeNd";

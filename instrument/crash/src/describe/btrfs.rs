@@ -1,6 +1,7 @@
 //! btrfs: superblocks and the headers of tree nodes (btrfs documentation, "On-disk format").
 
-use super::{BLOCK, le};
+use super::numbers::le;
+use crate::recording::BLOCK;
 
 const SUPER_MAGIC: &[u8] = b"_BHRfS_M";
 

@@ -1,7 +1,8 @@
 //! ext4: where its fixed structures are (kernel documentation, "ext4 Data Structures and Algorithms"), and
 //! jbd2's blocks by their magic number.
 
-use super::{BLOCK, le};
+use super::numbers::{be, le};
+use crate::recording::BLOCK;
 
 const JBD2_MAGIC: [u8; 4] = [0xc0, 0x3b, 0x39, 0x98];
 const EXTENT_MAGIC: u64 = 0xf30a;
@@ -70,8 +71,8 @@ fn extents(tree: &[u8]) -> Vec<(u64, u64)> {
 
 pub(super) fn what(layout: Option<&Layout>, lba: u64, bytes: &[u8]) -> String {
     if bytes.starts_with(&JBD2_MAGIC) {
-        let commit = super::be(bytes, 8, 4);
-        return match super::be(bytes, 4, 4) {
+        let commit = be(bytes, 8, 4);
+        return match be(bytes, 4, 4) {
             1 => format!("journal: descriptor of transaction {commit}"),
             2 => format!("journal: commit record of transaction {commit}"),
             3 | 4 => "journal: its superblock".into(),

@@ -3,6 +3,7 @@
 mod betrfs;
 mod btrfs;
 mod ext4;
+mod numbers;
 mod xfs;
 
 use spec::FsKind;
@@ -10,7 +11,7 @@ use spec::FsKind;
 use crate::explore::Judged;
 use crate::history::{History, State};
 use crate::oracle::Kind;
-use crate::recording::{BLOCK, ContentId, Recording};
+use crate::recording::{ContentId, Recording};
 use crate::verdict::{LostBlock, Request, Smallest};
 use crate::workload::data::{self, Sector};
 use crate::workload::{Op, Script};
@@ -171,14 +172,6 @@ impl<'a> Describer<'a> {
             })
             .collect()
     }
-}
-
-fn le(bytes: &[u8], at: usize, length: usize) -> u64 {
-    bytes.get(at..at + length).unwrap_or_default().iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte))
-}
-
-fn be(bytes: &[u8], at: usize, length: usize) -> u64 {
-    bytes.get(at..at + length).unwrap_or_default().iter().fold(0, |n, byte| n << 8 | u64::from(*byte))
 }
 
 #[cfg(test)]

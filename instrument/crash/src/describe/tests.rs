@@ -4,6 +4,7 @@ use std::process::Command;
 
 use super::*;
 use crate::history::Contract;
+use crate::recording::BLOCK;
 use needs::needs;
 use ssd::Regime;
 

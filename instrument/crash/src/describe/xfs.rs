@@ -1,7 +1,7 @@
 //! xfs: structures by their magic numbers (XFS Algorithms & Data Structures, "On-disk format"), the log by
 //! its place.
 
-use super::be;
+use super::numbers::be;
 
 const MAGICS: [(&[u8], &str); 17] = [
     (b"XFSB", "superblock"),

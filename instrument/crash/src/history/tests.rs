@@ -8,7 +8,7 @@ use ssd::{Command, Op, Regime, StreamTag, Tags, Token};
 
 use super::*;
 use crate::recording::BLOCK;
-use crate::rng::Rng;
+use stats::rng::SplitMix;
 
 const BLOCKS: u64 = 5;
 
@@ -48,7 +48,7 @@ impl Both {
         id
     }
 
-    fn write(&mut self, rng: &mut Rng) {
+    fn write(&mut self, rng: &mut SplitMix) {
         let lba = rng.below(BLOCKS as usize) as u64;
         let blocks = (1 + rng.below(3) as u64).min(BLOCKS - lba);
         if self.oracle.is_busy(lba, blocks as u32) {
@@ -90,7 +90,7 @@ impl Both {
         self.next += 1;
     }
 
-    fn flush(&mut self, rng: &mut Rng) {
+    fn flush(&mut self, rng: &mut SplitMix) {
         let id = self.next;
         let tagged = self.regime == Regime::Streams && rng.percent(70);
         let tags = if tagged { self.counters.flush(1 + rng.below(2) as u32) } else { Tags::default() };
@@ -101,7 +101,7 @@ impl Both {
         self.next += 1;
     }
 
-    fn complete(&mut self, rng: &mut Rng) {
+    fn complete(&mut self, rng: &mut SplitMix) {
         if self.open.is_empty() {
             return;
         }
@@ -114,7 +114,7 @@ impl Both {
         }
     }
 
-    fn step(&mut self, rng: &mut Rng) {
+    fn step(&mut self, rng: &mut SplitMix) {
         match rng.below(10) {
             0..4 => self.write(rng),
             4..6 => self.flush(rng),
@@ -132,7 +132,7 @@ impl Both {
 }
 
 /// A random host, and the oracle as it was after each event.
-pub(crate) fn random_host(regime: Regime, plp: bool, rng: &mut Rng) -> (Both, Vec<(usize, Oracle)>) {
+pub(crate) fn random_host(regime: Regime, plp: bool, rng: &mut SplitMix) -> (Both, Vec<(usize, Oracle)>) {
     let mut both = Both::new(regime, plp);
     let mut then = vec![(0, both.oracle.clone())];
     // few enough versions that every combination can be judged
@@ -175,7 +175,7 @@ fn the_lawful_images_are_those_of_the_oracle() {
     for (regime, plp) in CONTRACTS {
         let (mut lawful, mut unlawful) = (0, 0);
         for seed in 0..25 {
-            let rng = &mut Rng::new(seed);
+            let rng = &mut SplitMix::new(seed);
             let (both, then) = random_host(regime, plp, rng);
             let history = History::new(&both.recording, Contract::new(regime, plp));
             for (cut, oracle) in then.iter().filter(|_| rng.percent(30)).chain(then.last()) {
@@ -207,7 +207,7 @@ fn the_lawful_images_are_those_of_the_oracle() {
 fn the_windows_hold_the_images_of_every_cut() {
     for (regime, plp) in CONTRACTS {
         for seed in 100..115 {
-            let (both, _) = random_host(regime, plp, &mut Rng::new(seed));
+            let (both, _) = random_host(regime, plp, &mut SplitMix::new(seed));
             let history = History::new(&both.recording, Contract::new(regime, plp));
             let images = |cut: usize| -> HashSet<u128> {
                 let states = combinations(&history, cut);

@@ -2,7 +2,8 @@
 //! nothing that was never written.
 //!
 //! `timeline` works out a script: names, sizes and contents after each operation, and what each sync covers.
-//! `tree` is what is found in a mounted file system; [`check`] compares the two.
+//! `tree` is what is found in a mounted file system; [`check`](fn@check) compares the two, and `breach` is what it finds
+//! wrong.
 //!
 //! `prefix` holds the states between operations, for a file system that promises one of them.
 //!
@@ -18,12 +19,14 @@
 //! betrfs promises more ([`Timeline::in_order`]): every sync covers all that came before it, and what is found is the
 //! state after some operation, with all before it and none after.
 
+mod breach;
 mod check;
 mod prefix;
 mod timeline;
 mod tree;
 
-pub use check::{Breach, Kind, Weakness, Window, check};
+pub use breach::{Breach, Kind, Weakness, Window};
+pub use check::check;
 pub use timeline::Timeline;
 pub use tree::{Node, Tree, observe};
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use super::check::{Breach, Kind, Window};
+use super::breach::{Breach, Kind, Window};
 use super::tree::{Node, Tree};
 use crate::workload::data::{SECTOR, Sector};
 use crate::workload::{Op, Script};

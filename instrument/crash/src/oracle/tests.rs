@@ -3,9 +3,9 @@
 use camino::Utf8Path;
 
 use super::*;
-use crate::rng::Rng;
 use crate::workload::data::Sector;
 use crate::workload::{Author, DriveError, NAMES, Op, Script, builtin, drive};
+use stats::rng::SplitMix;
 
 /// The tree after each operation; `[0]` is before the first.
 fn trees(script: &Script) -> Vec<Tree> {
@@ -30,7 +30,7 @@ fn whatever_a_prefix_of_the_operations_leaves_is_fine() {
             let script = builtin(name, seed).unwrap();
             let timeline = Timeline::new(&script);
             let trees = trees(&script);
-            let mut rng = Rng::new(seed);
+            let mut rng = SplitMix::new(seed);
             for _ in 0..150 {
                 let done = rng.below(trees.len());
                 let (must, may) = (rng.below(done + 1), done + rng.below(trees.len() - done));

@@ -23,7 +23,7 @@ fn an_interrupted_plan_claims_nothing() {
 fn a_small_plan_is_the_brute_force() {
     for regime in Regime::ALL {
         for seed in 0..20 {
-            let (both, _) = random_host(regime, false, &mut Rng::new(seed));
+            let (both, _) = random_host(regime, false, &mut SplitMix::new(seed));
             let history = History::new(&both.recording, Contract::new(regime, false));
             let all: HashSet<u128> = (0..=both.recording.events.len())
                 .flat_map(|cut| combinations(&history, cut))

@@ -1,7 +1,7 @@
 //! The built-in workloads: small, full of persistence points, in the spirit of ACE (CrashMonkey, OSDI'18).
 
 use super::{Author, Op, Script};
-use crate::rng::Rng;
+use stats::rng::SplitMix;
 
 /// Name and meaning of each.
 pub const NAMES: [(&str, &str); 6] = [
@@ -15,7 +15,7 @@ pub const NAMES: [(&str, &str); 6] = [
 
 /// The built-in workload of that name; `None` if there is none.
 pub fn builtin(name: &str, seed: u64) -> Option<Script> {
-    let rng = &mut Rng::new(seed ^ 0x6372_6173_6821);
+    let rng = &mut SplitMix::new(seed ^ 0x6372_6173_6821);
     let author = match name {
         "create-fsync" => create_fsync(rng),
         "append-fsync" => append_fsync(rng),
@@ -28,11 +28,11 @@ pub fn builtin(name: &str, seed: u64) -> Option<Script> {
     Some(author.finish(name))
 }
 
-fn sectors(rng: &mut Rng, most: usize) -> u32 {
+fn sectors(rng: &mut SplitMix, most: usize) -> u32 {
     1 + rng.below(most) as u32
 }
 
-fn create_fsync(rng: &mut Rng) -> Author {
+fn create_fsync(rng: &mut SplitMix) -> Author {
     let mut a = Author::new();
     a.then(Op::Mkdir("d".into()));
     a.begin();
@@ -46,7 +46,7 @@ fn create_fsync(rng: &mut Rng) -> Author {
     a
 }
 
-fn append_fsync(rng: &mut Rng) -> Author {
+fn append_fsync(rng: &mut SplitMix) -> Author {
     let mut a = Author::new();
     a.create("log");
     a.append("log", 3);
@@ -60,7 +60,7 @@ fn append_fsync(rng: &mut Rng) -> Author {
     a
 }
 
-fn overwrite_fdatasync(rng: &mut Rng) -> Author {
+fn overwrite_fdatasync(rng: &mut SplitMix) -> Author {
     let mut a = Author::new();
     a.create("table");
     a.write("table", 0, 512);
@@ -76,7 +76,7 @@ fn overwrite_fdatasync(rng: &mut Rng) -> Author {
     a
 }
 
-fn rename_replace(rng: &mut Rng) -> Author {
+fn rename_replace(rng: &mut SplitMix) -> Author {
     let mut a = Author::new();
     a.create("config");
     a.write("config", 0, 20);
@@ -127,7 +127,7 @@ fn names() -> Author {
 const DIRS: [&str; 3] = ["", "d0/", "d1/"];
 const OPS: usize = 120;
 
-fn random(rng: &mut Rng) -> Author {
+fn random(rng: &mut SplitMix) -> Author {
     let mut a = Author::new();
     a.then(Op::Mkdir("d0".into()));
     a.then(Op::Mkdir("d1".into()));
@@ -143,7 +143,7 @@ fn random(rng: &mut Rng) -> Author {
     a
 }
 
-fn random_step(a: &mut Author, rng: &mut Rng) {
+fn random_step(a: &mut Author, rng: &mut SplitMix) {
     let new = format!("{}f{}", DIRS[rng.below(3)], rng.below(6));
     let paths = a.paths();
     let Some(old) = rng.pick(&paths).cloned() else { return a.create(&new) };

@@ -4,11 +4,13 @@
 //! |---|---|
 //! | `mod` | opening; beginning, extending, reading and deleting runs |
 //! | `schema` | tables and their versions |
+//! | `error` | what can go wrong |
 //! | `owner` | which process extends a run, so that two never do |
 //!
 //! Several processes may use a store at the same time: it is in WAL mode, every write is one short
 //! transaction that takes the write lock at its beginning, and waits for its turn.
 
+mod error;
 mod owner;
 mod schema;
 
@@ -18,11 +20,12 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
-use thiserror::Error;
 
 use record::plan;
 use record::results::{Run, Trial, VERSION};
 use record::study::Study;
+
+pub use error::StoreError;
 
 /// How long a write waits for another process's write.
 const BUSY_PATIENCE: Duration = Duration::from_secs(60);
@@ -30,67 +33,6 @@ const BUSY_PATIENCE: Duration = Duration::from_secs(60);
 const ZSTD_LEVEL: i32 = 6;
 /// Largest record that is read back, after decompression.
 const RECORD_BYTES_MAX: usize = 1 << 30;
-
-/// What went wrong with the store.
-#[derive(Debug, Error)]
-pub enum StoreError {
-    /// There is no place for the store.
-    #[error("no place for results is known; set LOADLINE_HOME or HOME")]
-    NoHome,
-    /// The store's folder could not be made.
-    #[error("the folder {path} for results: {source}")]
-    Folder {
-        /// The folder.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// SQLite's own errors.
-    #[error("the store of results: {0}")]
-    Sqlite(#[from] rusqlite::Error),
-    /// A stored record cannot be read.
-    #[error("a record of run {run} cannot be read: {why}")]
-    Damaged {
-        /// The run's id.
-        run: String,
-        /// What is wrong.
-        why: String,
-    },
-    /// The store was written by a newer loadline.
-    #[error(
-        "the store has version {found}, this loadline knows versions up to {known}; use a newer loadline"
-    )]
-    TooNew {
-        /// The store's version.
-        found: u32,
-        /// The newest version that is known here.
-        known: u32,
-    },
-    /// No run of that name.
-    #[error("no run is called {wanted}{hint}")]
-    NoSuchRun {
-        /// What was asked for.
-        wanted: String,
-        /// How to see what there is.
-        hint: &'static str,
-    },
-    /// An abbreviation of several runs.
-    #[error("{wanted} is the beginning of several runs: {}", .matches.join(", "))]
-    Ambiguous {
-        /// What was asked for.
-        wanted: String,
-        /// The runs.
-        matches: Vec<String>,
-    },
-    /// Another process extends the run.
-    #[error("run {run} is being extended by process {pid}; wait for it or end it")]
-    InUse {
-        /// The run's id.
-        run: String,
-        /// The process.
-        pid: u32,
-    },
-}
 
 /// A run in a list.
 #[derive(Debug, Clone, PartialEq)]

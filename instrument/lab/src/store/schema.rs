@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, TransactionBehavior};
 
-use super::StoreError;
+use super::error::StoreError;
 
 /// Entry `n` brings a store of version `n` to version `n + 1`. Entries are never changed once released.
 const MIGRATIONS: [&str; 1] = ["

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::ftrace::uuid;
 use super::moment::{Dev, FsKey};
 use crate::device;
-use crate::mounts::{Mount, Mounts};
 use crate::root::Root;
+use host::mountinfo::{self, MountEntry};
 
 /// A chain longer than this is cut (loop on loop on ...).
 const LEVELS_MAX: usize = 8;
@@ -118,7 +118,7 @@ impl Chain {
     /// When the path cannot be looked at or is in no known mount.
     pub fn of(path: &Path) -> Result<Self, ChainError> {
         let root = Root::default();
-        let mounts = Mounts::parse(&root.text("/proc/self/mountinfo").unwrap_or_default());
+        let mounts = mountinfo::parse(&root.text("/proc/self/mountinfo").unwrap_or_default());
         let mut levels = vec![level(&root, &mounts, path, false)?];
         while levels.len() < LEVELS_MAX {
             let Some(file) = levels.last().and_then(|level| backing_file(&root, level)) else { break };
@@ -144,14 +144,14 @@ impl Chain {
     }
 }
 
-fn level(root: &Root, mounts: &Mounts, path: &Path, holds: bool) -> Result<Level, ChainError> {
+fn level(root: &Root, mounts: &[MountEntry], path: &Path, holds: bool) -> Result<Level, ChainError> {
     let error = |source| ChainError::Path { path: path.to_path_buf(), source };
     let real = path.canonicalize().map_err(error)?;
     let meta = fs::metadata(&real).map_err(error)?;
-    let mount = mounts.covering(&real).ok_or_else(|| ChainError::NoMount(real.clone()))?;
+    let mount = mountinfo::containing_path(mounts, &real).ok_or_else(|| ChainError::NoMount(real.clone()))?;
     if let Some(upper) = upper_directory(mount) {
         // The file itself lies at the same place below the upper directory, once it was written.
-        let inside = real.strip_prefix(&mount.point).unwrap_or(Path::new(""));
+        let inside = real.strip_prefix(&mount.target).unwrap_or(Path::new(""));
         let file = upper.join(inside);
         return level(root, mounts, if file.exists() { &file } else { &upper }, holds);
     }
@@ -178,8 +178,8 @@ fn level(root: &Root, mounts: &Mounts, path: &Path, holds: bool) -> Result<Level
     })
 }
 
-fn upper_directory(mount: &Mount) -> Option<PathBuf> {
-    let upper = || mount.options.iter().find_map(|option| option.strip_prefix("upperdir="));
+fn upper_directory(mount: &MountEntry) -> Option<PathBuf> {
+    let upper = || mount.options.split(',').find_map(|option| option.strip_prefix("upperdir="));
     (mount.fs_type == "overlay").then(upper).flatten().map(PathBuf::from)
 }
 

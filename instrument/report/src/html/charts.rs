@@ -2,8 +2,9 @@
 
 use stats::{Comparison, Histogram};
 
+use super::ink::Ink;
 use super::plot::{Anchor, Drawing, Scale};
-use super::{Ink, pretty};
+use super::text::pretty;
 use crate::format;
 use crate::view::flowop::Flowop;
 use crate::view::{Measure, Point, Stack, View};

@@ -6,17 +6,24 @@
 //! | `parts` | the rows of its tables |
 //! | `charts` | its figures |
 //! | `plot` | scales, ticks, SVG |
+//! | `ink` | the colour and dash of a stack |
+//! | `text` | typographic signs |
 //!
 //! Styles are in `templates/style.css`, the little script (highlighting, opening what is folded before printing)
 //! in `templates/page.js`. Every colour is a CSS variable, with a light and a dark value.
 
 mod charts;
+mod ink;
 mod parts;
 mod plot;
+mod text;
 
 use askama::Template;
 use record::results::{Judgement, Run};
 use stats::Rules;
+
+use ink::Ink;
+use text::prose;
 
 use crate::format;
 use crate::view::facts::facts;
@@ -87,27 +94,6 @@ struct Page<'a> {
     script: &'static str,
 }
 
-/// The colour and dash of a stack, the same in all figures.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ink {
-    /// The n-th competing stack.
-    Stack(usize),
-    /// A ceiling.
-    Ceiling,
-}
-
-/// Inks that the style sheet defines; further stacks begin again at the first.
-const INKS: usize = 8;
-
-impl Ink {
-    pub(crate) fn class(self) -> String {
-        match self {
-            Ink::Stack(number) => format!("s{}", number % INKS),
-            Ink::Ceiling => "sc".into(),
-        }
-    }
-}
-
 fn inks(view: &View<'_>) -> Vec<Ink> {
     let mut next = 0;
     let mut ink = |stack: &Stack| {
@@ -131,28 +117,6 @@ fn legend(view: &View<'_>, inks: &[Ink]) -> Vec<Key> {
     let measured = |row: usize| view.row(row).iter().any(|point| point.estimate.is_some());
     let rows = view.stacks.iter().zip(inks).enumerate().filter(|(row, _)| measured(*row));
     rows.map(|(_, (stack, ink))| Key { class: ink.class(), name: stack.name.clone() }).collect()
-}
-
-/// Typographic signs instead of the ASCII of the terminal.
-pub(crate) fn pretty(text: &str) -> String {
-    text.replace(" us", " \u{b5}s").replace(" .. ", " \u{2013} ").replace(' ', "\u{a0}")
-}
-
-/// The same for running text: lines may break, but not between a number and its unit.
-fn prose(text: &str) -> String {
-    let mut parts = text.split(' ');
-    let mut prose = parts.next().unwrap_or_default().to_string();
-    for word in parts {
-        let bare = word.trim_end_matches([',', ';', '.', ')', '(']);
-        let after_number = prose.ends_with(|c: char| c.is_ascii_digit());
-        let is_unit = after_number && ["%", "ns", "us", "ms", "s", "k", "M", "G"].contains(&bare);
-        prose.push(if is_unit { '\u{a0}' } else { ' ' });
-        match word.strip_prefix("us") {
-            Some(rest) if is_unit => prose.extend(["\u{b5}s", rest]),
-            _ => prose.push_str(word),
-        }
-    }
-    prose
 }
 
 fn tidy_headline(head: Headline) -> Headline {

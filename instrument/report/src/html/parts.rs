@@ -5,7 +5,8 @@ use stats::compleat::{Compleat, Grade};
 use stats::{Histogram, Rules, Sample, Verdict};
 
 use super::charts::{self, Curve};
-use super::{Ink, pretty, prose};
+use super::ink::Ink;
+use super::text::{pretty, prose};
 use crate::format;
 use crate::terminal::comparison::{metric, show};
 use crate::view::facts::{Facts, UNKNOWN};

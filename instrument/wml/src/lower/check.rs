@@ -1,38 +1,12 @@
 //! What concerns several flowops, or what one cannot do without: sizes, filesets, targets, slots.
 
 use super::fields::Fields;
-use super::{Lower, Scope};
+use super::state::{Lower, Scope, SlotUse, TargetRef};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::suggest;
 use crate::syntax::{Failed, shorten};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use workload::{FlowOp, Kind, Node, Process, Value};
-
-/// A `target=` to be found when all flowops are known.
-#[derive(Debug)]
-struct TargetRef {
-    place: (usize, usize),
-    prefix: String,
-    span: Span,
-}
-
-/// A use of a slot without a fileset to open a file from.
-#[derive(Debug)]
-struct SlotUse {
-    slot: u8,
-    span: Span,
-    kind: Kind,
-}
-
-/// Checks that wait for other flowops.
-#[derive(Debug, Default)]
-pub(super) struct Pending {
-    place: (usize, usize),
-    targets: VecDeque<TargetRef>,
-    uses: Vec<SlotUse>,
-    opened: Vec<u8>,
-    opens_any: bool,
-}
 
 /// Does an attribute `target` mean something to this kind, and must it be given?
 fn needs_target(kind: Kind) -> Option<bool> {

@@ -1,6 +1,6 @@
 //! Types of custom variables and their `key:value;key:value` parameters.
 
-use super::Lower;
+use super::state::Lower;
 use crate::ast::Spanned;
 use crate::diagnostic::Diagnostic;
 use crate::suggest;

@@ -1,32 +1,10 @@
 //! Variables and the evaluation of expressions.
 
-use super::{Lower, Scope};
+use super::state::{Datum, Lower, Scope};
 use crate::ast::{Expr, Function, Operator, Piece, Spanned};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::suggest;
 use crate::syntax::Failed;
-
-/// A value of a variable.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Datum {
-    Int(i128),
-    Bool(bool),
-    Text(String),
-    /// Index into the random variables.
-    Random(usize),
-}
-
-impl Datum {
-    /// How an error message calls it.
-    pub(super) fn describe(&self) -> String {
-        match self {
-            Datum::Int(value) => format!("the number {value}"),
-            Datum::Bool(value) => format!("the boolean {value}"),
-            Datum::Text(text) => format!("the text `{}`", crate::syntax::shorten(text)),
-            Datum::Random(_) => "a random variable".into(),
-        }
-    }
-}
 
 impl Lower<'_> {
     /// The value of an expression. Failures have been reported.

@@ -1,7 +1,6 @@
 //! Attributes of an entity: which are known, and their values as numbers, booleans, text.
 
-use super::eval::Datum;
-use super::{Lower, Scope};
+use super::state::{Datum, Lower, Scope};
 use crate::ast::{Attribute, Expr, Spanned};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::suggest;

@@ -1,8 +1,7 @@
 //! `define file` and `define fileset`.
 
-use super::eval::Datum;
 use super::fields::Fields;
-use super::{Lower, Scope};
+use super::state::{Datum, Lower, Scope};
 use crate::ast::Attribute;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::Failed;

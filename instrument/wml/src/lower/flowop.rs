@@ -1,8 +1,7 @@
 //! Flowops and composite ones.
 
-use super::eval::Datum;
 use super::fields::Fields;
-use super::{Lower, Scope};
+use super::state::{Datum, Lower, Scope};
 use crate::ast::{self, Attribute};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::{Failed, shorten};

@@ -4,6 +4,7 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | `state` | what is known on the way: variables, entities, what is still to be checked |
 //! | `script` | the commands: what each does, what ends the script |
 //! | `settings` | values from outside (`--set`), predefined variables |
 //! | `eval` | variables, expressions, interpolation |
@@ -26,84 +27,14 @@ mod process;
 mod random;
 mod script;
 mod settings;
+mod state;
 
-use crate::ast::{Attribute, Flowop, Script, Spanned};
-use crate::diagnostic::{Diagnostic, Diagnostics, Span};
-use crate::syntax::Failed;
-use crate::{Loaded, Program, Settings};
-use eval::Datum;
-use random::Random;
+use crate::ast::Script;
+use crate::diagnostic::Diagnostics;
+use crate::loaded::{Loaded, Settings};
+use state::{Lower, Pending, Scope};
 use std::collections::{BTreeMap, HashMap};
-use workload::{EndMode, Step, Workload};
-
-/// Arguments of the composite flowop that is being expanded.
-type Scope = BTreeMap<String, Datum>;
-
-/// A `define file` or `define fileset`, resolved at the latest moment.
-struct FilesetSlot<'a> {
-    single: bool,
-    attributes: &'a [Attribute],
-    span: Span,
-    resolved: Option<workload::Fileset>,
-}
-
-/// A `define flowop`.
-#[derive(Clone, Copy)]
-struct Composite<'a> {
-    attributes: &'a [Attribute],
-    arguments: &'a [Attribute],
-    body: &'a [Flowop],
-}
-
-/// A `define process`.
-struct ProcessSlot<'a> {
-    attributes: &'a [Attribute],
-    threads: &'a [crate::ast::Thread],
-    span: Span,
-}
-
-/// An interactive script between `create processes` and its end.
-#[derive(Debug, Clone, Default)]
-struct Interactive {
-    /// Seconds slept between one `stats clear` and the next; the last is the present one.
-    windows: Vec<u64>,
-    /// The rate of events has been changed on the way.
-    rate_changed: bool,
-}
-
-struct Lower<'a> {
-    script: &'a Script,
-    settings: &'a Settings,
-    diagnostics: Diagnostics,
-    variables: BTreeMap<String, Datum>,
-    /// Variables whose `set` failed, which has been reported.
-    broken: std::collections::HashSet<String>,
-    overrides: HashMap<String, settings::Override>,
-    randoms: Vec<Random>,
-    filesets: Vec<FilesetSlot<'a>>,
-    fileset_index: HashMap<String, usize>,
-    /// A fileset could not be resolved, so that a missing name proves nothing.
-    fileset_failed: bool,
-    processes: Vec<ProcessSlot<'a>>,
-    composite_slots: Vec<(Composite<'a>, Span)>,
-    composites: HashMap<String, Composite<'a>>,
-    end: EndMode,
-    seed: Option<u64>,
-    latency_counters: bool,
-    eventgen: Option<&'a [Attribute]>,
-    steps: Vec<Step>,
-    programs: Vec<Program>,
-    warmup: u64,
-    interactive: Option<Interactive>,
-    loads: Option<Spanned<String>>,
-    /// Commands executed inside `foreach`.
-    unrolled: usize,
-    /// Flowops that composite ones were expanded to.
-    expanded: usize,
-    /// `indexed` variables brought to the range of a fileset: (variable, entries) to variable.
-    scaled: HashMap<(usize, u64), usize>,
-    pending: check::Pending,
-}
+use workload::{EndMode, Workload};
 
 /// Resolves a script.
 pub(crate) fn lower(
@@ -137,7 +68,7 @@ pub(crate) fn lower(
         unrolled: 0,
         expanded: 0,
         scaled: HashMap::new(),
-        pending: check::Pending::default(),
+        pending: Pending::default(),
     };
     lower.predefine();
     lower.read_overrides();
@@ -147,15 +78,6 @@ pub(crate) fn lower(
 }
 
 impl Lower<'_> {
-    fn report(&mut self, diagnostic: Diagnostic) {
-        self.diagnostics.push(diagnostic);
-    }
-
-    fn fail<T>(&mut self, diagnostic: Diagnostic) -> Result<T, Failed> {
-        self.report(diagnostic);
-        Err(Failed)
-    }
-
     /// The run has begun: everything is resolved with the variables as they are now.
     fn finish(mut self) -> Result<Loaded, Diagnostics> {
         self.resolve_filesets();

@@ -1,7 +1,7 @@
 //! Processes and threads.
 
 use super::fields::Fields;
-use super::{Lower, ProcessSlot, Scope};
+use super::state::{Lower, ProcessSlot, Scope};
 use crate::ast;
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::Failed;

@@ -2,7 +2,7 @@
 
 use super::distribution::{Randvar, Shape, name_seed, scaled};
 use super::fields::Fields;
-use super::{Lower, Scope};
+use super::state::{Lower, Random, Scope};
 use crate::ast::{Attribute, Expr, Spanned};
 use crate::diagnostic::{Diagnostic, Span};
 use crate::syntax::{Failed, shorten};
@@ -14,27 +14,6 @@ const MAX_ROWS: usize = 1000;
 
 /// Random variables of one script.
 const MAX_RANDOMS: usize = 4096;
-
-/// A random variable as the script describes it; `set $v.mean=...` of old may still change it.
-#[derive(Debug, Clone)]
-pub(super) enum Random {
-    Randvar(Randvar),
-    Cvar(Draw),
-}
-
-impl Random {
-    /// As `echo` prints it.
-    pub(super) fn describe(&self) -> &'static str {
-        match self {
-            Random::Cvar(_) => "custom variable",
-            Random::Randvar(random) => match random.shape() {
-                Shape::Uniform => "uniform random var",
-                Shape::Gamma => "gamma random var",
-                Shape::Tabular => "tabular random var",
-            },
-        }
-    }
-}
 
 impl Lower<'_> {
     /// A new `randvar`.

@@ -1,12 +1,12 @@
 //! The commands in order.
 
-use super::eval::Datum;
 use super::random::named_variable;
-use super::{Composite, FilesetSlot, Interactive, Lower, ProcessSlot, Scope};
+use super::state::{Composite, Datum, FilesetSlot, Interactive, Lower, ProcessSlot, Scope};
 use crate::ast::{Attribute, Command, CommandKind, Expr, Spanned};
 use crate::diagnostic::Diagnostic;
+use crate::loaded::Program;
 use crate::syntax::Failed;
-use crate::{Program, suggest, tables};
+use crate::{suggest, tables};
 use std::ops::ControlFlow;
 use workload::Step;
 

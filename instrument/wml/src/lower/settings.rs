@@ -1,20 +1,10 @@
 //! Values from outside: the machine's variables and `--set`.
 
-use super::eval::Datum;
-use super::{Lower, Scope};
+use super::state::{Datum, Lower, Override, Scope};
 use crate::ast::{Expr, Piece, Spanned};
 use crate::diagnostic::{Diagnostic, Level, Span};
 use crate::suggest;
 use crate::syntax::{self, Failed};
-
-/// A `--set name=value`.
-#[derive(Debug, Clone)]
-pub(super) struct Override {
-    text: String,
-    value: Spanned<Expr>,
-    /// Its value has been put into the variable.
-    applied: bool,
-}
 
 impl Lower<'_> {
     /// `$ram`, `$cores`, `$free`.

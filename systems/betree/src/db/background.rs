@@ -1,6 +1,6 @@
 //! Threads that keep writers from doing the tree's work: flushing, checkpoints, log syncs, read-ahead.
 
-use super::Inner;
+use super::inner::{Inner, Signals};
 use super::run::Run;
 use crate::error::{Doing, Error, Result};
 use crate::key::KeyRange;
@@ -14,13 +14,6 @@ use std::time::{Duration, Instant};
 const PREFETCH_QUEUE: usize = 16;
 /// Longest sleep of the thread that writes the log.
 const LOG_NAP: Duration = Duration::from_millis(200);
-
-/// What the threads are asked to do; guarded by `Inner::signals`, announced through `Inner::progress`.
-#[derive(Default)]
-pub(super) struct Signals {
-    stop: bool,
-    checkpoint: bool,
-}
 
 /// What a scan will want next.
 enum Request {

@@ -1,6 +1,6 @@
 //! Checkpoints: a state of the tree becomes the one that a recovery starts from.
 
-use super::Inner;
+use super::inner::Inner;
 use crate::error::{Doing, Error, Result};
 use crate::storage::{AlignedBuf, UNIT};
 use crate::store::units_for;

@@ -1,8 +1,8 @@
 //! Scans.
 
 use super::background::Prefetch;
+use super::inner::{Inner, View};
 use super::run::Run;
-use super::{Inner, View};
 use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::key::{End, Key, KeyRange};

@@ -1,8 +1,9 @@
 //! Creating, opening and recovering a store.
 
-use super::background::{Background, Signals};
+use super::background::Background;
+use super::inner::{Checkpoint, Front, Inner, Signals, View};
 use super::write::add_changes;
-use super::{Checkpoint, Db, Front, Inner, Options, View};
+use super::{Db, Options};
 use crate::batch::{self, Change};
 use crate::error::{Doing, Error, Result};
 use crate::log::{self, Log, Replayed, Ring};

@@ -1,7 +1,8 @@
 //! Making a sound store of a damaged one, offline.
 
+use super::Options;
+use super::inner::View;
 use super::open::{Found, assemble, batches, stored_options};
-use super::{Options, View};
 use crate::batch;
 use crate::error::Result;
 use crate::fsck::{BadExtents, Loss, Walk, Walked, salvage};

@@ -1,6 +1,6 @@
 //! Space: what a writer may take, and what is kept for deletes and checkpoints.
 
-use super::{Inner, View};
+use super::inner::{Inner, View};
 use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::storage::UNIT;

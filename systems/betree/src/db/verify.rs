@@ -1,6 +1,6 @@
 //! Checking everything on storage while the store is open.
 
-use super::Inner;
+use super::inner::Inner;
 use crate::error::Result;
 use crate::fsck::Walk;
 use crate::key::KeyRange;

@@ -1,6 +1,6 @@
 //! Writing: extents for large values, the log record, the memtable, and structural batches.
 
-use super::{Frozen, Inner, View};
+use super::inner::{Front, Frozen, Inner, View};
 use crate::batch::{self, Change, Head, PACKED_VALUE_MIN, Pending, WriteBatch};
 use crate::block::BlockRef;
 use crate::buffer::Buffer;
@@ -372,7 +372,7 @@ fn too_long(bytes: usize, max: usize) -> Error {
 }
 
 /// Replaces the memtable by an empty one.
-fn freeze(front: &mut super::Front) {
+fn freeze(front: &mut Front) {
     let (memory, loose) = (front.active.memory(), front.active.loose());
     let buffer = Arc::new(std::mem::take(&mut front.active).freeze());
     let mut frozen = front.view.frozen.clone();

@@ -1,7 +1,7 @@
 //! Large values: extents, and slices of them.
 
-use super::{Store, count, offset_of, scatter};
-use crate::block::{BlockInfo, BlockKind, BlockRef, EXTENT_CHUNK};
+use super::{Store, count, offset_of};
+use crate::block::{BlockInfo, BlockKind, BlockRef, EXTENT_CHUNK, scatter};
 use crate::error::{Doing, Error, Result};
 use crate::message::{Base, ExtentSlice, Op, Value};
 use crate::storage::UNIT;

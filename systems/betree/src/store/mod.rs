@@ -141,20 +141,6 @@ impl Store {
     }
 }
 
-/// Pairs the segments of a block with the bytes that go there.
-pub(crate) fn scatter<'a>(info: &BlockInfo, buf: &'a [u8]) -> Vec<(u64, &'a [u8])> {
-    let mut rest = buf;
-    let places = info.locate(0, buf.len() as u64);
-    places
-        .into_iter()
-        .map(|(off, n)| {
-            let (head, tail) = rest.split_at(n as usize);
-            rest = tail;
-            (off, head)
-        })
-        .collect()
-}
-
 /// Byte offset of a block, for messages. Round numbers keep it readable.
 pub(crate) fn offset_of(info: &BlockInfo) -> u64 {
     info.segments.first().map_or(0, |s| s.start * UNIT as u64)

@@ -1,8 +1,8 @@
 //! Writing new nodes: encoded in batches, children before parents.
 
 use super::load::Runs;
-use super::{Store, count, scatter};
-use crate::block::{BlockId, BlockInfo, BlockKind, BlockRef};
+use super::{Store, count};
+use crate::block::{BlockId, BlockInfo, BlockKind, BlockRef, scatter};
 use crate::codec::{Body, Compression, compress, extents_of};
 use crate::error::{Doing, Error, Result};
 use crate::header::{self, Placed};

@@ -1,26 +1,10 @@
 //! FLUSH and FUA: when is a completed write safe.
 
-use super::{Event, Ssd};
+use super::{Event, FlushJob, Ssd};
 use crate::command::{Command, Nanos, Op};
 use crate::mutation::Mutation;
 use crate::order::Resolved;
 use crate::regime::Regime;
-
-/// A FLUSH being served; the device serves one at a time.
-#[derive(Clone, Debug)]
-pub(super) struct FlushJob {
-    command: u32,
-    /// Tickets below these must be back.
-    untagged: u64,
-    tagged: u64,
-    /// Epochs of this stream before this one must be mapped.
-    stream: Option<(u32, u64)>,
-    /// Once drained: the journal position to wait for.
-    journal: Option<u64>,
-    start: Nanos,
-    /// Added to the end of the drain.
-    overhead: Nanos,
-}
 
 impl Ssd {
     pub(super) fn flush(&mut self, c: &Command, start: Nanos) {

@@ -23,7 +23,6 @@ use crate::regime::Regime;
 use crate::stats::Stats;
 use crate::timing::Timelines;
 
-use durable::FlushJob;
 pub use power::{PowerCut, Recovery};
 
 /// What to build.
@@ -78,6 +77,22 @@ struct InFlight {
     fua_left: u32,
     /// When the host side of a FUA write is done.
     host_done: Nanos,
+}
+
+/// A FLUSH being served; the device serves one at a time.
+#[derive(Clone, Debug)]
+struct FlushJob {
+    command: u32,
+    /// Tickets below these must be back.
+    untagged: u64,
+    tagged: u64,
+    /// Epochs of this stream before this one must be mapped.
+    stream: Option<(u32, u64)>,
+    /// Once drained: the journal position to wait for.
+    journal: Option<u64>,
+    start: Nanos,
+    /// Added to the end of the drain.
+    overhead: Nanos,
 }
 
 /// An emulated SSD. The caller owns the clock: every `now` is at least the one before.

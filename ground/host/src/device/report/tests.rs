@@ -1,4 +1,7 @@
+use camino::Utf8Path;
+
 use super::*;
+use crate::device::EraseRefused;
 
 fn report() -> DeviceReport {
     DeviceReport {

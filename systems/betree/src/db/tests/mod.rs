@@ -9,6 +9,7 @@ mod threads;
 mod trial;
 
 use super::*;
+use crate::error::Error;
 use crate::storage::SimStorage;
 use crate::{Compression, storage::UNIT};
 use model::{World, contents};

@@ -3,6 +3,7 @@
 use super::model::{Model, contents};
 use super::*;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 fn options() -> Options {
