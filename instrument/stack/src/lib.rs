@@ -1,25 +1,20 @@
-//! Builds and takes down stacks: images, loop devices, mkfs, mount, cgroups; and the journal of what was
-//! made.
+//! Builds and takes down stacks: images, mkfs, mount, each step in the journal.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | crate [`spec`] | the stack syntax `FS[,option...]@DEVICE[:REGIME]` |
 //! | [`availability`] | what this machine can build; else the reason and the remedy |
-//! | [`emulated`] | the emulated SSD that a stack names, as options of a device |
 //! | [`builder`], [`mounted`], [`record`] | building, a stack in use, the evidence of how it was built |
-//! | `image`, [`loopdev`], `mkfs`, `mount`, [`mountinfo`] | the single steps |
-//! | [`block`] | facts about a block device; [`device`]: what lies on a real one or in a file, may it be overwritten |
-//! | [`journal`] | what was made, on disk before it is made; undoing it, also after a crash |
-//! | [`dead_mount`] | mounts of betrfs whose daemon was killed |
-//! | [`daemon`] | what a daemon behind a file system or device does with its own memory |
-//! | [`cgroup`] | memory limits, control groups v1 and v2 |
-//! | `place` | directories that others could steer: opened by descriptor, and distrusted |
-//! | [`host`], [`runner`], [`process`] | the seams: /proc and /sys, programs, process identity |
+//! | [`emulated`] | the emulated SSD that a stack names, as options of a device |
+//! | `image`, `mkfs`, `mount`, `steps` | the single steps |
+//!
+//! The syntax of a stack is crate `spec`; facts of the machine, and whether something may be overwritten, are crate `host`;
+//! what was made is in crate `journal`.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use spec::StackSpec;
-//! use stack::{Builder, Journal};
+//! use journal::Journal;
+//! use stack::Builder;
 //!
 //! let spec: StackSpec = "ext4,data=journal@image:4G".parse()?;
 //! let journal = Journal::open("/var/lib/loadline/journal".into(), "run-1")?;

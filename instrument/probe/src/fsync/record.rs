@@ -98,11 +98,11 @@ pub fn record<T>(path: &Path, work: impl FnOnce() -> T) -> Result<(Recording, T)
     record_within(path, None, work)
 }
 
-/// As [`record`], but the recording ends when it has taken `bytes_max` bytes of trace; an fsync takes some 2 to
+/// As [`record`](fn@record), but the recording ends when it has taken `bytes_max` bytes of trace; an fsync takes some 2 to
 /// 10 kB. The work goes on.
 ///
 /// # Errors
-/// As [`record`].
+/// As [`record`](fn@record).
 pub fn record_within<T>(
     path: &Path,
     bytes_max: Option<u64>,
