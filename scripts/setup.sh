@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing: a C compiler, the tools of the file systems, Rust. Says what it does; does nothing twice.
-# --tests installs as well what the tests need (crates/needs). Other arguments are further packages (fio for the
+# --tests installs as well what the tests need (ground/needs). Other arguments are further packages (fio for the
 # benchmark). Made for Debian and Ubuntu; elsewhere it says what to install.
 set -euo pipefail
 
@@ -19,8 +19,8 @@ need mkfs.btrfs btrfs-progs
 need losetup mount
 need blkid util-linux
 
-# What tests start. A package that is named here belongs to a need of crates/needs, or to a program that
-# crates/prefetch-preload/tests/programs.rs runs.
+# What tests start. A package that is named here belongs to a need of ground/needs, or to a program that
+# systems/prefetch-preload/tests/programs.rs runs.
 need_for_tests() {
     need git git
     need rsync rsync

@@ -1,0 +1,27 @@
+//! The kernel's FUSE protocol, and both ways it is carried: `/dev/fuse` and io_uring.
+//!
+//! | module | change here |
+//! |---|---|
+//! | [`wire`] | the bytes: requests taken apart, answers put together, handshake, notifications |
+//! | `serve` | what a file system is ([`FileSystem`]), and how it answers ([`Reply`], [`Later`]) |
+//! | `device` | an open `/dev/fuse` |
+//! | `mailbox` | answers for a thread with an io_uring, from other threads |
+//! | `classic`, `duty` | threads that read `/dev/fuse`, and which of them rest |
+//! | `ring` | threads with an io_uring each |
+//! | `session` | mount, handshake, serving, end; [`Notifier`] |
+//! | `transport` | which way, and the machine's switch |
+
+mod classic;
+mod device;
+mod duty;
+mod mailbox;
+mod ring;
+mod serve;
+mod session;
+mod transport;
+pub mod wire;
+
+pub use duty::Duty;
+pub use serve::{Answered, FileSystem, Later, Reply};
+pub use session::{Config, Notifier, Session, force_unmount, mount};
+pub use transport::{Transport, URING_SWITCH, UringSwitch, Way, uring_is_on};

@@ -1,0 +1,391 @@
+//! Requests through io_uring (Linux 6.14, Documentation/filesystems/fuse/fuse-io-uring.rst).
+//!
+//! The kernel has a queue for each CPU. A request goes to the queue of the CPU on which it was made, and there to the
+//! entry that was given back last. Each thread here has an io_uring with one entry (or several) of one queue: a
+//! thread that is held up simply has no free entry, so that others get the next requests. An answer and the wait for
+//! the next request are one system call.
+//!
+//! An entry's memory belongs to the kernel until the entry completes, then to its thread until the answer is
+//! submitted; no other thread ever touches it. The handshake, forgets and notifications stay with `/dev/fuse`.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+
+use io_uring::squeue::Entry128;
+use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, opcode, types};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+use crate::device::{Device, out_header};
+use crate::mailbox::{Mailbox, Posted};
+use crate::serve::{Answer, FileSystem, Origin, Reply};
+use crate::wire::{self, Header, OUT_HEADER_BYTES, Operation, Request};
+
+/// Bytes of `struct fuse_uring_req_header`: header of request or answer, its arguments, the entry's own fields.
+const HEADER_BYTES: usize = 288;
+const ARGUMENTS: usize = 128;
+const ENTRY: usize = 256;
+/// In the entry's own fields: bytes of payload, of the request as of its answer.
+const PAYLOAD_BYTES: usize = ENTRY + 16;
+const HEADER_PAGE: usize = 4096;
+const REGISTER: u32 = 1;
+const COMMIT_AND_FETCH: u32 = 2;
+/// User data of the command that hears the bell.
+const BELL: u64 = u64::MAX;
+/// Offset of `len` in `struct io_uring_sqe`.
+const SQE_LEN: usize = 24;
+/// The connection, among the ring's registered files.
+const FUSE: types::Fixed = types::Fixed(0);
+/// A request with so little beside its fixed arguments is copied, so that the answer may be put together in its place.
+const SIDE_BYTES: usize = 4096;
+
+/// The memory of a thread's entries: for each a page for the header, then the payload.
+struct Memory {
+    start: *mut u8,
+    entries: usize,
+    payload_bytes: usize,
+    /// Header and payload of each entry, for the kernel.
+    vectors: Vec<[libc::iovec; 2]>,
+}
+
+impl Memory {
+    fn new(entries: usize, payload_bytes: usize) -> io::Result<Memory> {
+        let (one, protection) = (HEADER_PAGE + payload_bytes, ProtFlags::READ | ProtFlags::WRITE);
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new private mapping at an address of the kernel's choice touches nothing that exists.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), entries * one, protection, flags) }?;
+        let start = start.cast::<u8>();
+        let part = |start: *mut u8, bytes| libc::iovec { iov_base: start.cast(), iov_len: bytes };
+        let vectors = (0..entries).map(|entry| {
+            let header = start.wrapping_add(entry * one);
+            [part(header, HEADER_BYTES), part(header.wrapping_add(HEADER_PAGE), payload_bytes)]
+        });
+        Ok(Memory { start, entries, payload_bytes, vectors: vectors.collect() })
+    }
+
+    fn header(&self, entry: usize) -> *mut [u8; HEADER_BYTES] {
+        self.vectors[entry][0].iov_base.cast()
+    }
+
+    fn payload(&self, entry: usize) -> *mut u8 {
+        self.vectors[entry][1].iov_base.cast()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let bytes = self.entries * (HEADER_PAGE + self.payload_bytes);
+        // SAFETY: the mapping was made by `new`; whoever drops it knows that the kernel has let go of every entry.
+        let _ = unsafe { munmap(self.start.cast(), bytes) };
+    }
+}
+
+/// What all threads of a connection have in common.
+pub(crate) struct Common<F> {
+    pub(crate) device: Arc<Device>,
+    pub(crate) fs: Arc<F>,
+    /// Entries of each thread.
+    pub(crate) entries: u16,
+    /// Stay on the queue's CPU.
+    pub(crate) pin: bool,
+    pub(crate) request_bytes_max: usize,
+}
+
+/// One thread, for one CPU's queue.
+struct Worker<F> {
+    common: Arc<Common<F>>,
+    queue: u16,
+    memory: Memory,
+    mailbox: Arc<Mailbox>,
+    /// The request in each entry.
+    unique: Vec<Cell<u64>>,
+    /// Entries whose answer another thread will post.
+    out: Cell<usize>,
+    /// Entries that the kernel has not taken back.
+    live: Cell<usize>,
+}
+
+/// The thread's io_uring.
+struct Io<'a> {
+    submitter: Submitter<'a>,
+    submission: SubmissionQueue<'a, Entry128>,
+    completion: CompletionQueue<'a>,
+}
+
+impl Io<'_> {
+    /// Submits what was pushed; waits until `least` completions are there.
+    fn enter(&mut self, least: usize) -> io::Result<()> {
+        self.submission.sync();
+        self.completion.sync();
+        let entered = self.submitter.submit_and_wait(least);
+        self.submission.sync();
+        self.completion.sync();
+        match entered {
+            Ok(_) => Ok(()),
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn command(queue: u16, operation: u32, commit: u64, entry: usize) -> Entry128 {
+    // struct fuse_uring_cmd_req: flags, commit id, number of the queue
+    let mut command = [0; 80];
+    command[8..16].copy_from_slice(&commit.to_ne_bytes());
+    command[16..18].copy_from_slice(&queue.to_ne_bytes());
+    opcode::UringCmd80::new(FUSE, operation).cmd(command).build().user_data(entry as u64)
+}
+
+fn registration(queue: u16, vectors: &[libc::iovec; 2], entry: usize) -> Entry128 {
+    let mut command = [0; 80];
+    command[16..18].copy_from_slice(&queue.to_ne_bytes());
+    let addr = Some(vectors.as_ptr() as u64);
+    let made = opcode::UringCmd80::new(FUSE, REGISTER).cmd(command).addr(addr);
+    let mut made = made.build().user_data(entry as u64);
+    // SAFETY: an Entry128 is a struct io_uring_sqe of 128 bytes, whose `len` lies there; the crate has no setter for
+    // it.
+    unsafe { (&raw mut made).cast::<u8>().add(SQE_LEN).cast::<u32>().write(2) };
+    made
+}
+
+fn push(queue: &mut SubmissionQueue<'_, Entry128>, command: &Entry128) {
+    // SAFETY: the memory that a command names lives as long as the ring, and there is one command per entry at most
+    // (and the bell's), so the queue has space.
+    let pushed = unsafe { queue.push(command) };
+    debug_assert!(pushed.is_ok());
+}
+
+fn hear(bell: &OwnedFd) -> Entry128 {
+    let edge = (libc::EPOLLIN | libc::EPOLLET) as u32;
+    opcode::PollAdd::new(types::Fd(bell.as_raw_fd()), edge).multi(true).build().user_data(BELL).into()
+}
+
+impl<F: FileSystem> Worker<F> {
+    fn new(common: Arc<Common<F>>, queue: u16) -> io::Result<Worker<F>> {
+        let entries = usize::from(common.entries);
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Worker {
+            memory: Memory::new(entries, common.request_bytes_max)?,
+            common,
+            queue,
+            mailbox: Arc::new(Mailbox::new(bell)),
+            unique: vec![Cell::new(0); entries],
+            out: Cell::new(0),
+            live: Cell::new(entries),
+        })
+    }
+
+    /// Serves until the connection is gone. `ready` hears once whether the kernel took the entries.
+    fn run(self, ready: &mpsc::Sender<io::Result<()>>) -> io::Result<()> {
+        if self.common.pin {
+            let mut beside = CpuSet::new();
+            beside.set(self.queue.into());
+            // A CPU that is not there now has no requests either.
+            let _ = sched_setaffinity(None, &beside);
+        }
+        let made = IoUring::<Entry128>::builder()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .setup_taskrun_flag()
+            .build(u32::from(self.common.entries) + 1);
+        let served = match made {
+            Ok(mut io) => self.serve(&mut io, ready),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = &served {
+            let _ = ready.send(Err(io::Error::new(error.kind(), error.to_string())));
+            if self.live.get() > 0 {
+                // The kernel may still write to it.
+                std::mem::forget(self.memory);
+            }
+        }
+        served
+    }
+
+    fn serve(&self, io: &mut IoUring<Entry128>, ready: &mpsc::Sender<io::Result<()>>) -> io::Result<()> {
+        io.submitter().register_files(&[self.common.device.as_fd().as_raw_fd()])?;
+        let (submitter, submission, completion) = io.split();
+        let mut io = Io { submitter, submission, completion };
+        // Spares looking up the descriptor with every call; older kernels cannot.
+        let _ = io.submitter.register_ring_fd();
+        push(&mut io.submission, &hear(&self.mailbox.bell));
+        for (entry, vectors) in self.memory.vectors.iter().enumerate() {
+            push(&mut io.submission, &registration(self.queue, vectors, entry));
+        }
+        let io = RefCell::new(io);
+        let mut side = vec![0; SIDE_BYTES];
+        let mut ready = Some(ready);
+        let mut least = 0;
+        while self.live.get() > 0 {
+            io.borrow_mut().enter(least)?;
+            loop {
+                let done = io.borrow_mut().completion.next();
+                let Some(done) = done else { break };
+                if done.user_data() == BELL {
+                    if !io_uring::cqueue::more(done.flags()) {
+                        push(&mut io.borrow_mut().submission, &hear(&self.mailbox.bell));
+                    }
+                } else if done.result() >= 0 {
+                    self.take(done.user_data() as usize, &io, &mut side);
+                } else {
+                    self.live.update(|live| live - 1);
+                    if ready.is_some() {
+                        return Err(io::Error::from_raw_os_error(-done.result()));
+                    }
+                }
+            }
+            if let Some(ready) = ready.take() {
+                let _ = ready.send(Ok(()));
+            }
+            least = 1;
+            if self.out.get() > 0 && self.give_back(self.mailbox.take(), &mut io.borrow_mut()) {
+                least = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits what other threads have answered; whether that was anything.
+    fn give_back(&self, posted: Vec<Posted>, io: &mut Io<'_>) -> bool {
+        let any = !posted.is_empty();
+        for (entry, result) in posted {
+            self.out.update(|out| out - 1);
+            let answer = result.map_or_else(Answer::Error, Answer::Owned);
+            self.commit(entry.into(), &answer, &mut io.submission);
+        }
+        any
+    }
+
+    /// Whether a request waits for this thread, which is busy with that in `entry`. What has been answered meanwhile
+    /// goes out.
+    fn is_wanted(&self, entry: u16, io: &RefCell<Io<'_>>) -> bool {
+        // Called from within the answer to a request only, when nobody has it borrowed.
+        let Ok(mut io) = io.try_borrow_mut() else { return false };
+        if self.mailbox.posted.load(Ordering::Acquire) {
+            self.give_back(self.mailbox.take_but(entry), &mut io);
+        }
+        if !io.submission.is_empty() && io.enter(0).is_err() {
+            // It will fail again where somebody hears of it.
+            return true;
+        }
+        io.completion.sync();
+        io.submission.taskrun() || !io.completion.is_empty()
+    }
+
+    /// Serves the request in an entry.
+    fn take(&self, entry: usize, io: &RefCell<Io<'_>>, side: &mut [u8]) {
+        // SAFETY: the kernel has completed the entry, so that its memory is this thread's until the answer is
+        // submitted, and no reference to it is left from the request before.
+        let head = unsafe { *self.memory.header(entry) };
+        let room = self.memory.payload_bytes;
+        let payload = self.memory.payload(entry);
+        // SAFETY: as above; the payload has `room` bytes.
+        let payload = unsafe { std::slice::from_raw_parts_mut(payload, room) };
+        let answer = match Header::parse(&head) {
+            Some(header) => {
+                self.unique[entry].set(header.unique);
+                let given = u32::from_ne_bytes([
+                    head[PAYLOAD_BYTES],
+                    head[PAYLOAD_BYTES + 1],
+                    head[PAYLOAD_BYTES + 2],
+                    head[PAYLOAD_BYTES + 3],
+                ]);
+                let given = (given as usize).min(room);
+                let fixed = &head[ARGUMENTS..ENTRY];
+                let wanted = || self.is_wanted(entry as u16, io);
+                let origin = Origin::Ring(&self.mailbox, entry as u16, &wanted);
+                if header.opcode == wire::opcode::WRITE || given > SIDE_BYTES {
+                    let request = Request::of_parts(header, fixed, &payload[..given]);
+                    let answer = answer(&*self.common.fs, header.unique, request, side, origin);
+                    if let Answer::InPlace(bytes) = answer {
+                        payload[..bytes].copy_from_slice(&side[..bytes]);
+                    }
+                    answer
+                } else {
+                    side[..given].copy_from_slice(&payload[..given]);
+                    let request = Request::of_parts(header, fixed, &side[..given]);
+                    answer(&*self.common.fs, header.unique, request, payload, origin)
+                }
+            }
+            None => Answer::Error(libc::EIO),
+        };
+        match answer {
+            Answer::Later => self.out.update(|out| out + 1),
+            answer => self.commit(entry, &answer, &mut io.borrow_mut().submission),
+        }
+    }
+
+    /// Puts an answer into its entry and gives that back.
+    fn commit(&self, entry: usize, answer: &Answer, submission: &mut SubmissionQueue<'_, Entry128>) {
+        let room = self.memory.payload_bytes;
+        let (errno, bytes) = match answer {
+            Answer::Error(errno) => (*errno, 0),
+            Answer::InPlace(bytes) => (0, *bytes),
+            Answer::Owned(bytes) if bytes.len() <= room => {
+                // SAFETY: the entry is this thread's, see `take`; the bytes are elsewhere and fit.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.memory.payload(entry), bytes.len());
+                }
+                (0, bytes.len())
+            }
+            Answer::Owned(_) | Answer::Later => (libc::EIO, 0),
+        };
+        let unique = self.unique[entry].get();
+        let out = out_header(unique, errno, bytes);
+        // SAFETY: as above, of the header, which is long enough for both.
+        let head = unsafe { &mut *self.memory.header(entry) };
+        head[..OUT_HEADER_BYTES].copy_from_slice(&out);
+        head[PAYLOAD_BYTES..PAYLOAD_BYTES + 4].copy_from_slice(&(bytes as u32).to_ne_bytes());
+        push(submission, &command(self.queue, COMMIT_AND_FETCH, unique, entry));
+    }
+}
+
+fn answer<F: FileSystem>(
+    fs: &F,
+    unique: u64,
+    request: Option<Request<'_>>,
+    memory: &mut [u8],
+    origin: Origin<'_>,
+) -> Answer {
+    match request {
+        None => Answer::Error(libc::EIO),
+        Some(Request { operation: Operation::Unknown, .. }) => Answer::Error(libc::ENOSYS),
+        Some(Request { operation: Operation::Init(_) | Operation::Interrupt { .. }, .. }) => {
+            Answer::Error(libc::EIO)
+        }
+        Some(Request { operation: Operation::Destroy, .. }) => Answer::InPlace(0),
+        Some(request) => fs.serve(&request, Reply { memory, origin, unique }).0,
+    }
+}
+
+/// Starts `threads` threads for each of `cpus` queues. An error leaves requests waiting.
+pub(crate) fn start<F: FileSystem>(
+    common: Common<F>,
+    cpus: u16,
+    threads: usize,
+    name: &str,
+) -> io::Result<Vec<std::thread::JoinHandle<io::Result<()>>>> {
+    let common = Arc::new(common);
+    let (tell, told) = mpsc::channel();
+    let mut running = Vec::new();
+    for queue in (0..cpus).flat_map(|queue| std::iter::repeat_n(queue, threads)) {
+        let (common, tell) = (common.clone(), tell.clone());
+        let named = std::thread::Builder::new().name(format!("{name}-ring{queue}"));
+        running.push(named.spawn(move || match Worker::new(common, queue) {
+            Ok(worker) => worker.run(&tell),
+            Err(error) => {
+                let _ = tell.send(Err(io::Error::new(error.kind(), error.to_string())));
+                Err(error)
+            }
+        })?);
+    }
+    drop(tell);
+    for _ in 0..running.len() {
+        told.recv().unwrap_or_else(|_| Err(io::ErrorKind::UnexpectedEof.into()))?;
+    }
+    Ok(running)
+}

@@ -1,0 +1,244 @@
+//! A connection from its handshake to its end.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use crate::classic::{Worker, read_init};
+use crate::device::Device;
+use crate::duty::Duty;
+use crate::ring;
+use crate::serve::FileSystem;
+use crate::transport::Way;
+use crate::wire::{
+    Capabilities, InitWish, Operation, Request, init_flag, invalidate_entry, invalidate_inode, prune,
+};
+
+const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
+
+/// How a connection is served.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// What the kernel is asked for.
+    pub wish: InitWish,
+    /// Which way the requests come.
+    pub way: Way,
+    /// Beginning of the threads' names.
+    pub name: String,
+    /// Threads that read `/dev/fuse`, for [`Way::Classic`].
+    pub threads: usize,
+    /// So many of them never rest; see [`Duty`]. As many as `threads`: none does.
+    pub awake: usize,
+    /// Threads for each CPU, for [`Way::Rings`].
+    pub ring_threads: usize,
+    /// Requests that each of these threads takes at once, which is more than one only if all are answered at once or
+    /// [later](crate::Reply::later).
+    pub ring_entries: u16,
+    /// Keep these threads on their CPU.
+    pub pin: bool,
+}
+
+/// Opens `/dev/fuse` and mounts it at `target`; `data` are the mount's options, but for the descriptor.
+///
+/// # Errors
+/// As of open(2) and mount(2).
+pub fn mount(
+    source: &Path,
+    target: &Path,
+    fs_type: &str,
+    flags: MountFlags,
+    data: &str,
+) -> io::Result<OwnedFd> {
+    let fuse = OwnedFd::from(File::options().read(true).write(true).open("/dev/fuse")?);
+    let data = std::ffi::CString::new(format!("fd={},{data}", fuse.as_raw_fd()))?;
+    rustix::mount::mount(source, target, fs_type, flags, Some(data.as_c_str()))?;
+    Ok(fuse)
+}
+
+/// Fails every request to the file system mounted at `target`, then and later, and takes the mount away: the way out of
+/// a hang.
+///
+/// # Errors
+/// As of umount(2).
+pub fn force_unmount(target: &Path) -> io::Result<()> {
+    Ok(rustix::mount::unmount(target, UnmountFlags::FORCE | UnmountFlags::DETACH)?)
+}
+
+/// Tells the kernel something unasked.
+#[derive(Clone, Debug)]
+pub struct Notifier(Arc<Device>);
+
+impl Notifier {
+    /// Lets the kernel forget a name of the directory `parent`. It may wait for requests about that directory.
+    ///
+    /// # Errors
+    /// ENOENT if the kernel does not know it, and whatever else it says.
+    pub fn invalidate_entry(&self, parent: u64, name: &[u8]) -> io::Result<()> {
+        self.send(&invalidate_entry(parent, name))
+    }
+
+    /// Lets the kernel forget attributes of a node, and its data from `offset` on: `length` bytes, or all for 0.
+    ///
+    /// # Errors
+    /// As [`Notifier::invalidate_entry`].
+    pub fn invalidate_inode(&self, node: u64, offset: i64, length: i64) -> io::Result<()> {
+        self.send(&invalidate_inode(node, offset, length))
+    }
+
+    /// Lets the kernel forget all names of these nodes, but for directories and what somebody uses. Waits for nothing.
+    ///
+    /// # Errors
+    /// EINVAL from a kernel before Linux 6.18, which cannot do it.
+    pub fn prune(&self, nodes: &[u64]) -> io::Result<()> {
+        self.send(&prune(nodes))
+    }
+
+    fn send(&self, message: &[u8]) -> io::Result<()> {
+        rustix::io::write(&self.0.0, message)?;
+        Ok(())
+    }
+}
+
+/// A connection that is being served.
+#[derive(Debug)]
+pub struct Session {
+    device: Arc<Device>,
+    duty: Option<Arc<Duty>>,
+    capabilities: Capabilities,
+    way: Way,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Session {
+    /// Shakes hands on `fuse`, which [`mount`] gave, and starts serving.
+    ///
+    /// # Errors
+    /// What the kernel or the system says; that the kernel has no rings, if they are asked for. The mount must then be
+    /// taken away with [`force_unmount`]: requests may wait in it.
+    pub fn start<F: FileSystem>(fuse: OwnedFd, fs: Arc<F>, config: &Config) -> io::Result<Session> {
+        let device = Arc::new(Device(fuse));
+        let rings = config.way == Way::Rings;
+        let mut wish = config.wish;
+        if rings {
+            wish.flags |= init_flag::OVER_IO_URING;
+        }
+        let capabilities = shake_hands(&device, &wish)?;
+        if rings && !capabilities.has(init_flag::OVER_IO_URING) {
+            return Err(io::Error::other("the kernel offers no FUSE over io_uring; is enable_uring on?"));
+        }
+        let request_bytes_max = wish.request_bytes_max as usize;
+        let readers = if rings { 1 } else { config.threads.max(1) };
+        let duty = (!rings && config.awake < readers)
+            .then(|| Ok::<_, io::Error>(Duty::new(device.0.try_clone()?, readers, config.awake)))
+            .transpose()?
+            .map(Arc::new);
+        let mut threads = Vec::new();
+        for number in 0..readers {
+            let own = if number == 0 { device.clone() } else { Arc::new(device.cloned()?) };
+            let worker = Worker { device: own, fs: fs.clone(), duty: duty.clone(), request_bytes_max };
+            let named = std::thread::Builder::new().name(format!("{}-{number}", config.name));
+            threads.push(named.spawn(move || worker.run())?);
+        }
+        if rings {
+            let entries = config.ring_entries.max(1);
+            let common =
+                ring::Common { device: device.clone(), fs, entries, pin: config.pin, request_bytes_max };
+            let cpus = possible_cpus()?;
+            threads.extend(ring::start(common, cpus, config.ring_threads.max(1), &config.name)?);
+        }
+        Ok(Session { device, duty, capabilities, way: config.way, threads })
+    }
+
+    /// What was agreed.
+    pub fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    /// Which way the requests come.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
+    /// Who tells the kernel something.
+    pub fn notifier(&self) -> Notifier {
+        Notifier(self.device.clone())
+    }
+
+    /// Which threads rest; none if they never do.
+    pub fn duty(&self) -> Option<Arc<Duty>> {
+        self.duty.clone()
+    }
+
+    /// Waits until the file system is unmounted, or its connection aborted.
+    ///
+    /// # Errors
+    /// What ended a thread early.
+    pub fn join(self) -> io::Result<()> {
+        let mut ended = Ok(());
+        for thread in self.threads {
+            match thread.join() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => ended = ended.and(Err(error)),
+                Err(_) => ended = ended.and(Err(io::Error::other("a thread that served requests panicked"))),
+            }
+        }
+        ended
+    }
+}
+
+fn shake_hands(device: &Device, wish: &InitWish) -> io::Result<Capabilities> {
+    loop {
+        let bytes = read_init(device)?;
+        let Some(Request { header, operation: Operation::Init(asked) }) = Request::parse(&bytes) else {
+            return Err(io::Error::other("the kernel's first request is not INIT"));
+        };
+        if asked.is_spoken() {
+            let (answer, capabilities) = asked.answer(wish);
+            device.answer(header.unique, 0, &answer);
+            return Ok(capabilities);
+        }
+        if asked.major <= 7 {
+            device.answer(header.unique, libc::EPROTO, &[]);
+            let what = format!("FUSE {}.{}: at least 7.31 is needed (Linux 5.4)", asked.major, asked.minor);
+            return Err(io::Error::other(what));
+        }
+        // A kernel of the future asks again when it hears which version is spoken here.
+        let (answer, _) = asked.answer(&InitWish { flags: 0, ..*wish });
+        device.answer(header.unique, 0, &answer);
+    }
+}
+
+/// CPUs for which the kernel has a queue: all that it could ever have.
+fn possible_cpus() -> io::Result<u16> {
+    let text = std::fs::read_to_string(POSSIBLE_CPUS)?;
+    cpus_in(text.trim()).ok_or_else(|| io::Error::other(format!("{POSSIBLE_CPUS}: cannot read `{text}`")))
+}
+
+/// How many CPUs are in a list such as `0-3` or `0,2-3`.
+fn cpus_in(list: &str) -> Option<u16> {
+    list.split(',').try_fold(0u16, |sum, part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
+        sum.checked_add(last.checked_sub(first)?.checked_add(1)?)
+    })
+}
+
+impl AsFd for Session {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.device.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn lists_of_cpus_are_counted() {
+        let counts = ["0", "0-1", "0,2-5", "3-2", "", "0-70000"].map(super::cpus_in);
+        assert_eq!(counts, [Some(1), Some(2), Some(5), None, None, None]);
+    }
+}

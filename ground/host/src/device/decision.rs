@@ -1,0 +1,202 @@
+//! The one decision: may this be overwritten?
+
+use std::fs::File;
+use std::time::Duration;
+
+use camino::Utf8Path;
+
+use super::hold::hold;
+use super::refusal::EraseRefused;
+use super::report::DeviceReport;
+use super::subject::{Subject, same};
+use super::usage::usage;
+use crate::Host;
+use crate::runner::Runner;
+use crate::wait::wait_until;
+
+/// How far the user has agreed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Consent<'a> {
+    /// It is to be overwritten, and this is what `--erase` names. Needed whatever lies there: what exists is not
+    /// loadline's own.
+    Named(Option<&'a Utf8Path>),
+    /// The command itself names what it overwrites (`mkfs`); whether `--erase` was said, which is needed when anything
+    /// lies there.
+    Said(bool),
+    /// Its contents stay as they are, and are then used as the user likes: only nobody else may use it.
+    NotNeeded,
+}
+
+/// Decides whether what `report` describes may be overwritten. Nothing in use is, whatever the user says.
+///
+/// # Errors
+/// [`EraseRefused::InUse`] with everything that is in the way; [`EraseRefused::NotAsked`] and
+/// [`EraseRefused::OtherDevice`] when the user has not agreed to that.
+pub fn may_overwrite(report: &DeviceReport, consent: Consent<'_>) -> Result<(), EraseRefused> {
+    let mut blockers = report.blockers();
+    if consent == Consent::NotNeeded {
+        blockers.retain(|blocker| !blocker.is_ignorance());
+    }
+    if !blockers.is_empty() {
+        return Err(EraseRefused::InUse { blockers, report: Box::new(report.clone()) });
+    }
+    match consent {
+        Consent::NotNeeded | Consent::Said(true) => Ok(()),
+        Consent::Said(false) if !report.holds_data() => Ok(()),
+        Consent::Named(Some(erase)) if same(erase, &report.path) => Ok(()),
+        Consent::Named(Some(erase)) => Err(EraseRefused::OtherDevice {
+            device: report.path.clone(),
+            erase: erase.to_owned(),
+            report: Box::new(report.clone()),
+        }),
+        Consent::Named(None) | Consent::Said(false) => {
+            Err(EraseRefused::NotAsked { report: Box::new(report.clone()) })
+        }
+    }
+}
+
+impl DeviceReport {
+    /// Decides whether it may be formatted by something that `--erase` must name: see [`may_overwrite`].
+    ///
+    /// # Errors
+    /// As [`may_overwrite`].
+    pub fn check_erase(&self, erase: Option<&Utf8Path>) -> Result<(), EraseRefused> {
+        may_overwrite(self, Consent::Named(erase))
+    }
+}
+
+/// How long one who looks at the same thing for a moment is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The right to overwrite a device or a file. As long as it lives nobody else can claim it: not mount, not swapon, not
+/// mkfs, not another loadline.
+#[derive(Debug)]
+pub struct Permit {
+    /// What lies there.
+    pub report: DeviceReport,
+    file: File,
+}
+
+impl Permit {
+    /// Looks at `path` while it is held, and decides. A busy one is waited for, for two seconds.
+    ///
+    /// # Errors
+    /// As [`may_overwrite`]; [`EraseRefused::NotADevice`].
+    pub fn take(
+        host: &Host,
+        runner: &dyn Runner,
+        path: &Utf8Path,
+        consent: Consent<'_>,
+    ) -> Result<Permit, EraseRefused> {
+        Permit::take_within(host, runner, path, consent, PATIENCE)
+    }
+
+    /// As [`Permit::take`], with another patience.
+    ///
+    /// # Errors
+    /// As [`Permit::take`].
+    pub fn take_within(
+        host: &Host,
+        runner: &dyn Runner,
+        path: &Utf8Path,
+        consent: Consent<'_>,
+        patience: Duration,
+    ) -> Result<Permit, EraseRefused> {
+        let subject = Subject::of(host, path)?;
+        let mut held = hold(subject.path.as_std_path());
+        // one whose use can be seen is not waited for
+        if matches!(held, Ok(None)) && usage(host, &subject).is_empty() {
+            wait_until(patience, || {
+                held = hold(subject.path.as_std_path());
+                !matches!(held, Ok(None))
+            });
+        }
+        let report = DeviceReport::look(host, runner, &subject, &held);
+        may_overwrite(&report, consent)?;
+        match held {
+            Ok(Some(file)) => Ok(Permit { report, file }),
+            // not reached: `report` then has a blocker
+            _ => Err(EraseRefused::InUse { blockers: report.blockers(), report: Box::new(report) }),
+        }
+    }
+
+    /// The descriptor that holds it, open for reading.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// The descriptor that holds it, and what lies there.
+    pub fn into_parts(self) -> (File, DeviceReport) {
+        (self.file, self.report)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::MountedPart;
+
+    /// A device that does not exist and that nothing forbids to overwrite.
+    fn report() -> DeviceReport {
+        DeviceReport {
+            path: "/dev/loadline-test".into(),
+            is_file: false,
+            size_bytes: 1 << 40,
+            model: None,
+            read_only: false,
+            signatures: Vec::new(),
+            unreadable: None,
+            blank: Some(false),
+            partitions: Vec::new(),
+            mounts: Vec::new(),
+            swaps: Vec::new(),
+            holders: Vec::new(),
+            arrays: Vec::new(),
+            exclusive_open_error: None,
+        }
+    }
+
+    #[test]
+    fn what_is_in_use_is_refused_at_every_door_with_everything_in_the_way() {
+        let mount = MountedPart { source: "/dev/x1".into(), target: "/home".into() };
+        let mut used = report();
+        (used.mounts, used.swaps) = (vec![mount], vec!["/dev/x2".into()]);
+        (used.holders, used.arrays) = (vec!["loop7".into()], vec!["md0".into()]);
+        (used.read_only, used.unreadable) = (true, Some("no blkid".into()));
+        used.exclusive_open_error = Some("claimed".into());
+        let path = used.path.clone();
+        for consent in [
+            Consent::Named(None),
+            Consent::Named(Some("/dev/other".into())),
+            Consent::Named(Some(&path)),
+            Consent::Said(false),
+            Consent::Said(true),
+            Consent::NotNeeded,
+        ] {
+            let Err(EraseRefused::InUse { blockers, .. }) = may_overwrite(&used, consent) else {
+                panic!("{consent:?}")
+            };
+            // what lies there need not be known to leave it as it is
+            let all = if consent == Consent::NotNeeded { 6 } else { 7 };
+            assert_eq!(blockers.len(), all, "{consent:?}: {blockers:?}");
+        }
+    }
+
+    #[test]
+    fn each_door_asks_for_the_consent_that_it_needs() {
+        let (full, blank) = (report(), DeviceReport { blank: Some(true), ..report() });
+        let path = full.path.clone();
+        let asked = |result| matches!(result, Err(EraseRefused::NotAsked { .. }));
+        assert!(asked(may_overwrite(&full, Consent::Named(None))));
+        assert!(asked(may_overwrite(&blank, Consent::Named(None))), "what exists is not loadline's own");
+        assert!(asked(may_overwrite(&full, Consent::Said(false))));
+        let unknown = DeviceReport { blank: None, ..report() };
+        assert!(asked(may_overwrite(&unknown, Consent::Said(false))), "what cannot be read is not blank");
+        let other = may_overwrite(&full, Consent::Named(Some("/dev/other".into())));
+        assert!(matches!(other, Err(EraseRefused::OtherDevice { .. })));
+        assert!(may_overwrite(&blank, Consent::Said(false)).is_ok());
+        for consent in [Consent::Named(Some(&path)), Consent::Said(true), Consent::NotNeeded] {
+            assert!(may_overwrite(&full, consent).is_ok(), "{consent:?}");
+        }
+    }
+}

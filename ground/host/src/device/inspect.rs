@@ -1,0 +1,90 @@
+//! Looking at a device or file: how a report comes about.
+
+use std::fs::File;
+use std::io;
+
+use camino::{Utf8Path, Utf8PathBuf};
+
+use super::blank;
+use super::hold::hold;
+use super::refusal::EraseRefused;
+use super::report::{DeviceReport, Partition};
+use super::signatures;
+use super::subject::Subject;
+use super::usage::{partition_names, usage};
+use crate::runner::Runner;
+use crate::{Host, block};
+
+impl DeviceReport {
+    /// Looks at the device or file; changes nothing. Needs the right to read it.
+    ///
+    /// # Errors
+    /// [`EraseRefused::NotADevice`].
+    pub fn inspect(host: &Host, runner: &dyn Runner, path: &Utf8Path) -> Result<Self, EraseRefused> {
+        let subject = Subject::of(host, path)?;
+        let held = hold(subject.path.as_std_path());
+        Ok(Self::look(host, runner, &subject, &held))
+    }
+
+    /// Looks at `subject`, which is held if it can be.
+    pub(super) fn look(
+        host: &Host,
+        runner: &dyn Runner,
+        subject: &Subject,
+        held: &io::Result<Option<File>>,
+    ) -> Self {
+        let path = subject.path.clone();
+        let mut unreadable = None;
+        let mut signatures_of = |path: &Utf8Path| {
+            signatures::probe(runner, path).unwrap_or_else(|why| {
+                unreadable.get_or_insert(why);
+                Vec::new()
+            })
+        };
+        let part = |part: String| {
+            let path = Utf8PathBuf::from(format!("/dev/{part}"));
+            let signatures = signatures_of(&path);
+            Partition { size_bytes: block::size_bytes(host, &part).unwrap_or(0), path, signatures }
+        };
+        let disk = subject.name.as_deref();
+        let partitions: Vec<Partition> =
+            disk.map(|name| partition_names(host, name)).unwrap_or_default().into_iter().map(part).collect();
+        let signatures = signatures_of(&path);
+        let size_bytes = match disk {
+            Some(name) => block::size_bytes(host, name).unwrap_or(0),
+            None => path.metadata().map_or(0, |meta| meta.len()),
+        };
+        let blank = match disk {
+            Some(_) => blank::device_is_blank(&path, size_bytes),
+            None => blank::file_is_blank(&path),
+        };
+        let usage = usage(host, subject);
+        Self {
+            is_file: disk.is_none(),
+            size_bytes,
+            model: disk.and_then(|name| block::model(host, &block::disk_name(host, name))),
+            read_only: disk.is_some_and(|name| {
+                host.read(format!("/sys/class/block/{name}/ro")).is_ok_and(|ro| ro == "1")
+            }),
+            signatures,
+            unreadable: usage.error.or(unreadable),
+            blank: blank.ok(),
+            partitions,
+            mounts: usage.mounts,
+            swaps: usage.swaps,
+            holders: usage.holders,
+            arrays: usage.arrays,
+            exclusive_open_error: exclusive_open_error(held),
+            path,
+        }
+    }
+}
+
+/// Why it cannot be claimed, if so (open(2), O_EXCL; flock(2)).
+fn exclusive_open_error(held: &io::Result<Option<File>>) -> Option<String> {
+    match held {
+        Ok(Some(_)) => None,
+        Ok(None) => Some("another program has claimed it".into()),
+        Err(error) => Some(error.to_string()),
+    }
+}

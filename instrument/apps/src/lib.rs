@@ -1,0 +1,35 @@
+//! Loads that are not WML: micro patterns with fixed sizes, and real programs on a directory.
+//!
+//! They are the workloads of "BetrFS: A Compleat File System for Commodity SSDs" (Jiao et al., EuroSys 2022) that
+//! Filebench's language does not express, and those of "CrossPrefetch" (ASPLOS 2024). A load is a [`script::Script`]: a text that begins with `#!loadline-app`.
+//! It runs in *phases*; whoever runs it makes the file system cold between them.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`script`] | the text that names a load and its parameters |
+//! | [`load`] | what a load is, and where it runs |
+//! | [`app`] | the loads by name: a script's load, its phases' outcomes joined |
+//! | [`bench`](mod@bench) | timing: sections, operations, results |
+//! | [`micro`] | large file, random writes, TokuBench, find / grep / rm |
+//! | [`programs`] | git, tar, rsync; running a program |
+//! | [`prefetch`](mod@prefetch) | readers, RocksDB, compression, each under a configuration of who reads ahead |
+//! | [`imap`] | clients against a private Dovecot |
+//! | [`source`] | the source tree, its archive and its history, made once and kept |
+//! | [`error`] | what can go wrong |
+
+pub mod app;
+pub mod bench;
+pub mod error;
+pub mod imap;
+pub mod load;
+pub mod micro;
+pub mod prefetch;
+pub mod programs;
+pub mod script;
+pub mod source;
+
+pub use app::{App, join};
+pub use bench::{Bench, Hooks};
+pub use error::AppError;
+pub use load::{Load, Place};
+pub use script::Script;

@@ -1,0 +1,46 @@
+//! What a load is: phases on a directory.
+
+use std::path::Path;
+
+use crate::{AppError, Bench};
+
+/// Where a load runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// Directory on the file system under test.
+    pub root: &'a Path,
+    /// Directory for what is made once and kept (sources), elsewhere.
+    pub home: &'a Path,
+    /// Seed of every random choice.
+    pub seed: u64,
+}
+
+/// A load that runs on a directory.
+pub trait Load: std::fmt::Debug + Send {
+    /// Number of phases; between two of them the file system is to be made cold.
+    fn phases(&self) -> u32;
+
+    /// Seconds that all phases take, roughly.
+    fn seconds_guess(&self) -> f64;
+
+    /// Programs of the system that it starts, by name, beside those that make a source tree once (apt-get, bash, tar).
+    /// Which they are is ours to choose: no parameter names one.
+    fn programs(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Makes what the load needs beside the file system, once; cheap when it is there. `tell` hears what is done.
+    ///
+    /// # Errors
+    /// [`AppError::Unavailable`] when this machine lacks something.
+    fn provide(&self, home: &Path, tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
+        let _ = (home, tell);
+        Ok(())
+    }
+
+    /// Runs one phase, from 0.
+    ///
+    /// # Errors
+    /// What failed; nothing measured counts then.
+    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError>;
+}

@@ -1,0 +1,19 @@
+//! Real programs on the file system under test.
+//!
+//! | module | columns |
+//! |---|---|
+//! | `run` | finding and running a program; git without configuration |
+//! | `git` | `git-clone`, `git-diff` |
+//! | `tar` | `untar`, `tar` |
+//! | `rsync` | `rsync`, `rsync-inplace` |
+
+mod git;
+mod rsync;
+mod run;
+mod tar;
+
+pub use git::Git;
+pub use rsync::Rsync;
+pub use tar::Tar;
+
+pub(crate) use run::{Program, copy_tree, git_program, program, time};

@@ -1,0 +1,161 @@
+//! `check`: reads a workload or a study and says what it would do.
+
+use std::path::Path;
+
+use lab::check::{Started, started};
+use workload::{Draws, Step, Value, Workload};
+
+use crate::options::{self, Options};
+use crate::programs;
+use crate::screen::{self, Exit, bad_input};
+
+/// Free space that is assumed for `$free` when there is no target: that of a default image.
+const FREE_BYTES: u64 = 8 << 30;
+
+/// Checks a file.
+pub fn check(options: &Options, arguments: &options::Check) -> anyhow::Result<Exit> {
+    if arguments.file.extension().is_some_and(|extension| extension == "toml") {
+        return check_study(&arguments.file);
+    }
+    let set = arguments
+        .set
+        .iter()
+        .map(|word| {
+            let (name, value) = word
+                .split_once('=')
+                .ok_or_else(|| bad_input(format!("--set {word}: write --set name=value")))?;
+            Ok((name.trim_start_matches('$').to_owned(), value.to_owned()))
+        })
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let text = std::fs::read(&arguments.file)
+        .map_err(|error| bad_input(format!("{}: {error}", arguments.file.display())))?;
+    let file = arguments.file.display().to_string();
+    let name = arguments.file.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
+    let settings = wml::Settings { machine: lab::real::machine(None, FREE_BYTES), set, name };
+    match wml::load(&text, &settings) {
+        Ok(loaded) => {
+            if !loaded.warnings.is_empty() {
+                eprintln!(
+                    "{}",
+                    loaded.warnings.render(&file, &text, screen::color_on_stderr(options)).trim_end()
+                );
+            }
+            let starts = starts(&started(&loaded, &file, &text), false);
+            screen::print(&format!("{file}: ok\n{}{starts}", describe(&loaded.workload)))?;
+            if !loaded.variables.is_empty() {
+                let variables: Vec<String> =
+                    loaded.variables.iter().map(|(name, value)| format!("  ${name} = {value}")).collect();
+                screen::print(&format!(
+                    "variables (change them with --set name=value):\n{}",
+                    variables.join("\n")
+                ))?;
+            }
+            Ok(Exit::Done)
+        }
+        Err(errors) => {
+            eprintln!("{}", errors.render(&file, &text, screen::color_on_stderr(options)).trim_end());
+            Ok(Exit::BadInput)
+        }
+    }
+}
+
+fn check_study(file: &Path) -> anyhow::Result<Exit> {
+    let study = lab::read::study(file).map_err(bad_input)?;
+    let machine = lab::real::machine(study.study.memory.map(|bytes| bytes.0), FREE_BYTES);
+    let checked = lab::check::workloads(&study, machine).map_err(bad_input)?;
+    let cells = record::plan::cells(&study);
+    let mut text = format!(
+        "{}: ok\n{}: {} cells, {} trials each\n",
+        file.display(),
+        study.study.title,
+        cells.len(),
+        study.study.trials
+    );
+    for stack in &study.stacks {
+        text += &format!("stack {stack}: {}\n", stack::probe_availability(stack));
+    }
+    for one in &checked {
+        let parameters: String = one.parameters.iter().map(|p| format!(" {}={}", p.name, p.value)).collect();
+        text += &format!(
+            "\nworkload {}{parameters}\n{}{}",
+            one.workload,
+            describe(&one.model),
+            starts(&one.programs, study.study.allow_system)
+        );
+        if !one.warnings.is_empty() {
+            eprintln!("{}", one.warnings.trim_end());
+        }
+    }
+    for workload in &study.workloads {
+        let script = workload.text.as_deref().unwrap_or_default();
+        let Some(app) = apps::App::parse(script, &workload.variables(&[])).map_err(bad_input)? else {
+            continue;
+        };
+        text += &format!("\nworkload {}\n  the built-in load {}\n", workload.label(), app.name());
+        if !app.programs().is_empty() {
+            text += &format!("  starts programs of its own choice: {}\n", app.programs().join(", "));
+        }
+    }
+    screen::print(&text)?;
+    Ok(Exit::Done)
+}
+
+/// What a workload would start by `system`, if anything.
+fn starts(started: &[Started], allowed: bool) -> String {
+    if started.is_empty() {
+        return String::new();
+    }
+    let permission = if allowed { "allowed by the study" } else { "refused without --allow-system" };
+    let listed = programs::list(started).replace("\n  ", "\n    ");
+    format!("  starts programs, with all your rights ({permission}):\n  {listed}")
+}
+
+/// What a workload would do, in a few lines.
+fn describe(workload: &Workload) -> String {
+    let mut text = String::new();
+    for fileset in &workload.filesets {
+        let size = match workload::Layout::build(fileset, &workload.draws, 1) {
+            Ok(layout) => format!(
+                "{} files, {}, {} directories, {} leaf directories",
+                layout.len(),
+                workload::size::format_bytes(layout.total_bytes()),
+                layout.dir_count(),
+                layout.leafdir_count()
+            ),
+            Err(error) => error.to_string(),
+        };
+        text += &format!(
+            "  fileset {}: {size}, {} % there at the start\n",
+            fileset.name, fileset.prealloc_percent
+        );
+    }
+    let mut draws = Draws::new(&workload.draws, 1, 0, 0).ok();
+    for process in &workload.processes {
+        for thread in &process.threads {
+            let memory = match thread.memory_bytes {
+                Value::Int(bytes) => bytes,
+                drawn => draws.as_mut().map_or(0, |draws| draws.eval(drawn)),
+            };
+            text += &format!(
+                "  process {} x {}, thread {} x {}: {} flowops a pass, {} of buffer\n",
+                process.name,
+                process.instances,
+                thread.name,
+                thread.instances,
+                thread.body.len(),
+                workload::size::format_bytes(memory)
+            );
+        }
+    }
+    for step in &workload.script {
+        if let Step::Run { seconds, ops, .. } = step {
+            let length = seconds.map_or("until done, or 60 s".to_owned(), |seconds| format!("{seconds} s"));
+            let ops = ops.map_or(String::new(), |ops| format!(", at most {ops} operations"));
+            text += &format!("  runs {length}{ops} (change it with --for)\n");
+        }
+    }
+    if let Some(rate) = engine::run::event_rate(workload) {
+        text += &format!("  eventgen: {rate} events a second\n");
+    }
+    text
+}

@@ -1,0 +1,239 @@
+//! `explain`: where the time of each fsync goes, and what the page cache did for each file.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::Context;
+use engine::{Control, RunOptions, Stage};
+use journal::Journal;
+use lab::check::started;
+use lab::site::{Built, Site};
+use probe::fsync::Recording;
+use record::fsync::{Summary, summary};
+use report::fsync::{artifact, svg, terminal};
+use spec::StackSpec;
+use workload::Workload;
+
+use crate::options::{Explain, ExplainCache, ExplainFsync, Options};
+use crate::programs::{self, Permission};
+use crate::report::write;
+use crate::screen::{self, Exit, bad_input};
+
+/// Bytes that are appended before each fsync.
+const APPEND_BYTES: usize = 4096;
+
+/// Explains.
+pub fn explain(options: &Options, what: &Explain) -> anyhow::Result<Exit> {
+    match what {
+        Explain::Fsync(arguments) => fsync(options, arguments),
+        Explain::Cache(arguments) => cache(options, arguments),
+    }
+}
+
+fn fsync(options: &Options, arguments: &ExplainFsync) -> anyhow::Result<Exit> {
+    let spec: StackSpec = arguments.on.parse().map_err(|error| bad_input(format!("--on: {error}")))?;
+    let job = arguments.job.as_deref().map(|job| load(job, arguments.allow_system)).transpose()?;
+    let (recorded, note) = on_stack(options, &spec, |built| {
+        let recorded = work_under_trace(arguments, job.as_ref(), built.path().as_std_path())?;
+        Ok((recorded, built.ssd_status().and_then(|status| lab::real::fua_note(&status))))
+    })?;
+    match recorded {
+        Ok(recording) => tell(arguments, &spec, &recording, note),
+        Err(error) => cannot(error),
+    }
+}
+
+/// Bytes of trace that are kept: some five million events.
+const TRACE_BYTES_MAX: u64 = 256 << 20;
+
+fn cache(options: &Options, arguments: &ExplainCache) -> anyhow::Result<Exit> {
+    let spec: StackSpec = arguments.on.parse().map_err(|error| bad_input(format!("--on: {error}")))?;
+    let allow = arguments.allow_system;
+    let workload = load(&arguments.job, allow)?;
+    let length = seconds(&arguments.length)?;
+    on_stack(options, &spec, |built| {
+        let root = built.path().as_std_path();
+        run_stage(&workload, root, Stage::Prepare, length, allow)?;
+        if !arguments.warm {
+            built.remount_cold()?;
+        }
+        let measured = || run_stage(&workload, root, Stage::Measure, length, allow);
+        match probe::cache::record(root, TRACE_BYTES_MAX, measured) {
+            Ok((recording, measured)) => {
+                measured.context("the explained work")?;
+                show_cache(arguments, &spec, &recording, root)
+            }
+            Err(error) => cannot(error),
+        }
+    })
+}
+
+fn show_cache(
+    arguments: &ExplainCache,
+    spec: &StackSpec,
+    recording: &record::cache::Recording,
+    root: &Path,
+) -> anyhow::Result<Exit> {
+    if recording.lost > 0 {
+        eprintln!("loadline: {} trace events were lost; the figures are too small", recording.lost);
+    }
+    if recording.ended_early {
+        eprintln!(
+            "loadline: the recording was full before the workload ended; the figures are of its beginning"
+        );
+    }
+    if arguments.json {
+        screen::print(&serde_json::to_string_pretty(&recording.account)?)?;
+        return Ok(Exit::Done);
+    }
+    let table = report::cache_table::table(recording, root, arguments.files);
+    screen::print(&format!("page cache of {spec}\n{table}"))?;
+    Ok(Exit::Done)
+}
+
+/// A machine that cannot trace is told so, anything else is wrong input.
+fn cannot(error: probe::fsync::RecordError) -> anyhow::Result<Exit> {
+    match error.unavailable() {
+        Some(why) => {
+            eprintln!("loadline: {}; {}", why.reason, why.remedy);
+            Ok(Exit::CannotHere)
+        }
+        None => Err(bad_input(error)),
+    }
+}
+
+fn seconds(text: &str) -> anyhow::Result<f64> {
+    let length =
+        workload::size::parse_duration(text).map_err(|error| bad_input(format!("--for: {error}")))?;
+    Ok(length.as_secs_f64())
+}
+
+fn run_stage(
+    workload: &Workload,
+    root: &Path,
+    stage: Stage,
+    seconds: f64,
+    allow_system: bool,
+) -> anyhow::Result<()> {
+    let options = RunOptions { stage, seconds: Some(seconds), allow_system, ..RunOptions::default() };
+    let outcome = engine::run(workload, root, &options, &Control::new(), &mut |_| {})?;
+    match outcome.ended {
+        stats::Ended::Failed { message } => Err(anyhow::anyhow!(message)),
+        _ => Ok(()),
+    }
+}
+
+/// Builds the stack, works on it, and takes it down whatever came of the work.
+fn on_stack<T>(
+    options: &Options,
+    spec: &StackSpec,
+    work: impl FnOnce(&Built) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let home = crate::run::home(options)?;
+    let utf8 = |path: std::path::PathBuf| {
+        camino::Utf8PathBuf::from_path_buf(path)
+            .map_err(|path| bad_input(format!("{} is not UTF-8", path.display())))
+    };
+    let (images, home) = (utf8(home.join("images"))?, utf8(home)?);
+    let folder = lab::real::journal_folder(&home);
+    let journal = Journal::open(&folder, &format!("explain.{}", std::process::id()))?;
+    crate::run::stop_on_signals(journal.clone())?;
+    let built = Site::new(&home, &images)?.build(spec, &journal)?;
+    let worked = work(&built);
+    let down = built.teardown();
+    journal.undo();
+    let worked = worked?;
+    down?;
+    Ok(worked)
+}
+
+type Recorded = Result<Recording, probe::fsync::RecordError>;
+
+fn work_under_trace(
+    arguments: &ExplainFsync,
+    job: Option<&Workload>,
+    root: &Path,
+) -> anyhow::Result<Recorded> {
+    let Some(workload) = job else {
+        let mut file = OpenOptions::new().append(true).create(true).open(root.join("explained"))?;
+        let mut work = || -> std::io::Result<()> {
+            for _ in 0..arguments.count {
+                file.write_all(&[0x5a; APPEND_BYTES])?;
+                file.sync_all()?;
+            }
+            Ok(())
+        };
+        return worked(probe::fsync::record(root, &mut work));
+    };
+    let (length, allow) = (seconds(&arguments.length)?, arguments.allow_system);
+    run_stage(workload, root, Stage::Prepare, length, allow)?;
+    worked(probe::fsync::record(root, || run_stage(workload, root, Stage::Measure, length, allow)))
+}
+
+/// What went wrong in the work goes before what was recorded.
+fn worked<E: Into<anyhow::Error>>(
+    recorded: Result<(Recording, Result<(), E>), probe::fsync::RecordError>,
+) -> anyhow::Result<Recorded> {
+    Ok(match recorded {
+        Ok((recording, work)) => {
+            work.map_err(Into::into).context("the explained work")?;
+            Ok(recording)
+        }
+        Err(error) => Err(error),
+    })
+}
+
+/// Reads a workload; one that starts programs only when that is allowed.
+pub(crate) fn load(file: &Path, allow_system: bool) -> anyhow::Result<Workload> {
+    let text = std::fs::read(file).map_err(|error| bad_input(format!("{}: {error}", file.display())))?;
+    let name = file.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
+    let settings = wml::Settings { machine: lab::real::machine(None, 2 << 30), set: Vec::new(), name };
+    match wml::load(&text, &settings) {
+        Ok(loaded) => {
+            let permission = if allow_system { Permission::Option } else { Permission::Missing };
+            programs::admit(&started(&loaded, &file.display().to_string(), &text), permission)?;
+            Ok(loaded.workload)
+        }
+        Err(errors) => Err(bad_input(errors.render(&file.display().to_string(), &text, false).trim_end())),
+    }
+}
+
+fn tell(
+    arguments: &ExplainFsync,
+    spec: &StackSpec,
+    recording: &Recording,
+    note: Option<String>,
+) -> anyhow::Result<Exit> {
+    let breakdowns = recording.breakdowns();
+    if recording.lost > 0 {
+        eprintln!("loadline: {} trace events were lost; some fsyncs may be missing", recording.lost);
+    }
+    if breakdowns.is_empty() {
+        eprintln!("loadline: no fsync was seen on {spec}");
+        return Ok(Exit::Failed);
+    }
+    let typical = summary::typical(breakdowns);
+    if let Some(file) = &arguments.svg
+        && let Some(typical) = typical
+    {
+        write(file, &svg::waterfall(typical))?;
+    }
+    if let Some(file) = &arguments.table {
+        write(file, &artifact::trace_table(&recording.commands()))?;
+    }
+    if arguments.json {
+        screen::print(&serde_json::to_string_pretty(breakdowns)?)?;
+        return Ok(Exit::Done);
+    }
+    let mut text = format!("fsync on {spec}\n{}", terminal::table(&Summary::of(breakdowns)));
+    if let Some(note) = note {
+        text += &format!("  ({note})\n");
+    }
+    if let Some(typical) = typical {
+        text += &format!("\nThe fsync of median length:\n{}", terminal::waterfall(typical));
+    }
+    text += &format!("\n{}", artifact::four_lines(breakdowns));
+    screen::print(&text)?;
+    Ok(Exit::Done)
+}

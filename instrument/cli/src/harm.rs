@@ -1,0 +1,328 @@
+//! `prefetch harm`: does the library harm on this machine? `prefetch reader`: the program that it runs.
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use clap::{Args, ValueHint};
+use harm::{Cell, Ended, HarmError, Key, Notice, Plan, Verdict, pattern, plan, table};
+use indicatif::{ProgressBar, ProgressStyle};
+use journal::Journal;
+
+use crate::options::Options;
+use crate::screen::{self, Exit, bad_input};
+
+/// Options of `prefetch harm`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Patterns: seq, reverse, stride, small-stride, interleaved, permutation, windows (shuffled within 64 blocks), runs (16 \
+blocks forward at random places), random, variable (several sizes), hot (within 16 MiB); held out from those who chose \
+the policy's constants: zipf, phases, gaps, two-strides, backward-stride, pingpong, btree, burst.
+
+A cell is `ok` when the 90 % intervals of gain (ratio of median wall times, at least 0.97) and of p99 (all reads of all \
+rounds; at most 1.1 times or 0.1 ms more) are within these limits as a whole; it FAILS (bold) when one is outside as a \
+whole and most single rounds are, too (sign test, 5 %); else it is untold (?). Ctrl-C ends it, detaches the device, and \
+shows the cells that there are.
+
+Examples:
+  loadline prefetch harm --dir /data           this file system; without root, too
+  loadline prefetch harm --devices 'slow(1ms,1GB/s)' --patterns stride,hot:2:4 --memory 25
+  loadline prefetch harm --csv cells.csv --seconds 600      ten minutes of all; then again:
+  loadline prefetch harm --csv cells.csv --seconds 600 --resume
+  loadline prefetch harm --csv cells.csv --resume --seconds 0      only shows what there is
+  loadline prefetch harm --devices held-out --patterns held-out --memory none
+  loadline prefetch harm --control --devices raw --memory none --csv control.csv
+Exit codes: 0 all cells are ok; 1 one FAILS; 3 this machine cannot; 4 none fails, but some are untold or not measured; \
+130 interrupted.")]
+pub struct HarmOptions {
+    /// `raw` (the file system of --dir), profiles such as slow(1ms,1GB/s) (as root), `matrix` or `held-out` [default:
+    /// matrix; raw when --dir is given, and without root]
+    #[arg(long, value_name = "LIST")]
+    devices: Option<String>,
+    /// `NAME[:THREADS[:BLOCK_KIB[:shared]]]`, `matrix` or `held-out`; unless said 4 threads and 64 KiB
+    #[arg(long, value_name = "LIST", default_value = "matrix")]
+    patterns: String,
+    /// Percent of the file in a memory cgroup (as root), or `none` [default: none,75,50,25; none without root]
+    #[arg(long, value_name = "LIST")]
+    memory: Option<String>,
+    /// Where the file of the device `raw` lies [default: the current directory]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    dir: Option<PathBuf>,
+    /// Size of the file, MiB; a quarter of it on devices of 10 ms and more
+    #[arg(long, value_name = "N", default_value_t = 256)]
+    mib: u64,
+    /// Pairs of runs of each cell
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    rounds: usize,
+    /// For cells that are untold, or fail for the first time, three more at a time
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    rounds_max: usize,
+    /// No more rounds of a cell that would take longer; a single run that does (and than a minute) is ended and the cell
+    /// left out
+    #[arg(long, value_name = "N", default_value_t = 60.0)]
+    cell_seconds: f64,
+    /// Begin no cell after so long [default: until all are measured]
+    #[arg(long, value_name = "N")]
+    seconds: Option<f64>,
+    /// Add a line for each cell
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    csv: Option<PathBuf>,
+    /// Leave out the cells that the file has, and show them in the tables
+    #[arg(long, requires = "csv")]
+    resume: bool,
+    /// The library is loaded but off: every FAILS is a false alarm
+    #[arg(long, conflicts_with = "mode")]
+    control: bool,
+    /// Of the library
+    #[arg(long, value_name = "MODE", default_value = "auto")]
+    mode: String,
+    /// The kernel's read-ahead of emulated devices, KiB
+    #[arg(long, value_name = "KIB", default_value_t = 128)]
+    readahead: u64,
+    /// The library [default: as `loadline prefetch -- COMMAND` finds it]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    library: Option<PathBuf>,
+    /// No progress, only the tables
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Options of `prefetch reader`.
+#[derive(Debug, Args)]
+pub struct ReaderOptions {
+    /// The file
+    file: PathBuf,
+    /// The pattern
+    pattern: String,
+    /// Threads
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    threads: u64,
+    /// Bytes of a read, KiB
+    #[arg(long, value_name = "KIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(4..=65536))]
+    block: u64,
+    /// One descriptor for all threads
+    #[arg(long)]
+    shared: bool,
+    /// How often all is read
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    passes: u64,
+    /// Print wall, p50, p99, longest in ns
+    #[arg(long)]
+    raw: bool,
+    /// Print the times of all reads, too, as an HdrHistogram (V2, base64)
+    #[arg(long)]
+    histogram: bool,
+    /// Write a line for each read
+    #[arg(long, value_name = "CSV")]
+    trace: Option<PathBuf>,
+}
+
+/// Measures, and shows what there is.
+pub fn harm(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Exit> {
+    measure(options, arguments).or_else(cannot_here)
+}
+
+fn measure(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Exit> {
+    let plan = plan(options, arguments)?;
+    let mut cells = match &arguments.csv {
+        Some(csv) => table::read(csv, arguments.resume).map_err(wrong)?,
+        None => Vec::new(),
+    };
+    let stop = stop_on_signals()?;
+    let journal = journal(options, "harm")?;
+    let mut display = Display::new(arguments.quiet);
+    let ended = harm::matrix::measure_all(&plan, &mut cells, &journal, &stop, &mut |notice| {
+        if let (Notice::Ended { cell }, Some(csv)) = (&notice, &arguments.csv) {
+            table::append(csv, cell)?;
+        }
+        display.show(&notice);
+        Ok(())
+    });
+    display.bar.finish_and_clear();
+    let wanted = plan.keys().len();
+    let cells = harm::matrix::sorted(&plan, cells);
+    if ended.is_ok() || !cells.is_empty() {
+        screen::print(&table::summary(&cells, wanted))?;
+    }
+    match ended {
+        Ok(Ended::Done) => {}
+        Ok(Ended::TimeIsUp) if arguments.csv.is_some() => eprintln!("loadline: time is up; --resume goes on"),
+        Ok(Ended::TimeIsUp) => eprintln!("loadline: time is up; --csv FILE and --resume could go on"),
+        Err(HarmError::Interrupted) => {
+            let kept = if arguments.csv.is_some() { "; --resume goes on" } else { "" };
+            eprintln!("loadline: interrupted{kept}");
+            return Ok(Exit::Interrupted);
+        }
+        Err(error) => return Err(wrong(error)),
+    }
+    Ok(exit(&cells, wanted))
+}
+
+/// The journal of what a measurement makes.
+pub fn journal(options: &Options, what: &str) -> anyhow::Result<Arc<Journal>> {
+    let home = camino::Utf8PathBuf::from_path_buf(crate::run::home(options)?)
+        .map_err(|path| bad_input(format!("{} is not UTF-8", path.display())))?;
+    let folder = lab::real::journal_folder(&home);
+    Ok(Journal::open(&folder, &format!("{what}.{}", std::process::id()))?)
+}
+
+/// Reads a file in a pattern.
+pub fn reader(arguments: &ReaderOptions) -> anyhow::Result<Exit> {
+    let reader = harm::reader::Reader {
+        file: arguments.file.clone(),
+        pattern: arguments.pattern.clone(),
+        threads: arguments.threads,
+        block_kib: arguments.block,
+        shared: arguments.shared,
+        passes: arguments.passes,
+        raw: arguments.raw,
+        histogram: arguments.histogram,
+        trace: arguments.trace.clone(),
+    };
+    screen::print(&reader.run().map_err(wrong)?)?;
+    Ok(Exit::Done)
+}
+
+fn plan(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Plan> {
+    let root = harm::is_root();
+    let devices = arguments.devices.as_deref();
+    let memory = arguments.memory.as_deref();
+    if !root && (devices.is_none() && arguments.dir.is_none() || memory.is_none()) {
+        eprintln!(
+            "note: without root no device is emulated and no memory limited: --devices raw --memory none"
+        );
+    }
+    let here = if root && arguments.dir.is_none() { "matrix" } else { pattern::RAW };
+    let program = std::env::current_exe()?;
+    let plan = Plan {
+        devices: pattern::devices(devices.unwrap_or(here)),
+        patterns: pattern::patterns(&arguments.patterns)
+            .map_err(|error| bad_input(format!("--patterns {error}")))?,
+        memory: pattern::memory(memory.unwrap_or(if root { "none,75,50,25" } else { "none" }))
+            .map_err(|error| bad_input(format!("--memory {error}")))?,
+        rounds: arguments.rounds,
+        rounds_max: arguments.rounds_max,
+        cell_time: seconds("--cell-seconds", arguments.cell_seconds)?,
+        time: arguments.seconds.map_or(Ok(Duration::MAX), |time| seconds("--seconds", time))?,
+        mib: arguments.mib,
+        readahead_kib: arguments.readahead,
+        mode: if arguments.control { plan::OFF.into() } else { arguments.mode.clone() },
+        directory: arguments.dir.clone().unwrap_or_else(|| PathBuf::from(".")),
+        library: plan::library(arguments.library.as_ref(), &program).map_err(wrong)?,
+        loadline: program,
+        home: crate::run::home(options)?,
+    };
+    plan.check().map_err(wrong)?;
+    Ok(plan)
+}
+
+/// A number of seconds.
+pub fn seconds(name: &str, value: f64) -> anyhow::Result<Duration> {
+    Duration::try_from_secs_f64(value).map_err(|error| bad_input(format!("{name} {value}: {error}")))
+}
+
+/// 0: all are ok; 1: some fail; 4: anything else.
+fn exit(cells: &[Cell], wanted: usize) -> Exit {
+    let any = |verdict| cells.iter().any(|cell| cell.verdict() == verdict);
+    if any(Verdict::Fails) {
+        Exit::Failed
+    } else if any(Verdict::Untold) || cells.len() < wanted {
+        Exit::CannotTell
+    } else {
+        Exit::Done
+    }
+}
+
+/// SIGINT, SIGTERM and SIGHUP end the measurement between two runs, so that devices are unmounted and detached.
+pub fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    Ok(stop)
+}
+
+/// An error of the crate, as one of ours.
+pub fn wrong(error: HarmError) -> anyhow::Error {
+    match error {
+        HarmError::Input(text) => bad_input(text),
+        error => error.into(),
+    }
+}
+
+/// What this machine cannot do has an exit code of its own.
+pub fn cannot_here(error: anyhow::Error) -> anyhow::Result<Exit> {
+    match error.downcast_ref::<HarmError>() {
+        Some(HarmError::CannotHere(text)) => {
+            eprintln!("loadline: {text}");
+            Ok(Exit::CannotHere)
+        }
+        _ => Err(error),
+    }
+}
+
+/// A line that moves, on a terminal only.
+pub fn bar(quiet: bool) -> ProgressBar {
+    let hidden = quiet || !std::io::stderr().is_terminal();
+    let bar = if hidden { ProgressBar::hidden() } else { ProgressBar::new(0) };
+    let style = ProgressStyle::with_template("{bar:16} {pos}/{len} {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+    bar
+}
+
+/// The display on standard error: a line that moves on a terminal, and a line for each cell.
+struct Display {
+    quiet: bool,
+    bar: ProgressBar,
+    begins: String,
+}
+
+impl Display {
+    fn new(quiet: bool) -> Display {
+        Display { quiet, bar: bar(quiet), begins: String::new() }
+    }
+
+    fn show(&mut self, notice: &Notice<'_>) {
+        match notice {
+            Notice::Device { name, mib } => self.bar.set_message(format!("{name}: writing {mib} MiB")),
+            Notice::Begins { key, done, left, remaining } => {
+                let time = remaining
+                    .map(|time| format!(", about {} left", report::format::span_seconds(time.as_secs_f64())))
+                    .unwrap_or_default();
+                self.bar.set_length((done + left) as u64);
+                self.bar.set_position(*done as u64);
+                self.begins = format!("{}{time}", label(key));
+                self.bar.set_message(self.begins.clone());
+            }
+            Notice::Round { number, of } => {
+                self.bar.set_message(format!("{}: round {number} of {of}", self.begins))
+            }
+            // Said in any case: without it a cell would be missing for no reason.
+            Notice::GivenUp { key, time } => {
+                let hint = if key.memory.is_some() {
+                    "; it may thrash: a higher --mib leaves it more memory"
+                } else {
+                    "; a higher --cell-seconds gives it more time"
+                };
+                let text =
+                    format!("{}: left out, a run did not end in {} s{hint}", label(key), time.as_secs());
+                self.bar.suspend(|| eprintln!("loadline: {text}"));
+            }
+            Notice::Ended { cell } => {
+                self.bar.inc(1);
+                self.line(&format!("{}: {}", label(&cell.key), cell.short()));
+            }
+        }
+    }
+
+    fn line(&self, text: &str) {
+        crate::progress::line(&self.bar, self.quiet, text);
+    }
+}
+
+fn label(key: &Key) -> String {
+    format!("{}, {}, {}", key.device, key.pattern, key.share())
+}

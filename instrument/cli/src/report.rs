@@ -1,0 +1,63 @@
+//! `report`: shows a stored run.
+
+use std::path::Path;
+
+use anyhow::Context;
+use lab::Store;
+use report::{csv, filebench, hdr, html, json, terminal};
+use stats::Rules;
+
+use crate::options::{self, Format, Options};
+use crate::screen::{self, Exit, bad_input};
+
+/// Shows a run in every form that was asked for.
+pub fn report(options: &Options, arguments: &options::Report) -> anyhow::Result<Exit> {
+    let run = Store::open(&crate::run::home(options)?)?.load_run(&arguments.run).map_err(bad_input)?;
+    let judgements = record::judge::claims(&run, &Rules::default())?;
+    if let Some(file) = &arguments.html {
+        write(file, &html::page(&run, &judgements)?)?;
+    }
+    if let Some(file) = &arguments.json {
+        write(file, &json::run(&run)?)?;
+    }
+    if let Some(file) = &arguments.hdr {
+        write(file, &hdr::log(&run)?)?;
+    }
+    if let Some(directory) = &arguments.csv {
+        std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        for (name, contents) in csv::files(&run) {
+            write(&directory.join(name), &contents)?;
+        }
+    }
+    match arguments.format {
+        Format::Terminal => {
+            let style = screen::style(options);
+            screen::print(&terminal::summary(&run, style))?;
+            if !judgements.is_empty() {
+                screen::print(&terminal::claims(&judgements, style))?;
+            }
+        }
+        Format::Filebench => {
+            for trial in &run.trials {
+                let label = run.cell(trial.cell).map_or(String::new(), |cell| cell.label());
+                // The name of the trial goes to standard error: the text itself is for old parsers.
+                eprintln!("# {label} #{}", trial.index + 1);
+                screen::print(&filebench::session(trial))?;
+            }
+        }
+        Format::Json => screen::print(&json::run(&run)?)?,
+        Format::None => {}
+    }
+    Ok(Exit::Done)
+}
+
+/// Writes a file, never a block device, and says so.
+pub fn write(file: &Path, contents: &str) -> anyhow::Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    if file.metadata().is_ok_and(|meta| meta.file_type().is_block_device()) {
+        return Err(bad_input(format!("{} is a block device: name a file", file.display())));
+    }
+    std::fs::write(file, contents).with_context(|| file.display().to_string())?;
+    eprintln!("wrote {}", file.display());
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! `ssd`: emulated SSDs as block devices.
+
+use std::process::ExitCode;
+
+use blockdev::{AttachOptions, Backing, FuaMode, Launcher, Transport};
+use camino::{Utf8Path, Utf8PathBuf};
+use ssd::Regime;
+
+use crate::options::{Options, Ssd, SsdAttach};
+use crate::screen::{self, Exit, bad_input};
+
+/// The hidden argument that makes `loadline` the daemon behind a device.
+const DAEMON: &str = "ssd-daemon";
+
+/// Runs the daemon, when that is what this process was started for.
+pub fn daemon() -> Option<ExitCode> {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() != Some(DAEMON) {
+        return None;
+    }
+    Some(blockdev::daemon::main(Utf8Path::new(&arguments.next().unwrap_or_default())))
+}
+
+/// Attaches, detaches, lists ...
+pub fn ssd(options: &Options, what: &Ssd) -> anyhow::Result<Exit> {
+    let home = utf8(crate::run::home(options)?)?;
+    match what {
+        Ssd::Attach(arguments) => attach(&home, arguments)?,
+        Ssd::Detach(arguments) => blockdev::detach(&home, &arguments.name, arguments.force)?,
+        Ssd::List => {
+            for listed in blockdev::list(&home)? {
+                let state = listed.state;
+                let alive =
+                    if listed.alive { "" } else { "  (its daemon is dead: `loadline doctor` cleans up)" };
+                screen::print(&format!("{}  {}  {}{alive}", state.name, state.device, state.what))?;
+            }
+        }
+        Ssd::Stats(arguments) => screen::print(&blockdev::stats(&home, &arguments.name)?.prometheus())?,
+        Ssd::Record(arguments) => {
+            let status = match &arguments.mark {
+                Some(text) => blockdev::mark(&home, &arguments.name, text)?,
+                None => blockdev::sync_record(&home, &arguments.name)?,
+            };
+            screen::print(&format!("{}: {} records, {} bytes", status.path, status.events, status.bytes))?;
+        }
+        Ssd::PowerCut(arguments) => {
+            let cut = blockdev::power_cut(&home, &arguments.name, &utf8(arguments.image.clone())?)?;
+            screen::print(&format!(
+                "wrote {}: {} blocks with data, {} rolled back to an older version, {} commands lost",
+                cut.path, cut.data_blocks, cut.rolled_back_blocks, cut.lost_commands
+            ))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn attach(home: &Utf8Path, arguments: &SsdAttach) -> anyhow::Result<()> {
+    let bytes = workload::size::parse_bytes(&arguments.size)
+        .map_err(|error| bad_input(format!("--size: {error}")))?;
+    let name = arguments.name.as_deref().unwrap_or(&arguments.profile);
+    let mut options = AttachOptions::new(name, &arguments.profile, bytes);
+    options.regime = Regime::parse(&arguments.regime).ok_or_else(|| {
+        bad_input(format!("--regime {}: choose none, flush, barrier or streams", arguments.regime))
+    })?;
+    options.time_scale = arguments.time_scale;
+    if arguments.backing != "ram" {
+        options.backing = Backing::File(arguments.backing.as_str().into());
+    }
+    options.fua = FuaMode::parse(&arguments.fua)
+        .ok_or_else(|| bad_input(format!("--fua {}: choose modelled or flush", arguments.fua)))?;
+    options.transport =
+        Transport::parse(&arguments.transport).ok_or_else(|| bad_input(transports(&arguments.transport)))?;
+    options.record = arguments.record.clone().map(utf8).transpose()?;
+    // killed before it is wholly attached, this command leaves nothing
+    options.owner = host::ProcessId::current(&host::Host::system());
+    let state = blockdev::attach(home, &options, &Launcher::this_program()?)?.keep()?;
+    state.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    screen::print(state.device.as_str())
+}
+
+/// What `--transport` takes on this machine.
+fn transports(given: &str) -> String {
+    let mut text = format!("--transport {given}: choose auto, classic, uring or fastest; here:");
+    for transport in blockdev::transport::available(&host::Host::system()) {
+        let what = transport.obstacle.as_deref().unwrap_or("available");
+        text.push_str(&format!("\n  {}: {what}", transport.name));
+    }
+    text
+}
+
+fn utf8(path: std::path::PathBuf) -> anyhow::Result<Utf8PathBuf> {
+    Utf8PathBuf::from_path_buf(path).map_err(|path| bad_input(format!("{} is not UTF-8", path.display())))
+}

@@ -1,0 +1,178 @@
+//! Saying what a failing state is: where the power failed, which blocks were lost, what they are.
+
+mod betrfs;
+mod btrfs;
+mod ext4;
+mod numbers;
+mod xfs;
+
+use spec::FsKind;
+
+use crate::explore::Judged;
+use crate::history::{History, State};
+use crate::oracle::Kind;
+use crate::recording::{ContentId, Recording};
+use crate::verdict::{LostBlock, Request, Smallest};
+use crate::workload::data::{self, Sector};
+use crate::workload::{Op, Script};
+
+/// Requests before the cut that are told.
+const LAST: usize = 8;
+
+/// What a block is on one file system, as far as its address and bytes tell.
+enum Layout {
+    Ext4(Option<ext4::Layout>),
+    Xfs(Option<xfs::Layout>),
+    Btrfs,
+    Betrfs(Option<betrfs::Layout>),
+}
+
+/// Describes states of one recording.
+pub(crate) struct Describer<'a> {
+    history: &'a History<'a>,
+    script: Option<&'a Script>,
+    layout: Layout,
+}
+
+impl<'a> Describer<'a> {
+    pub(crate) fn new(history: &'a History<'a>, script: Option<&'a Script>, fs: FsKind) -> Describer<'a> {
+        let recording = history.recording();
+        let base = |lba: u64| recording.contents.get(recording.base_of(lba));
+        let layout = match fs {
+            FsKind::Xfs => Layout::Xfs(xfs::Layout::read(base(0))),
+            FsKind::Btrfs => Layout::Btrfs,
+            FsKind::Betrfs => {
+                Layout::Betrfs([0, 2].into_iter().find_map(|lba| betrfs::Layout::read(base(lba))))
+            }
+            _ => Layout::Ext4(ext4::Layout::read(&base)),
+        };
+        Describer { history, script, layout }
+    }
+
+    fn recording(&self) -> &'a Recording {
+        self.history.recording()
+    }
+
+    /// What these bytes at this address are.
+    fn what(&self, lba: u64, content: ContentId) -> String {
+        let bytes = self.recording().contents.get(content);
+        if let Some(data) = self.data(bytes) {
+            return data;
+        }
+        if content == ContentId::ZERO {
+            return "zeroes".into();
+        }
+        match &self.layout {
+            Layout::Ext4(layout) => ext4::what(layout.as_ref(), lba, bytes),
+            Layout::Xfs(layout) => xfs::what(layout.as_ref(), lba, bytes),
+            Layout::Btrfs => btrfs::what(lba, bytes),
+            Layout::Betrfs(layout) => betrfs::what(layout.as_ref(), lba, bytes),
+        }
+    }
+
+    /// What the block is in the request that wrote it: a part of a tree node is told by the node's first
+    /// block.
+    fn what_of_write(&self, write: u32, lba: u64, content: ContentId) -> String {
+        let of = &self.recording().writes[write as usize];
+        let place = (lba - of.lba) as usize;
+        if matches!(self.layout, Layout::Btrfs) && self.data(self.recording().contents.get(content)).is_none()
+        {
+            for back in 0..=place.min(3) {
+                let first = of.contents[place - back];
+                let bytes = self.recording().contents.get(first);
+                if let Some(node) = btrfs::node(lba - back as u64, bytes) {
+                    return if back == 0 { node } else { format!("{node}, its part {}", back + 1) };
+                }
+            }
+        }
+        self.what(lba, content)
+    }
+
+    fn data(&self, bytes: &[u8]) -> Option<String> {
+        let first = bytes.chunks(data::SECTOR).map(data::read).find(|sector| *sector != Sector::Zero)?;
+        match first {
+            Sector::Data { file, version, place } => {
+                let name = self.name_of(file).unwrap_or_else(|| format!("file {file}"));
+                Some(format!("data of {name} at {} KiB, version {version}", f64::from(place) / 2.0))
+            }
+            Sector::Stale => Some("what lay in free space".into()),
+            _ => None,
+        }
+    }
+
+    fn name_of(&self, file: u32) -> Option<String> {
+        self.script?.ops.iter().find_map(|op| match op {
+            Op::Create { path, file: f } if *f == file => Some(path.clone()),
+            _ => None,
+        })
+    }
+
+    /// The operation under way, or the last one.
+    fn during(&self, cut: usize) -> String {
+        let progress = self.recording().progress_at(cut);
+        let op = |number: usize| self.script.and_then(|script| script.ops.get(number)).map(Op::to_string);
+        let told = |number: usize| match op(number) {
+            Some(text) => format!("operation {number}, {text}"),
+            None => format!("operation {number}"),
+        };
+        match (progress.begun > progress.returned, progress.returned) {
+            (true, returned) => format!("during {}", told(returned)),
+            (false, 0) => "before the first operation".into(),
+            (false, returned) => format!("after {}", told(returned - 1)),
+        }
+    }
+
+    pub(crate) fn smallest(&self, state: &State, kind: Kind, judged: Judged) -> Smallest {
+        let recording = self.recording();
+        let lost = state.lost.iter().map(|(block, version)| {
+            let lba = self.history.lba(*block);
+            let newest = self.history.newest_at(*block, state.cut);
+            let write = self.history.write_of(*block, newest).unwrap_or_default();
+            let content = self.history.content(*block, newest);
+            LostBlock {
+                lba,
+                what: self.what_of_write(write, lba, content),
+                request: recording.writes[write as usize].id,
+                when: self.during(recording.writes[write as usize].submitted),
+                holds: self.what(lba, self.history.content(*block, *version)),
+                versions: newest - version,
+            }
+        });
+        let sent = recording.writes.iter().filter(|write| write.submitted < state.cut).count();
+        Smallest {
+            kind,
+            breaches: judged.breaches.iter().map(|breach| breach.detail.clone()).collect(),
+            when: self.during(state.cut),
+            requests: sent,
+            of: recording.writes.len(),
+            lost: lost.collect(),
+            last: self.last(state, sent),
+            output: judged.output,
+            ..Smallest::default()
+        }
+    }
+
+    /// The requests just before the cut, and how much of each is there.
+    fn last(&self, state: &State, sent: usize) -> Vec<Request> {
+        let recording = self.recording();
+        let is_lost = |w: usize, lba: u64| {
+            let Some(block) = self.history.block_at(lba) else { return false };
+            let kept = state.lost.iter().find(|(b, _)| *b == block).map(|(_, version)| *version);
+            let made = self.history.version_by(block, w as u32);
+            kept.is_some_and(|kept| made.is_some_and(|made| kept < made))
+        };
+        (sent.saturating_sub(LAST)..sent)
+            .map(|w| {
+                let write = &recording.writes[w];
+                let blocks = write.contents.len();
+                let lost = (write.lba..).take(blocks).filter(|lba| is_lost(w, *lba)).count();
+                let first = write.contents.first().copied().unwrap_or_default();
+                let what = self.what_of_write(w as u32, write.lba, first);
+                Request { id: write.id, lba: write.lba, blocks, lost, what }
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,37 @@
+//! Crash checking: records a device's writes under a real file system, works out which images a power cut may
+//! lawfully leave, brings each one up with that file system, and tests what is found.
+//!
+//! | module | change here |
+//! |---|---|
+//! | [`recording`] | the events and bytes of a device, from a known image on |
+//! | [`history`] | which versions of each block a power cut may leave, by regime |
+//! | [`states`] | which of these states are checked: all, or a sample by seed |
+//! | [`workload`] | the operations, and carrying them out with marks |
+//! | [`oracle`] | what must be found afterwards |
+//! | `options` | what a check is asked: [`CrashOptions`], [`Load`] |
+//! | `record` | running a workload on an emulated SSD that notes every request |
+//! | `bring_up` | image, loop device, mount, checker: one state after the other |
+//! | `explore` | many states in parallel |
+//! | [`shrink`](mod@shrink) | making a failing state smaller |
+//! | `describe` | what the lost blocks are: journal, inodes, data |
+//! | [`run`](mod@run), [`verdict`] | a check from the stack's name to the verdict |
+
+mod bring_up;
+mod describe;
+mod error;
+mod explore;
+pub mod history;
+mod options;
+pub mod oracle;
+mod record;
+pub mod recording;
+pub mod run;
+pub mod shrink;
+pub mod states;
+pub mod verdict;
+pub mod workload;
+
+pub use error::CrashError;
+pub use options::{CrashOptions, Load};
+pub use run::{Progress, run};
+pub use verdict::{Outcome, Smallest, Verdict};

@@ -1,0 +1,272 @@
+//! A crash check from the stack's name to the verdict.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use camino::{Utf8Path, Utf8PathBuf};
+use host::Host;
+use journal::{Journal, PrivateTree};
+
+use crate::bring_up::{Pristine, Rig, System};
+use crate::describe::Describer;
+use crate::error::CrashError;
+use crate::explore::{Judge, Judged, Limits, explore};
+use crate::history::{History, State};
+use crate::options::{CrashOptions, Load};
+use crate::oracle::{Kind, Timeline, Weakness};
+use crate::record::{Recorded, record};
+use crate::recording::Recording;
+use crate::shrink::shrink;
+use crate::states::{Plan, plan};
+use crate::verdict::{Smallest, Verdict};
+use crate::workload::{Op, Script};
+
+/// Longest that a failing state is shrunk.
+const SHRINK_MAX: Duration = Duration::from_secs(60);
+/// Free memory that a directory in memory must have.
+const MEMORY_MIN: u64 = 1 << 30;
+
+/// How far a check is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The workload runs and is recorded.
+    Recording,
+    /// States are brought up.
+    Checking {
+        /// So many were judged.
+        checked: usize,
+        /// Of so many.
+        of: usize,
+        /// So many have failed.
+        failed: usize,
+    },
+    /// A failing state is made smaller.
+    Shrinking {
+        /// States tried.
+        tried: usize,
+    },
+}
+
+/// Checks a stack: records the workload, brings up the states that a power cut may leave, judges them, and
+/// shrinks a failing one. `stop` ends it early, with a verdict on what was checked.
+///
+/// # Errors
+/// [`CrashError`]; what a check finds is in the verdict.
+pub fn run(
+    options: &CrashOptions,
+    load: &mut Load,
+    journal: &Arc<Journal>,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Verdict, CrashError> {
+    let host = Host::system();
+    if let stack::Availability::Unavailable(why) = stack::probe_availability(&options.spec) {
+        return Err(why.into());
+    }
+    let system = System::of(&options.spec, &host, options.program.as_deref())?;
+    if let Load::Script(script) = load
+        && system.keeps_order()
+    {
+        // syncfs does not reach a FUSE file system; its own syncs cover everything
+        for op in script.ops.iter_mut().filter(|op| **op == Op::Sync) {
+            *op = Op::FsyncDir(String::new());
+        }
+    }
+    std::fs::create_dir_all(&options.home).map_err(CrashError::io(format!("make {}", options.home)))?;
+    let place = place(journal, options)?;
+    progress(Progress::Recording);
+    let recorded = record(options, load, journal, place.path())?;
+    let history = History::new(&recorded.recording, recorded.contract);
+    let script = match &*load {
+        Load::Script(script) => Some(script),
+        Load::Custom { .. } => None,
+    };
+    let timeline = script.map(if system.keeps_order() { Timeline::in_order } else { Timeline::new });
+    let forgiven = if options.strict { &[] } else { Weakness::of(options.spec.fs()) };
+    let judge = Judge { history: &history, timeline: timeline.as_ref(), forgiven };
+    let check = Check { options, journal, place: &place, system: &system, judge: &judge, script, stop };
+    let mut verdict = check.verdict(&recorded, load.name(), progress)?;
+    verdict.stack = options.spec.to_string();
+    Ok(verdict)
+}
+
+/// The private directory of a check; the recording, and what states are brought up with, goes with it.
+fn place(journal: &Arc<Journal>, options: &CrashOptions) -> Result<PrivateTree, CrashError> {
+    let parent = match &options.work_dir {
+        Some(dir) => dir.clone(),
+        None => in_memory().unwrap_or_else(|| options.home.clone()),
+    };
+    let parent = parent.canonicalize_utf8().map_err(CrashError::io(format!("resolve {parent}")))?;
+    Ok(journal::PrivateTree::new(journal, &parent)?)
+}
+
+/// The system's directory in memory, if there is one with room.
+fn in_memory() -> Option<Utf8PathBuf> {
+    let shm = Utf8PathBuf::from("/dev/shm");
+    let mounts = Host::system().mounts().ok()?;
+    let is_tmpfs = mounts.iter().any(|mount| mount.target == shm && mount.fs_type == "tmpfs");
+    let room = rustix::fs::statvfs(shm.as_str()).ok()?;
+    (is_tmpfs && room.f_bavail * room.f_frsize >= MEMORY_MIN).then_some(shm)
+}
+
+struct Check<'a> {
+    options: &'a CrashOptions,
+    journal: &'a Arc<Journal>,
+    place: &'a PrivateTree,
+    system: &'a System,
+    judge: &'a Judge<'a>,
+    script: Option<&'a Script>,
+    stop: &'a AtomicBool,
+}
+
+impl Check<'_> {
+    fn verdict(
+        &self,
+        recorded: &Recorded,
+        workload: &str,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Verdict, CrashError> {
+        let history = self.judge.history;
+        let plan = plan(history, self.options.states, self.options.seed, self.stop);
+        let mut rigs = match self.stop.load(Ordering::Relaxed) {
+            true => Vec::new(),
+            false => self.rigs(history.recording(), plan.states.len())?,
+        };
+        let start = Instant::now();
+        let until = self.options.budget.map(|budget| start + budget);
+        let limits = Limits { until, stop: self.stop };
+        let of = plan.states.len();
+        let judged = explore(self.judge, &plan.states, &mut rigs, &limits, &mut |checked, failed| {
+            progress(Progress::Checking { checked, of, failed });
+        })?;
+        let seconds = start.elapsed().as_secs_f64();
+        let mut verdict = figures(recorded, history, &plan, &judged);
+        verdict.workload = workload.to_owned();
+        verdict.seed = self.options.seed;
+        verdict.jobs = rigs.len();
+        verdict.seconds = seconds;
+        verdict.only_consistency = self.script.is_none();
+        if let Some(worst) = worst(&plan.states, &judged) {
+            let describer = Describer::new(history, self.script, self.system.fs);
+            verdict.smallest = Some(self.smallest(worst, &mut rigs[0], &describer, progress)?);
+        }
+        Ok(verdict)
+    }
+
+    fn rigs(&self, recording: &Recording, states: usize) -> Result<Vec<Rig>, CrashError> {
+        let bytes = |id| recording.contents.get(id).to_vec();
+        let filled: BTreeMap<u64, Vec<u8>> =
+            recording.base.iter().map(|(lba, id)| (*lba, bytes(*id))).collect();
+        let pristine = Arc::new(Pristine::new(recording.blocks, &filled));
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let jobs = if self.options.jobs == 0 { cores } else { self.options.jobs };
+        let jobs = jobs.min(self.system.jobs_max()).clamp(1, states.max(1));
+        (0..jobs).map(|i| Rig::new(self.journal, self.place.path(), i, self.system, &pristine)).collect()
+    }
+
+    fn smallest(
+        &self,
+        (state, kind): (&State, Kind),
+        rig: &mut Rig,
+        describer: &Describer<'_>,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Smallest, CrashError> {
+        let (until, mut tried, mut failure) = (Instant::now() + SHRINK_MAX, 0, None);
+        let limits = Limits { until: Some(until), stop: self.stop };
+        let small = shrink(self.judge.history, state.clone(), &mut |state| {
+            if limits.is_over() || failure.is_some() {
+                return false;
+            }
+            tried += 1;
+            if tried % 50 == 0 {
+                progress(Progress::Shrinking { tried });
+            }
+            match self.judge.judge(rig, state) {
+                Ok(judged) => judged.breaches.iter().any(|breach| breach.kind == kind),
+                Err(error) => {
+                    failure = Some(error);
+                    false
+                }
+            }
+        });
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        let judged = self.judge.judge(rig, &small)?;
+        let mut smallest = describer.smallest(&small, kind, judged);
+        smallest.tried = tried;
+        smallest.lost_at_first = state.lost.len();
+        if let Some(dir) = &self.options.keep {
+            smallest.kept = Some(self.keep(dir, &small, &smallest, rig)?);
+        }
+        Ok(smallest)
+    }
+
+    /// Writes the image, and the text beside it.
+    fn keep(
+        &self,
+        dir: &Utf8Path,
+        state: &State,
+        smallest: &Smallest,
+        rig: &mut Rig,
+    ) -> Result<Utf8PathBuf, CrashError> {
+        std::fs::create_dir_all(dir).map_err(CrashError::io(format!("make {dir}")))?;
+        let image = dir.join("state.img");
+        let _ = std::fs::remove_file(&image);
+        rig.save(self.judge.blocks(state).into_iter(), &image)?;
+        let text = dir.join("state.txt");
+        let operations: String = self.script.map_or(String::new(), |script| {
+            let lines = script.ops.iter().enumerate().map(|(number, op)| format!("{number:>5}  {op}\n"));
+            lines.collect()
+        });
+        let whole = format!("{smallest}\n\nchecker:\n{}\noperations:\n{operations}", smallest.output);
+        std::fs::write(&text, whole).map_err(CrashError::io(format!("write {text}")))?;
+        Ok(image)
+    }
+}
+
+fn figures(
+    recorded: &Recorded,
+    history: &History<'_>,
+    plan: &Plan,
+    judged: &std::collections::HashMap<usize, Judged>,
+) -> Verdict {
+    let recording = history.recording();
+    let mut kinds: BTreeMap<Kind, usize> = BTreeMap::new();
+    for breach in judged.values().filter_map(|judged| judged.breaches.first()) {
+        *kinds.entry(breach.kind).or_default() += 1;
+    }
+    Verdict {
+        device: recorded.device.clone(),
+        contract: recorded.contract,
+        requests: recording.writes.len(),
+        blocks: recording.writes.iter().map(|write| write.contents.len()).sum(),
+        flushes: recording.flushes.len(),
+        windows: history.windows().len(),
+        poisoned: recorded.poisoned,
+        choices_log2: plan.choices_log2,
+        exhaustive: plan.exhaustive && judged.len() == plan.states.len(),
+        tried: plan.tried,
+        distinct: plan.states.len(),
+        checked: judged.len(),
+        failed: judged.values().filter(|judged| !judged.breaches.is_empty()).count(),
+        known: judged.values().filter(|judged| !judged.known.is_empty()).count(),
+        known_example: judged.values().find_map(|judged| Some(judged.known.first()?.detail.clone())),
+        lost_as_expected: judged.values().filter(|judged| judged.lost_as_expected).count(),
+        kinds,
+        ..Verdict::default()
+    }
+}
+
+/// The state with the worst breach, of these the one that has lost least.
+fn worst<'s>(
+    states: &'s [State],
+    judged: &std::collections::HashMap<usize, Judged>,
+) -> Option<(&'s State, Kind)> {
+    let failing = judged.iter().filter_map(|(i, judged)| Some((*i, judged.breaches.first()?.kind)));
+    failing
+        .min_by_key(|(i, kind)| (*kind, states[*i].lost.len(), states[*i].cut, *i))
+        .map(|(i, kind)| (&states[i], kind))
+}

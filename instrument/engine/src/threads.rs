@@ -1,0 +1,401 @@
+//! The run itself: one thread for each WML thread, grouped in processes that have file tables of their own.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::{Mutex, OnceLock};
+
+use workload::{DataPool, DataSpec, Draws, EndMode, IoMode, Process, Purpose, StreamId, Thread, Workload};
+
+use crate::aligned::AlignedBuffer;
+use crate::error::Error;
+use crate::event::Event;
+use crate::fileset::Turns;
+use crate::ground::Ground;
+use crate::lane::{Lane, LaneEnd, Slot};
+use crate::options::RunOptions;
+use crate::program::{Program, Programs};
+use crate::psync::Psync;
+use crate::record::{OpRecord, Recorder, Timing};
+use crate::shared::Shared;
+use crate::target::Target;
+use crate::transfers::TRANSFER_BYTES_MAX;
+use crate::uring::Uring;
+use crate::volume::InProcess;
+
+/// Stack of a load thread: the interpreter needs a few KiB, and there may be thousands.
+const STACK_BYTES: usize = 512 << 10;
+
+/// What one lane came back with.
+pub struct LaneResult {
+    /// `[process][thread]` of its program.
+    pub program: (usize, usize),
+    /// How it ended.
+    pub end: LaneEnd,
+    /// When, on the target's clock.
+    pub end_ns: u64,
+    /// What it did.
+    pub ops: Vec<OpRecord>,
+    /// Values drawn by `testrandvar`.
+    pub drawn: (u64, f64, f64),
+}
+
+/// Everything that the threads of a run need.
+pub struct Crew<'r> {
+    /// The workload.
+    pub workload: &'r Workload,
+    /// Its programs.
+    pub programs: &'r Programs,
+    /// What the lanes share.
+    pub shared: &'r Shared<'r>,
+    /// The options.
+    pub options: &'r RunOptions,
+    /// Where the files are.
+    pub ground: Ground<'r>,
+    /// Counts of operations, one for each thread.
+    pub published: &'r [AtomicU64],
+    /// `psrun` with a negative period: each report counts from the one before.
+    pub periods_start_anew: bool,
+    /// Where threads wait until all are ready.
+    pub gate: &'r Gate,
+    /// Threads at work.
+    pub alive: &'r AtomicUsize,
+    /// Where the lanes' results go.
+    pub results: &'r Mutex<Vec<LaneResult>>,
+    /// The first failure to start.
+    pub failure: &'r Mutex<Option<Error>>,
+}
+
+/// Where threads wait until all are ready and the times are set.
+#[derive(Default)]
+pub struct Gate {
+    ready: AtomicUsize,
+    timing: OnceLock<Option<Timing>>,
+    event: Event,
+}
+
+impl Gate {
+    /// Threads that are ready.
+    pub fn ready(&self) -> usize {
+        self.ready.load(Acquire)
+    }
+
+    /// Lets all threads go; `None`: the run does not take place.
+    pub fn open(&self, timing: Option<Timing>) {
+        let _ = self.timing.set(timing);
+        self.event.notify();
+    }
+
+    fn pass(&self) -> Option<Timing> {
+        self.ready.fetch_add(1, AcqRel);
+        loop {
+            let seen = self.event.seen();
+            if let Some(timing) = self.timing.get() {
+                return *timing;
+            }
+            self.event.block(seen, 1_000_000_000);
+        }
+    }
+}
+
+/// Place of a thread in the run.
+#[derive(Clone, Copy)]
+struct Place {
+    process_definition: usize,
+    process_instance: u64,
+    process: usize,
+    thread_definition: usize,
+    thread_instance: u64,
+    /// Number within its process.
+    in_process: u32,
+    /// Number over all.
+    overall: usize,
+}
+
+/// Number of threads that a workload runs.
+pub fn count(workload: &Workload) -> u64 {
+    let threads = |process: &Process| {
+        process.threads.iter().map(|thread| thread.instances).fold(0, u64::saturating_add)
+    };
+    workload
+        .processes
+        .iter()
+        .map(|process| process.instances.saturating_mul(threads(process)))
+        .fold(0, u64::saturating_add)
+}
+
+/// Number of process instances.
+pub fn processes(workload: &Workload) -> u64 {
+    workload.processes.iter().map(|process| process.instances).fold(0, u64::saturating_add)
+}
+
+impl<'r> Crew<'r> {
+    /// Runs every thread of the workload, and `watch` in the calling thread meanwhile.
+    pub fn run(&'r self, watch: impl FnOnce()) {
+        std::thread::scope(|scope| {
+            let (mut process, mut overall) = (0, 0);
+            for (definition, spec) in self.workload.processes.iter().enumerate() {
+                for instance in 0..spec.instances {
+                    let places = self.places(definition, instance, process, &mut overall);
+                    process += 1;
+                    if places.is_empty() {
+                        continue;
+                    }
+                    let count = places.len();
+                    let leader = std::thread::Builder::new()
+                        .name(short_name(&spec.name))
+                        .stack_size(STACK_BYTES)
+                        .spawn_scoped(scope, move || self.process(places));
+                    if let Err(source) = leader {
+                        self.cannot_start(&spec.name, 0, source, count);
+                    }
+                }
+            }
+            watch();
+        });
+    }
+
+    fn places(&self, definition: usize, instance: u64, process: usize, overall: &mut usize) -> Vec<Place> {
+        let mut places = Vec::new();
+        for (thread_definition, thread) in self.workload.processes[definition].threads.iter().enumerate() {
+            for thread_instance in 0..thread.instances {
+                places.push(Place {
+                    process_definition: definition,
+                    process_instance: instance,
+                    process,
+                    thread_definition,
+                    thread_instance,
+                    in_process: places.len() as u32,
+                    overall: *overall,
+                });
+                *overall += 1;
+            }
+        }
+        places
+    }
+
+    /// A process: a group of threads with a file table of their own, as Filebench's processes have. The leader leaves the
+    /// shared table and starts the others, which inherit its own; it then is one of the threads itself, so that a process
+    /// of one thread has an unshared table, which the kernel looks files up in without counting references.
+    fn process(&self, places: Vec<Place>) {
+        // A volume's own threads use descriptors that are opened here.
+        if let Ground::Directory { .. } = self.ground {
+            // SAFETY: giving this thread a copy of the file table affects no memory, and the copy holds every descriptor that
+            // is borrowed here. A refusal only means that the table stays shared.
+            let _ = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FILES) };
+        }
+        std::thread::scope(|scope| {
+            for place in &places[1..] {
+                let spec = self.spec(place);
+                let started = std::thread::Builder::new()
+                    .name(short_name(&spec.name))
+                    .stack_size(STACK_BYTES)
+                    .spawn_scoped(scope, move || self.thread(*place));
+                if let Err(source) = started {
+                    self.cannot_start(&spec.name, place.thread_instance, source, 1);
+                }
+            }
+            self.thread(places[0]);
+        });
+    }
+
+    fn spec(&self, place: &Place) -> &'r Thread {
+        &self.workload.processes[place.process_definition].threads[place.thread_definition]
+    }
+
+    fn cannot_start(&self, process: &str, thread: u64, source: std::io::Error, missing: usize) {
+        self.fail(Error::Spawn { process: process.to_owned(), thread, source });
+        self.alive.fetch_sub(missing, AcqRel);
+    }
+
+    fn fail(&self, error: Error) {
+        let mut failure = self.failure.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        failure.get_or_insert(error);
+        self.shared.control.finish();
+    }
+
+    fn thread(&self, place: Place) {
+        let spec = self.spec(&place);
+        set_priorities(self.workload.processes[place.process_definition].nice, spec.io_priority);
+        match (self.ground, self.options.io) {
+            (Ground::Volume(volume), _) => {
+                self.alone(&InProcess::new(volume, self.shared.control), &place);
+            }
+            (Ground::Directory { fd, .. }, IoMode::Psync) => {
+                self.alone(&Psync::new(fd, self.shared.control), &place);
+            }
+            (Ground::Directory { fd, .. }, IoMode::Uring { depth }) => {
+                let target = Uring::new(fd, self.shared.control, depth);
+                let kits: Option<Vec<Kit>> = (0..depth.max(1)).map(|lane| self.kit(&place, lane)).collect();
+                let target = match target {
+                    Ok(target) => Some(target),
+                    Err(error) => {
+                        self.fail(Error::Invalid(error.to_string()));
+                        None
+                    }
+                };
+                if let (Some(timing), Some(kits), Some(target)) = (self.gate.pass(), kits, &target) {
+                    let lanes = kits.into_iter().map(|kit| self.lane(target, &place, kit, timing)).collect();
+                    for (lane, end) in target.run(lanes) {
+                        self.collect(&place, lane, end);
+                    }
+                }
+            }
+        }
+        self.alive.fetch_sub(1, AcqRel);
+    }
+
+    /// One lane, whose operations block.
+    fn alone<T: Target>(&self, target: &T, place: &Place) {
+        let kit = self.kit(place, 0);
+        if let (Some(timing), Some(kit)) = (self.gate.pass(), kit) {
+            let mut lane = self.lane(target, place, kit, timing);
+            let end = crate::exec::block_on(async {
+                target.sleep_until(timing.begin_ns).await;
+                lane.run().await
+            });
+            self.collect(place, lane, end);
+        }
+    }
+
+    fn collect<T: Target>(&self, place: &Place, lane: Lane<'_, T>, end: LaneEnd) {
+        let ends_run = match &end {
+            LaneEnd::Failed(_) => true,
+            LaneEnd::Done => self.shared.end_mode != EndMode::AllDone,
+            LaneEnd::Stopped | LaneEnd::OpsReached => false,
+        };
+        if ends_run {
+            self.shared.control.finish();
+        }
+        let result = LaneResult {
+            program: (place.process_definition, place.thread_definition),
+            end,
+            end_ns: lane.target.now(),
+            ops: lane.recorder.ops,
+            drawn: lane.drawn,
+        };
+        self.results.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(result);
+    }
+
+    /// What a lane needs, made before the clock starts.
+    fn kit(&self, place: &Place, lane: u32) -> Option<Kit> {
+        match self.try_kit(place, lane) {
+            Ok(kit) => Some(kit),
+            Err(error) => {
+                self.fail(error);
+                None
+            }
+        }
+    }
+
+    fn try_kit(&self, place: &Place, lane: u32) -> Result<Kit, Error> {
+        let (process, thread) = (place.process as u32, place.in_process | lane << 20);
+        let seed = self.options.seed;
+        let spec = self.spec(place);
+        let mut draws = Draws::new(&self.workload.draws, seed, process, thread)
+            .map_err(|error| Error::Draw(error.to_string()))?;
+        let data = DataSpec {
+            compress_percent: self.options.compress_percent,
+            duplicate_percent: self.options.duplicate_percent,
+        };
+        let data =
+            DataPool::new(data, seed, process, thread).map_err(|error| Error::Invalid(error.to_string()))?;
+        let program = self.program(place);
+        let memory =
+            draws.eval(spec.memory_bytes).max(program.transfer_bytes).min(TRANSFER_BYTES_MAX) as usize;
+        let read_buffer = AlignedBuffer::new(memory.max(4096));
+        // Not `memsize`: data that was just stamped is still in the cache, and a larger pool would not be.
+        let writes = program.write_bytes.min(TRANSFER_BYTES_MAX) as usize;
+        let mut write_buffer =
+            AlignedBuffer::new(if writes > 0 { workload::data::pool_bytes(writes) } else { 0 });
+        if writes > 0 {
+            data.fill(&mut write_buffer);
+        }
+        let rng = StreamId { seed, process, thread, purpose: Purpose::Operations }.rng();
+        Ok(Kit { draws, data, rng, read_buffer, write_buffer })
+    }
+
+    fn program(&self, place: &Place) -> &'r Program {
+        &self.programs.programs[place.process_definition][place.thread_definition]
+    }
+
+    fn lane<'t, T: Target>(&self, target: &'t T, place: &Place, kit: Kit, timing: Timing) -> Lane<'t, T>
+    where
+        'r: 't,
+    {
+        let program = self.program(place);
+        let spec = self.spec(place);
+        let watches = program.ops.iter().any(|op| {
+            matches!(
+                op.flow.kind,
+                workload::Kind::IopsLimit
+                    | workload::Kind::OpsLimit
+                    | workload::Kind::BwLimit
+                    | workload::Kind::FinishOnCount
+                    | workload::Kind::FinishOnBytes
+            )
+        });
+        let mut recorder = Recorder::new(program.ops.len(), timing, &self.published[place.overall]);
+        if timing.period_ns > 0 {
+            let shared = self.shared;
+            let lines = self.programs.lines.len();
+            recorder.report_to(
+                Box::new(move |what, ops| shared.add_period(what, program, ops, lines)),
+                self.periods_start_anew,
+            );
+        }
+        Lane {
+            target,
+            shared: self.shared,
+            program,
+            process: place.process,
+            instance: (place.process_instance * spec.instances + place.thread_instance) as usize,
+            timing,
+            label: format!("{}-{}", spec.name, place.thread_instance + 1),
+            draws: kit.draws,
+            rng: kit.rng,
+            slots: (0..program.slots).map(|_| Slot::default()).collect(),
+            next_slot: 0,
+            own_rotors: vec![0; self.shared.filesets.len()],
+            turns: vec![Turns::default(); self.shared.filesets.len()],
+            read_buffer: kit.read_buffer,
+            write_buffer: kit.write_buffer,
+            write_position: 0,
+            data: kit.data,
+            path: Vec::with_capacity(256),
+            recorder,
+            lag_ns: None,
+            done: if watches || self.programs.needs_totals {
+                vec![(0, 0); program.ops.len()]
+            } else {
+                Vec::new()
+            },
+            charged: if watches { vec![0; program.ops.len()] } else { Vec::new() },
+            quota: 0,
+            drawn: (0, 0.0, 0.0),
+        }
+    }
+}
+
+/// What a lane owns.
+struct Kit {
+    draws: Draws,
+    data: DataPool,
+    rng: workload::Rng,
+    read_buffer: AlignedBuffer,
+    write_buffer: AlignedBuffer,
+}
+
+fn short_name(name: &str) -> String {
+    name.chars().filter(|character| *character != '\0').take(15).collect()
+}
+
+/// `nice` and `ioprio` of the calling thread; both are wishes that an unprivileged user may be refused.
+fn set_priorities(nice: i32, io_priority: Option<u8>) {
+    const BEST_EFFORT: i32 = 2 << 13;
+    if nice != 0 {
+        let _ = rustix::process::nice(nice);
+    }
+    if let Some(level) = io_priority.filter(|level| *level < 8) {
+        // SAFETY: the call takes three integers; 1 is IOPRIO_WHO_PROCESS, 0 the calling thread.
+        unsafe { libc::syscall(libc::SYS_ioprio_set, 1, 0, BEST_EFFORT | i32::from(level)) };
+    }
+}

@@ -1,0 +1,105 @@
+//! Executes trials: the trait that the session drives. Implementations: [`crate::real::RealRunner`], and
+//! fakes in tests.
+
+use std::sync::atomic::AtomicBool;
+
+use spec::StackSpec;
+use stats::Outcome;
+
+use record::plan::Slot;
+use record::results::{Cell, Command, Status};
+use record::study::{Study, Workload};
+
+/// Everything that one trial needs to know.
+#[derive(Debug, Clone, Copy)]
+pub struct Job<'a> {
+    /// The run that it belongs to.
+    pub run: &'a str,
+    /// Its place in the plan.
+    pub slot: Slot,
+    /// Its cell.
+    pub cell: &'a Cell,
+    /// The stack to build.
+    pub stack: &'a StackSpec,
+    /// The workload to run.
+    pub workload: &'a Workload,
+    /// The whole study, for its settings.
+    pub study: &'a Study,
+    /// No trial follows, so that its stack may be kept.
+    pub last: bool,
+}
+
+impl Job<'_> {
+    /// Variables for the workload: what it sets, then the parameters of the cell.
+    pub fn set(&self) -> Vec<(String, String)> {
+        self.workload.variables(&self.cell.parameters)
+    }
+}
+
+/// What a trial came to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Report {
+    /// How it ended.
+    pub status: Status,
+    /// What was measured, if anything.
+    pub outcome: Option<Outcome>,
+    /// The machine just before the load.
+    pub environment: Option<record::Environment>,
+    /// The commands that built the stack.
+    pub commands: Vec<Command>,
+    /// Lines of the workload.
+    pub log: Vec<String>,
+    /// Standard error of the trial's process.
+    pub raw_output: String,
+    /// Wall seconds of the whole trial.
+    pub seconds: f64,
+    /// Where its fsyncs spent their time.
+    pub fsync: Option<record::fsync::FsyncSplit>,
+    /// What its script asked to be told beside the result.
+    pub extras: record::results::Extras,
+}
+
+impl Report {
+    /// A trial that came to nothing.
+    pub fn empty(status: Status) -> Self {
+        Report {
+            status,
+            outcome: None,
+            environment: None,
+            commands: Vec::new(),
+            log: Vec::new(),
+            raw_output: String::new(),
+            seconds: 0.0,
+            fsync: None,
+            extras: Default::default(),
+        }
+    }
+}
+
+/// What a running trial tells.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Progress {
+    /// The stack is being built.
+    Building,
+    /// The stack is unmounted and mounted again, caches are dropped.
+    Cooling,
+    /// What the load engine tells.
+    Engine(engine::options::Event),
+    /// The stack is being taken down.
+    TakingDown,
+}
+
+/// Executes trials, one at a time.
+pub trait Runner {
+    /// Why this machine cannot run a stack: reason and remedy. `None` when nothing is known against it.
+    fn unavailable(&mut self, stack: &StackSpec) -> Option<(String, String)>;
+
+    /// Seconds of load (warm-up and measured interval) that a trial of this job is planned to take, for
+    /// estimates.
+    fn load_seconds(&mut self, job: &Job<'_>) -> f64;
+
+    /// Runs a trial to its end and takes everything down again. Never fails: what goes wrong is the report's
+    /// status. When `stop` becomes true, the trial ends soon, as [`Status::Interrupted`], with what it has
+    /// measured.
+    fn run(&mut self, job: &Job<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Report;
+}

@@ -1,0 +1,415 @@
+//! The store: one SQLite database that holds every run. A trial is on disk the moment it ends.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `mod` | opening; beginning, extending, reading and deleting runs |
+//! | `schema` | tables and their versions |
+//! | `error` | what can go wrong |
+//! | `owner` | which process extends a run, so that two never do |
+//!
+//! Several processes may use a store at the same time: it is in WAL mode, every write is one short
+//! transaction that takes the write lock at its beginning, and waits for its turn.
+
+mod error;
+mod owner;
+mod schema;
+
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+
+use record::plan;
+use record::results::{Run, Trial, VERSION};
+use record::study::Study;
+
+pub use error::StoreError;
+
+/// How long a write waits for another process's write.
+const BUSY_PATIENCE: Duration = Duration::from_secs(60);
+/// zstd level of stored records: the histograms of a trial shrink to a few KiB in a few milliseconds.
+const ZSTD_LEVEL: i32 = 6;
+/// Largest record that is read back, after decompression.
+const RECORD_BYTES_MAX: usize = 1 << 30;
+
+/// A run in a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Summary {
+    /// The run's id.
+    pub id: String,
+    /// The study's title.
+    pub title: String,
+    /// When it began.
+    pub started: Timestamp,
+    /// When it was completed.
+    pub finished: Option<Timestamp>,
+    /// Hash of the study.
+    pub study_hash: String,
+    /// Cells times trials of the plan.
+    pub trials_planned: u64,
+    /// Trials with a result.
+    pub trials_done: u64,
+}
+
+/// The store.
+#[derive(Debug)]
+pub struct Store {
+    connection: Connection,
+    home: PathBuf,
+}
+
+/// Where results are kept: `$LOADLINE_HOME`, else `$XDG_STATE_HOME/loadline`, else `~/.local/state/loadline`.
+///
+/// # Errors
+/// When the environment names no such place.
+pub fn default_home() -> Result<PathBuf, StoreError> {
+    home_of(|name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from))
+}
+
+fn home_of(variable: impl Fn(&str) -> Option<PathBuf>) -> Result<PathBuf, StoreError> {
+    variable("LOADLINE_HOME")
+        .or_else(|| {
+            variable("XDG_STATE_HOME").filter(|path| path.is_absolute()).map(|path| path.join("loadline"))
+        })
+        .or_else(|| variable("HOME").map(|home| home.join(".local/state/loadline")))
+        .ok_or(StoreError::NoHome)
+}
+
+impl Store {
+    /// Opens the store in a folder, which is made if it is missing; brings an older store up to date.
+    ///
+    /// # Errors
+    /// The folder or the database cannot be written, or a newer loadline has written it.
+    pub fn open(home: &Path) -> Result<Store, StoreError> {
+        let folder = |source| StoreError::Folder { path: home.to_path_buf(), source };
+        // whatever the umask is: the journal is not relied on below what others may write to
+        std::fs::DirBuilder::new().recursive(true).mode(0o755).create(home).map_err(folder)?;
+        let mut connection = Connection::open(home.join("loadline.db"))?;
+        connection.busy_timeout(BUSY_PATIENCE)?;
+        schema::prepare(&mut connection)?;
+        Ok(Store { connection, home: home.to_path_buf() })
+    }
+
+    /// The folder.
+    pub fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// Begins a run of a study; this process owns it until [`Store::release`] or its end.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn begin(&mut self, study: &Study, command_line: &[String]) -> Result<Run, StoreError> {
+        let started = Timestamp::now();
+        let mut run = Run {
+            version: VERSION,
+            id: String::new(),
+            title: study.study.title.clone(),
+            started,
+            finished: None,
+            seed: study.study.seed,
+            command_line: command_line.to_vec(),
+            loadline: env!("CARGO_PKG_VERSION").to_string(),
+            study: study.to_toml(),
+            study_hash: study.hash(),
+            planned_trials: study.study.trials,
+            cells: plan::cells(study),
+            published: plan::published(study),
+            trials: Vec::new(),
+        };
+        let transaction = self.write()?;
+        loop {
+            run.id = new_id(started);
+            let taken: Option<i64> = transaction
+                .query_row("SELECT 1 FROM runs WHERE id = ?1", [&run.id], |row| row.get(0))
+                .optional()?;
+            if taken.is_none() {
+                break;
+            }
+        }
+        transaction.execute(
+            "INSERT INTO runs (id, title, started, study_hash, trials_planned, owner, record)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            params![
+                run.id,
+                run.title,
+                run.started.to_string(),
+                run.study_hash,
+                plan::order(study).len() as i64,
+                owner::this_process(),
+                pack(&run.id, &run)?,
+            ],
+        )?;
+        transaction.commit()?;
+        Ok(run)
+    }
+
+    /// Takes up a run again: this process owns it from now on.
+    ///
+    /// # Errors
+    /// No such run, or a living process extends it.
+    pub fn resume(&mut self, id: &str) -> Result<Run, StoreError> {
+        let id = self.find(id)?;
+        let transaction = self.write()?;
+        let owner: Option<String> =
+            transaction.query_row("SELECT owner FROM runs WHERE id = ?1", [&id], |row| row.get(0))?;
+        if let Some(pid) = owner.as_deref().and_then(owner::other_living_process) {
+            return Err(StoreError::InUse { run: id, pid });
+        }
+        transaction
+            .execute("UPDATE runs SET owner = ?2 WHERE id = ?1", params![id, owner::this_process()])?;
+        transaction.commit()?;
+        self.load_run(&id)
+    }
+
+    /// Adds a trial that has ended; when this returns it is on disk. A trial of the same cell and index that
+    /// ended before stays stored, but the newest one counts.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn add_trial(&mut self, run: &str, trial: &Trial) -> Result<(), StoreError> {
+        let raw_output = compress(run, trial.raw_output.as_bytes())?;
+        let record = pack(run, &Trial { raw_output: String::new(), ..trial.clone() })?;
+        let outcome = trial.outcome.as_ref();
+        let transaction = self.write()?;
+        transaction.execute(
+            "INSERT INTO trials (run, cell, trial, status, started, seconds, ops_per_second, record, raw_output)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+            params![
+                run,
+                trial.cell,
+                trial.index,
+                trial.status.word(),
+                trial.started.to_string(),
+                trial.seconds,
+                outcome.map(|outcome| outcome.io_ops_per_second()),
+                record,
+                raw_output,
+            ],
+        )?;
+        let row = transaction.last_insert_rowid();
+        for op in outcome.into_iter().flat_map(|outcome| &outcome.ops) {
+            let hdr = |histogram: &stats::Histogram| histogram.to_hdr_v2_base64().ok();
+            transaction.execute(
+                "INSERT INTO ops (trial_row, name, kind, ops, bytes, errors, service_hdr, intended_hdr)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                params![
+                    row,
+                    op.name,
+                    op.kind,
+                    saturated(op.ops),
+                    saturated(op.bytes),
+                    saturated(op.errors),
+                    hdr(&op.service),
+                    op.intended.as_ref().and_then(hdr),
+                ],
+            )?;
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// Marks a run as complete.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn finish(&mut self, run: &str) -> Result<Timestamp, StoreError> {
+        let now = Timestamp::now();
+        let transaction = self.write()?;
+        transaction.execute(
+            "UPDATE runs SET finished = ?2, owner = NULL WHERE id = ?1",
+            params![run, now.to_string()],
+        )?;
+        transaction.commit()?;
+        Ok(now)
+    }
+
+    /// Leaves a run for others to take up.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn release(&mut self, run: &str) -> Result<(), StoreError> {
+        let transaction = self.write()?;
+        transaction.execute("UPDATE runs SET owner = NULL WHERE id = ?1", [run])?;
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// All runs, the oldest first.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn runs(&self) -> Result<Vec<Summary>, StoreError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT id, title, started, finished, study_hash, trials_planned,
+                    (SELECT count(DISTINCT cell || '/' || trial) FROM trials
+                     WHERE run = runs.id AND status = 'done')
+             FROM runs ORDER BY rowid",
+        )?;
+        let rows = statement.query_map([], |row| {
+            Ok(Summary {
+                id: row.get(0)?,
+                title: row.get(1)?,
+                started: time(row.get(2)?),
+                finished: row.get::<_, Option<String>>(3)?.map(time),
+                study_hash: row.get(4)?,
+                trials_planned: row.get::<_, i64>(5)?.unsigned_abs(),
+                trials_done: row.get::<_, i64>(6)?.unsigned_abs(),
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Runs of this study that are not complete, the oldest first.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn unfinished(&self, study_hash: &str) -> Result<Vec<Summary>, StoreError> {
+        let mut runs = self.runs()?;
+        runs.retain(|run| run.finished.is_none() && run.study_hash == study_hash);
+        Ok(runs)
+    }
+
+    /// Reads a run: by its id, by a beginning of it that no other run has, or `last`.
+    ///
+    /// # Errors
+    /// No such run, several such runs, or a damaged record.
+    pub fn load_run(&self, wanted: &str) -> Result<Run, StoreError> {
+        let id = self.find(wanted)?;
+        let (record, finished): (Vec<u8>, Option<String>) =
+            self.connection.query_row("SELECT record, finished FROM runs WHERE id = ?1", [&id], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?;
+        let mut run: Run = unpack(&id, &record)?;
+        run.finished = finished.map(time);
+        let mut statement = self.connection.prepare_cached(
+            "SELECT record, raw_output FROM trials
+             WHERE row IN (SELECT max(row) FROM trials WHERE run = ?1 GROUP BY cell, trial) ORDER BY row",
+        )?;
+        let mut rows = statement.query([&id])?;
+        while let Some(row) = rows.next()? {
+            let mut trial: Trial = unpack(&id, row.get_ref(0)?.as_blob().unwrap_or_default())?;
+            let raw_output = decompress(&id, row.get_ref(1)?.as_blob().unwrap_or_default())?;
+            trial.raw_output = String::from_utf8_lossy(&raw_output).into_owned();
+            run.trials.push(trial);
+        }
+        Ok(run)
+    }
+
+    /// The id of a run: by its id, by a beginning of it that no other run has, or `last`.
+    ///
+    /// # Errors
+    /// No such run, or several.
+    pub fn find(&self, wanted: &str) -> Result<String, StoreError> {
+        let hint = "; `loadline runs` lists them";
+        if wanted == "last" {
+            // Not by id: two runs that begin in the same second differ by a random part only.
+            let last: Option<String> = self
+                .connection
+                .query_row("SELECT id FROM runs ORDER BY rowid DESC LIMIT 1", [], |row| row.get(0))
+                .optional()?;
+            return last.ok_or(StoreError::NoSuchRun { wanted: wanted.into(), hint: ": none is stored yet" });
+        }
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT id FROM runs WHERE substr(id, 1, length(?1)) = ?1 ORDER BY id")?;
+        let mut matches: Vec<String> =
+            statement.query_map([wanted], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        if let Some(exact) = matches.iter().position(|id| id == wanted) {
+            return Ok(matches.swap_remove(exact));
+        }
+        match matches.len() {
+            1 if !wanted.is_empty() => Ok(matches.swap_remove(0)),
+            0 => Err(StoreError::NoSuchRun { wanted: wanted.into(), hint }),
+            _ => Err(StoreError::Ambiguous { wanted: wanted.into(), matches }),
+        }
+    }
+
+    /// Deletes a run with all its trials; gives its id.
+    ///
+    /// # Errors
+    /// No such run, or a living process extends it.
+    pub fn delete(&mut self, wanted: &str) -> Result<String, StoreError> {
+        let run = self.resume(wanted)?;
+        let transaction = self.write()?;
+        transaction.execute("DELETE FROM runs WHERE id = ?1", [&run.id])?;
+        transaction.commit()?;
+        Ok(run.id)
+    }
+
+    /// A transaction that has the write lock from its beginning: one that reads first and writes later would
+    /// fail instead of waiting when another process has written in between.
+    fn write(&mut self) -> Result<Transaction<'_>, StoreError> {
+        Ok(self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?)
+    }
+}
+
+/// `20261120-191500-ab12`: UTC to the second, then a random tail.
+fn new_id(now: Timestamp) -> String {
+    use std::hash::{BuildHasher, Hasher};
+    // RandomState is seeded by the system for every process and differs at every call.
+    let tail = std::hash::RandomState::new().build_hasher().finish() & 0xffff;
+    format!("{}-{tail:04x}", now.strftime("%Y%m%d-%H%M%S"))
+}
+
+/// Times are written by `Timestamp::to_string`; a damaged one shows as 1970 rather than hiding the run.
+fn time(text: String) -> Timestamp {
+    text.parse().unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+fn saturated(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn damaged(run: &str, why: impl std::fmt::Display) -> StoreError {
+    StoreError::Damaged { run: run.to_string(), why: why.to_string() }
+}
+
+fn pack(run: &str, record: &impl serde::Serialize) -> Result<Vec<u8>, StoreError> {
+    compress(run, &serde_json::to_vec(record).map_err(|error| damaged(run, error))?)
+}
+
+fn unpack<T: serde::de::DeserializeOwned>(run: &str, bytes: &[u8]) -> Result<T, StoreError> {
+    serde_json::from_slice(&decompress(run, bytes)?).map_err(|error| damaged(run, error))
+}
+
+fn compress(run: &str, bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
+    zstd::bulk::compress(bytes, ZSTD_LEVEL).map_err(|error| damaged(run, error))
+}
+
+fn decompress(run: &str, bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
+    use std::io::Read;
+    let mut plain = Vec::new();
+    let reader = zstd::Decoder::new(bytes).map_err(|error| damaged(run, error))?;
+    reader.take(RECORD_BYTES_MAX as u64).read_to_end(&mut plain).map_err(|error| damaged(run, error))?;
+    Ok(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_home_is_the_first_that_is_set() {
+        let with = |set: &'static [(&str, &str)]| {
+            home_of(move |name| set.iter().find(|(n, _)| *n == name).map(|(_, v)| PathBuf::from(v))).ok()
+        };
+        assert_eq!(with(&[]), None);
+        assert_eq!(with(&[("HOME", "/h")]), Some("/h/.local/state/loadline".into()));
+        assert_eq!(
+            with(&[("HOME", "/h"), ("XDG_STATE_HOME", "relative")]),
+            Some("/h/.local/state/loadline".into())
+        );
+        assert_eq!(with(&[("HOME", "/h"), ("XDG_STATE_HOME", "/s")]), Some("/s/loadline".into()));
+        assert_eq!(with(&[("LOADLINE_HOME", "x"), ("XDG_STATE_HOME", "/s")]), Some("x".into()));
+    }
+
+    #[test]
+    fn ids_sort_by_time() {
+        let id = new_id("2026-11-20T19:15:00Z".parse().unwrap());
+        assert!(id.starts_with("20261120-191500-") && id.len() == 20, "{id}");
+        assert!(new_id("2026-11-20T19:14:59Z".parse().unwrap()) < id);
+    }
+}

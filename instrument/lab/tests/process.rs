@@ -1,0 +1,327 @@
+//! Whole trials: real stacks (a directory, tmpfs), real processes, short loads.
+
+mod common;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lab::RealRunner;
+use lab::runner::{Job, Progress, Report, Runner};
+use lab::supervise::Program;
+use needs::needs;
+use record::Study;
+use record::plan::{self, Slot};
+use record::results::{Cell, Status};
+
+const SCRIPT: &str = "
+set $n=20
+define fileset name=f, path=/x, entries=$n, size=4k, prealloc=100
+define process name=p, instances=1 {
+  thread name=t, memsize=1m, instances=2 {
+    flowop openfile name=open, filesetname=f, fd=1
+    flowop readwholefile name=read, fd=1, iosize=4k
+    flowop closefile name=close, fd=1
+  }
+}
+echo \"ready\"
+run 60
+";
+
+/// Not a test of its own: the process that the trials below become. Other than `loadline trial` it prints the
+/// test harness's lines too, which the parent must pass over.
+#[test]
+#[ignore = "no test: started by the other tests"]
+fn child() {
+    std::process::exit(i32::from(lab::child::main()));
+}
+
+/// Not a test of its own either: runs a long trial, until somebody kills it.
+#[test]
+#[ignore = "no test: started by another test"]
+fn victim() {
+    let home = std::path::PathBuf::from(std::env::var_os("LOADLINE_TEST_HOME").unwrap());
+    let mut bench = Bench::at(tempfile::tempdir().unwrap(), &home);
+    bench.trial(SCRIPT, STACK_OF_VICTIM, "", &AtomicBool::new(false), &mut |progress| {
+        if let Progress::Engine(engine::options::Event::Running { .. }) = progress {
+            println!("running");
+        }
+    });
+}
+
+/// Mounted, but of no device.
+const STACK_OF_VICTIM: &str = "tmpfs";
+
+struct Bench {
+    folder: tempfile::TempDir,
+    runner: RealRunner,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let home = folder.path().to_path_buf();
+        Bench::at(folder, &home)
+    }
+
+    fn at(folder: tempfile::TempDir, home: &Path) -> Self {
+        std::fs::create_dir(folder.path().join("target")).unwrap();
+        let mut runner = RealRunner::new(home, &home.join("work"), "test-run").unwrap();
+        let arguments = ["--exact", "child", "--ignored", "--nocapture"];
+        runner.program = Program::new(std::env::current_exe().unwrap(), &arguments);
+        Bench { folder, runner }
+    }
+
+    fn target(&self) -> String {
+        format!("dir:{}", self.folder.path().join("target").display())
+    }
+
+    /// Runs one trial of `script` with these settings.
+    fn trial(
+        &mut self,
+        script: &str,
+        stack: &str,
+        settings: &str,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Report {
+        let study = common::study(&format!(
+            "stacks = ['{stack}']\n[study]\n{settings}\n[[workload]]\nname = 'w'\ntext = '''{script}'''\n"
+        ));
+        let cells = plan::cells(&study);
+        let report = self.runner.run(&job(&study, &cells[0]), stop, progress);
+        assert!(is_empty(&self.folder.path().join("target")), "nothing stays on the target");
+        assert!(self.runner.journal().is_empty(), "nothing stays in the journal");
+        report
+    }
+
+    fn plain(&mut self, script: &str, settings: &str) -> Report {
+        let target = self.target();
+        self.trial(script, &target, settings, &AtomicBool::new(false), &mut |_| {})
+    }
+}
+
+fn job<'a>(study: &'a Study, cell: &'a Cell) -> Job<'a> {
+    Job {
+        run: "test-run",
+        slot: Slot { cell: 0, index: 0, order: 0 },
+        cell,
+        stack: &study.stacks[0],
+        workload: &study.workloads[0],
+        study,
+        last: true,
+    }
+}
+
+fn is_empty(folder: &Path) -> bool {
+    std::fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
+}
+
+#[test]
+fn a_trial_gives_an_outcome_with_its_evidence() {
+    let report = Bench::new().plain(SCRIPT, "seconds = 0.3");
+    assert_eq!(report.status, Status::Done, "{report:?}");
+    let outcome = report.outcome.unwrap();
+    assert!(outcome.io_ops() > 0 && outcome.measured_seconds >= 0.25, "{outcome:?}");
+    let metric =
+        |name: &str| outcome.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value);
+    assert!(metric("counted_seconds").is_some_and(|seconds| seconds > 0.0));
+    assert!(metric("cpu_user_seconds").is_some());
+    assert!(report.environment.is_some_and(|environment| environment.target.is_some()));
+    assert!(report.log.iter().any(|line| line == "ready"), "{:?}", report.log);
+    assert!(report.seconds > 0.3);
+}
+
+#[test]
+fn a_load_of_another_kind_runs_in_phases_and_its_results_are_joined() {
+    let mut bench = Bench::new();
+    let script = "#!loadline-app large-file\nfile_bytes = 100000";
+    let (mut cooled, target) = (0, bench.target());
+    let report = bench.trial(script, &target, "", &AtomicBool::new(false), &mut |progress| {
+        cooled += u32::from(progress == Progress::Cooling);
+    });
+    assert_eq!((report.status, cooled), (Status::Done, 1));
+    let outcome = report.outcome.unwrap();
+    let names: Vec<&str> = outcome.ops.iter().map(|op| op.name.as_str()).collect();
+    assert_eq!(names, ["seq-write", "seq-read"]);
+    assert!(outcome.metrics.iter().any(|metric| metric.name == "seq-read" && metric.unit == "MB/s"));
+
+    let report = bench.plain("#!loadline-app large-file\nfile_bites = 1", "");
+    let Status::Failed { message } = &report.status else { panic!("{report:?}") };
+    assert!(message.contains("file_bites"), "{message}");
+}
+
+#[test]
+fn a_trial_starts_programs_only_when_its_study_allows_them() {
+    let script = SCRIPT.replace("run 60", "system \"echo started\"\nrun 60");
+    let refused = Bench::new().plain(&script, "seconds = 0.2");
+    let Status::Failed { message } = &refused.status else { panic!("{refused:?}") };
+    assert!(message.contains("echo started") && message.contains("allow_system = true"), "{message}");
+    assert!(!refused.log.contains(&"started".to_string()), "{refused:?}");
+    let allowed = Bench::new().plain(&script, "seconds = 0.2\nallow_system = true");
+    assert_eq!(allowed.status, Status::Done, "{allowed:?}");
+    assert!(allowed.log.contains(&"started".to_string()), "{allowed:?}");
+    let notes = allowed.outcome.unwrap().notes;
+    assert_eq!(notes, ["the workload started a program: system \"echo started\""]);
+}
+
+#[test]
+fn what_a_script_asks_for_beside_the_result_is_kept() {
+    let script = SCRIPT.replace("run 60", "enable lathist\npsrun -1 2");
+    let report = Bench::new().plain(&script, "");
+    assert_eq!(report.status, Status::Done, "{report:?}");
+    assert!(report.extras.latency_counters);
+    let times: Vec<(f64, f64)> =
+        report.extras.periods.iter().map(|one| (one.at_seconds, one.seconds)).collect();
+    assert_eq!(times, [(1.0, 1.0), (2.0, 1.0)]);
+    for op in report.extras.periods.iter().flat_map(|period| &period.ops) {
+        assert_eq!(op.latency_counters.iter().sum::<u64>(), op.timed, "{op:?}");
+    }
+    assert!(Bench::new().plain(SCRIPT, "seconds = 0.1").extras.is_empty());
+}
+
+#[test]
+fn parameters_reach_the_script_and_its_errors_the_status() {
+    let mut bench = Bench::new();
+    let broken = SCRIPT.replace("entries=$n", "entries=$missing");
+    let report = bench.plain(&broken, "seconds = 0.1");
+    let Status::Failed { message } = &report.status else { panic!("{report:?}") };
+    assert!(message.contains("missing"), "{message}");
+    assert_eq!(report.outcome, None);
+}
+
+#[test]
+fn a_time_out_ends_the_trial_and_keeps_what_was_measured() {
+    // The time begins with the process; on a busy machine it may be over before the load has begun. Then it gets more.
+    for timeout in [1.5, 6.0, 24.0, 96.0] {
+        let (mut bench, mut began) = (Bench::new(), false);
+        let target = bench.target();
+        let settings = format!("timeout = {timeout:?}");
+        let report = bench.trial(SCRIPT, &target, &settings, &AtomicBool::new(false), &mut |progress| {
+            began |= is_running(&progress);
+        });
+        assert_eq!(report.status, Status::TimedOut { after_seconds: timeout }, "{report:?}");
+        if began {
+            let outcome = report.outcome.expect("what was measured until then");
+            assert!(outcome.io_ops() > 0 && outcome.measured_seconds < 60.0, "{outcome:?}");
+            return;
+        }
+    }
+    panic!("the load never began");
+}
+
+/// Whether the load has done something.
+fn is_running(progress: &Progress) -> bool {
+    matches!(progress, Progress::Engine(engine::options::Event::Running { io_ops: 1.., .. }))
+}
+
+#[test]
+fn an_interruption_ends_the_trial_and_keeps_what_was_measured() {
+    let mut bench = Bench::new();
+    let target = bench.target();
+    let stop = AtomicBool::new(false);
+    let report = bench.trial(SCRIPT, &target, "", &stop, &mut |progress| {
+        stop.fetch_or(is_running(&progress), Ordering::Release);
+    });
+    assert_eq!(report.status, Status::Interrupted, "{report:?}");
+    let outcome = report.outcome.expect("what was measured until then");
+    assert!(outcome.io_ops() > 0 && outcome.measured_seconds < 60.0, "{outcome:?}");
+}
+
+#[test]
+fn a_stack_that_cannot_be_had_is_unavailable() {
+    let mut bench = Bench::new();
+    let report = bench.trial(SCRIPT, "dir:/no/such/folder", "", &AtomicBool::new(false), &mut |_| {});
+    assert!(matches!(report.status, Status::Unavailable { .. }), "{report:?}");
+}
+
+#[test]
+fn a_cold_trial_prepares_and_measures_in_two_processes() {
+    needs!(Mounts);
+    let mut bench = Bench::new();
+    let mut cooled = 0;
+    // Making tmpfs cold does nothing, and so does not disturb the machine that runs this test.
+    let report = bench.trial(
+        SCRIPT,
+        "tmpfs",
+        "seconds = 0.2\ncold = true",
+        &AtomicBool::new(false),
+        &mut |progress| {
+            cooled += u32::from(progress == Progress::Cooling);
+        },
+    );
+    assert_eq!((report.status, cooled), (Status::Done, 1), "{:?} {}", report.log, report.raw_output);
+    assert!(report.outcome.unwrap().io_ops() > 0);
+    assert!(report.commands.iter().any(|command| command.purpose == "mount"));
+}
+
+#[test]
+fn a_memory_limit_is_met_by_the_load_and_shown_in_its_figures() {
+    needs!(MemoryCgroup);
+    let report = Bench::new().plain(SCRIPT, "seconds = 0.2\nmemory = '256M'");
+    assert_eq!(report.status, Status::Done, "{}", report.raw_output);
+    let metrics = report.outcome.unwrap().metrics;
+    let peak = metrics.iter().find(|metric| metric.name == "memory_peak_bytes");
+    assert!(peak.is_none_or(|peak| peak.value > 0.0 && peak.value <= 256.0 * 1048576.0));
+    assert_eq!(report.environment.unwrap().memory.limit_bytes, Some(256 << 20));
+}
+
+/// Lines of the mount table that name `path`.
+fn traces(path: &Path) -> Vec<String> {
+    let path = path.to_str().unwrap();
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+    mounts.lines().filter(|line| line.contains(path)).map(str::to_string).collect()
+}
+
+/// Children of a process, dead ones that nobody has reaped left out.
+fn children(parent: u32) -> Vec<u32> {
+    let stats = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        let rest = stat.rsplit_once(')')?.1.to_string();
+        let mut fields = rest.split_whitespace();
+        (fields.next()? != "Z" && fields.next()?.parse() == Ok(parent)).then_some(pid)
+    });
+    stats.collect()
+}
+
+#[test]
+fn a_killed_run_leaves_no_process_and_its_stack_can_be_undone() {
+    use std::io::{BufRead, BufReader};
+    needs!(Mounts);
+    let home = tempfile::tempdir().unwrap();
+    let mut victim = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "victim", "--ignored", "--nocapture"])
+        .env("LOADLINE_TEST_HOME", home.path())
+        // What it leaves in its own temporary folder goes with this one.
+        .env("TMPDIR", home.path())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(victim.stdout.take().unwrap()).lines();
+    assert!(lines.map_while(Result::ok).any(|line| line == "running"), "the victim's trial never ran");
+    let trial: Vec<u32> = children(victim.id());
+    assert_eq!(trial.len(), 1, "the load is in a process of its own");
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    assert_eq!(traces(home.path()).len(), 1, "the mount is left");
+
+    // The kernel kills the trial's process when its parent dies; until it is gone the mount is busy.
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let alive = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", trial[0])).unwrap_or_default();
+        stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+    };
+    while alive() {
+        assert!(std::time::Instant::now() < deadline, "process {} still runs", trial[0]);
+        std::thread::yield_now();
+    }
+    let home_utf8 = camino::Utf8Path::from_path(home.path()).unwrap();
+    let journals = lab::real::journal_folder(home_utf8);
+    let leftovers = journal::Journal::leftovers(&journals).unwrap();
+    assert_eq!(leftovers.len(), 1);
+    let report = leftovers[0].clean().unwrap();
+    assert!(report.is_clean(), "{report}");
+    assert_eq!(traces(home.path()), [] as [&str; 0]);
+    assert!(is_empty(&home.path().join("work")), "the work folder is empty again");
+    assert_eq!(journal::Journal::leftovers(&journals).unwrap().len(), 0);
+}

@@ -1,0 +1,268 @@
+//! The store: everything survives, old stores open, several processes share one.
+
+mod common;
+
+use std::path::Path;
+
+use common::{eight_cells, outcome, study};
+use jiff::Timestamp;
+use lab::store::{Store, StoreError};
+use record::results::{Command, Run, Status, Trial};
+
+fn trial(cell: u32, index: u32, status: Status) -> Trial {
+    Trial {
+        cell,
+        index,
+        order: 5,
+        outcome: status.is_done().then(|| outcome(1234 + u64::from(index))),
+        status,
+        environment: Some(record::Environment {
+            loadline: "0.1.0".into(),
+            devices: vec![record::environment::Device {
+                name: "loop3".into(),
+                fua: Some(false),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }),
+        commands: vec![Command { purpose: "mkfs".into(), line: "mkfs.ext4 -q /dev/loop3".into() }],
+        log: vec!["files: 100".into()],
+        raw_output: "text with \u{0} and \u{fc}\n".repeat(100),
+        started: "2026-11-20T19:15:00.123456789Z".parse().unwrap(),
+        seconds: 1.0 / 3.0,
+        fsync: None,
+        extras: Default::default(),
+    }
+}
+
+fn statuses() -> Vec<Status> {
+    vec![
+        Status::Done,
+        Status::Failed { message: "EIO".into() },
+        Status::TimedOut { after_seconds: 2.5 },
+        Status::Interrupted,
+        Status::Unavailable { reason: "no f2fs".into(), remedy: "another kernel".into() },
+    ]
+}
+
+fn open(folder: &Path) -> Store {
+    Store::open(folder).unwrap()
+}
+
+#[test]
+fn all_of_a_run_survives() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    let study = study(
+        "stacks = ['ext4', 'xfs']\n[study]\ntitle = 'T'\nseed = 9\ntrials = 3\n[[workload]]\nname = 'a'\ntext = 'run'\n\
+         [[published]]\ncell = { stack = 'xfs' }\nvalue = 1.5\nunit = 'kops/s'\nsource = 'table 1'\n",
+    );
+    let mut run = store.begin(&study, &["loadline".into(), "run".into(), "a b".into()]).unwrap();
+    for (at, status) in statuses().into_iter().enumerate() {
+        let trial = trial(at as u32 % 2, at as u32, status);
+        store.add_trial(&run.id, &trial).unwrap();
+        run.trials.push(trial);
+    }
+    run.finished = Some(store.finish(&run.id).unwrap());
+    drop(store);
+    let stored = open(folder.path()).load_run("last").unwrap();
+    assert_eq!(stored, run);
+    assert_eq!(stored.published[0].cell, 1);
+    assert_eq!((stored.seed, stored.title.as_str(), stored.planned_trials), (9, "T", 3));
+}
+
+#[test]
+fn the_newest_attempt_counts_and_the_older_ones_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    let run = store.begin(&eight_cells(1, ""), &[]).unwrap();
+    store.add_trial(&run.id, &trial(0, 0, Status::Failed { message: "x".into() })).unwrap();
+    store.add_trial(&run.id, &trial(0, 0, Status::Done)).unwrap();
+    let loaded = store.load_run(&run.id).unwrap();
+    assert_eq!(loaded.trials, [trial(0, 0, Status::Done)]);
+    let summary = &store.runs().unwrap()[0];
+    assert_eq!((summary.trials_done, summary.trials_planned), (1, 8));
+    let connection = rusqlite::Connection::open(folder.path().join("loadline.db")).unwrap();
+    let rows: i64 = connection.query_row("SELECT count(*) FROM trials", [], |row| row.get(0)).unwrap();
+    assert_eq!(rows, 2);
+}
+
+#[test]
+fn histograms_are_there_for_other_tools() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    let run = store.begin(&eight_cells(1, ""), &[]).unwrap();
+    store.add_trial(&run.id, &trial(0, 0, Status::Done)).unwrap();
+    let connection = rusqlite::Connection::open(folder.path().join("loadline.db")).unwrap();
+    let (name, ops, hdr): (String, i64, String) = connection
+        .query_row("SELECT name, ops, service_hdr FROM ops", [], |row| {
+            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
+        })
+        .unwrap();
+    assert_eq!((name.as_str(), ops), ("write1", 1234));
+    assert_eq!(stats::Histogram::from_hdr_v2_base64(&hdr).unwrap().count(), 1234);
+}
+
+#[test]
+fn runs_are_found_by_abbreviation() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    assert!(matches!(store.load_run("last"), Err(StoreError::NoSuchRun { .. })));
+    let ids: Vec<String> = (0..3).map(|_| store.begin(&eight_cells(1, ""), &[]).unwrap().id).collect();
+    assert_eq!(&store.find("last").unwrap(), &ids[2]);
+    assert_eq!(&store.find(&ids[1]).unwrap(), &ids[1]);
+    assert!(matches!(store.find("20"), Err(StoreError::Ambiguous { matches, .. }) if matches.len() == 3));
+    assert!(matches!(store.find("%"), Err(StoreError::NoSuchRun { .. })));
+    assert!(matches!(store.find(""), Err(StoreError::Ambiguous { .. })));
+    store.delete(&ids[0]).unwrap();
+    assert!(matches!(store.find(&ids[0]), Err(StoreError::NoSuchRun { .. })));
+    assert_eq!(store.runs().unwrap().len(), 2);
+}
+
+/// Ids of the same second differ by a random part: the last run is the one that began last, not the greatest id.
+#[test]
+fn the_last_run_is_the_one_that_began_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    for _ in 0..20 {
+        let run = store.begin(&eight_cells(1, ""), &[]).unwrap();
+        assert_eq!(store.find("last").unwrap(), run.id);
+    }
+}
+
+#[test]
+fn unfinished_runs_of_a_study_are_found_by_its_hash() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    let (one, other) = (eight_cells(1, ""), eight_cells(2, ""));
+    assert_ne!(one.hash(), other.hash());
+    let first = store.begin(&one, &[]).unwrap();
+    store.begin(&other, &[]).unwrap();
+    let ids = |store: &Store| -> Vec<String> {
+        store.unfinished(&one.hash()).unwrap().into_iter().map(|run| run.id).collect()
+    };
+    assert_eq!(ids(&store), [first.id.as_str()]);
+    store.finish(&first.id).unwrap();
+    assert_eq!(ids(&store), [] as [&str; 0]);
+}
+
+#[test]
+fn deleting_a_run_takes_its_trials_along() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    let run = store.begin(&eight_cells(1, ""), &[]).unwrap();
+    store.add_trial(&run.id, &trial(0, 0, Status::Done)).unwrap();
+    store.delete(&run.id).unwrap();
+    let connection = rusqlite::Connection::open(folder.path().join("loadline.db")).unwrap();
+    for table in ["runs", "trials", "ops"] {
+        let rows: i64 =
+            connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
+        assert_eq!(rows, 0, "{table}");
+    }
+}
+
+#[test]
+fn many_writers_neither_lose_nor_block() {
+    let folder = tempfile::tempdir().unwrap();
+    let (writers, trials) = (4, 10);
+    std::thread::scope(|scope| {
+        for _ in 0..writers {
+            scope.spawn(|| {
+                // Each opens the store itself, as a process would: making and switching it to WAL is part of
+                // the race.
+                let mut store = open(folder.path());
+                let run = store.begin(&eight_cells(1, ""), &[]).unwrap();
+                for index in 0..trials {
+                    store.add_trial(&run.id, &trial(0, index, Status::Done)).unwrap();
+                    store.runs().unwrap();
+                }
+                store.finish(&run.id).unwrap();
+            });
+        }
+    });
+    let store = open(folder.path());
+    let runs = store.runs().unwrap();
+    assert_eq!(runs.len(), writers);
+    assert!(runs.iter().all(|run| run.trials_done == u64::from(trials) && run.finished.is_some()));
+}
+
+#[test]
+fn a_run_that_another_living_process_extends_is_not_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    let run = store.begin(&eight_cells(1, ""), &[]).unwrap();
+    let set_owner = |owner: &str| {
+        let connection = rusqlite::Connection::open(folder.path().join("loadline.db")).unwrap();
+        connection.execute("UPDATE runs SET owner = ?1", [owner]).unwrap();
+    };
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let stat = std::fs::read_to_string("/proc/1/stat").unwrap();
+    let start = stat.rsplit_once(')').unwrap().1.split_whitespace().nth(19).unwrap();
+    set_owner(&format!("{}:1:{start}", boot.trim()));
+    assert!(matches!(store.resume(&run.id), Err(StoreError::InUse { pid: 1, .. })));
+    assert!(matches!(store.delete(&run.id), Err(StoreError::InUse { pid: 1, .. })));
+    set_owner(&format!("{}:1:{start}0", boot.trim()));
+    assert!(store.resume(&run.id).is_ok(), "the number was used again by another process");
+}
+
+#[test]
+fn a_store_of_the_future_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(open(folder.path()));
+    let connection = rusqlite::Connection::open(folder.path().join("loadline.db")).unwrap();
+    connection.pragma_update(None, "user_version", 99).unwrap();
+    assert!(matches!(Store::open(folder.path()), Err(StoreError::TooNew { found: 99, .. })));
+}
+
+#[test]
+fn a_damaged_record_is_an_error_and_not_a_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    let run = store.begin(&eight_cells(1, ""), &[]).unwrap();
+    store.add_trial(&run.id, &trial(0, 0, Status::Done)).unwrap();
+    let connection = rusqlite::Connection::open(folder.path().join("loadline.db")).unwrap();
+    connection.execute("UPDATE trials SET record = x'00'", []).unwrap();
+    assert!(matches!(store.load_run(&run.id), Err(StoreError::Damaged { .. })));
+}
+
+/// The run in `fixtures/store-v1.db`; made once by `LOADLINE_WRITE_FIXTURE=1 cargo test -p loadline-lab
+/// --test store` when a schema version is released, and never again.
+fn fixture_run() -> (Run, Vec<Trial>) {
+    let text = include_str!("fixtures/store-v1.json");
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn a_store_of_version_1_still_opens() {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    if std::env::var_os("LOADLINE_WRITE_FIXTURE").is_some() {
+        return write_fixture(&fixtures);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(fixtures.join("store-v1.db"), folder.path().join("loadline.db")).unwrap();
+    let stored = open(folder.path()).load_run("last").unwrap();
+    let (run, trials) = fixture_run();
+    assert_eq!(stored, Run { trials, ..run });
+    assert!(record::Study::from_stored(&stored.study).is_ok(), "its study still reads");
+}
+
+fn write_fixture(fixtures: &Path) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    let study = eight_cells(5, "title = 'fixture'\nstop_early = 0.1\ncold = true\nio = 'uring:8'");
+    let mut run = store.begin(&study, &["loadline".into(), "run".into(), "fixture.toml".into()]).unwrap();
+    let mut trials = Vec::new();
+    for (at, status) in statuses().into_iter().enumerate() {
+        trials.push(trial(at as u32, 0, status));
+        store.add_trial(&run.id, &trials[at]).unwrap();
+    }
+    run.finished = Some(store.finish(&run.id).unwrap());
+    assert!(run.finished < Some(Timestamp::now()));
+    drop(store);
+    std::fs::create_dir_all(fixtures).unwrap();
+    let from = rusqlite::Connection::open(folder.path().join("loadline.db")).unwrap();
+    let target = fixtures.join("store-v1.db");
+    from.execute("VACUUM INTO ?1", [target.to_str().unwrap()]).unwrap();
+    std::fs::write(fixtures.join("store-v1.json"), serde_json::to_string_pretty(&(run, trials)).unwrap())
+        .unwrap();
+}

@@ -1,0 +1,198 @@
+//! Comparisons and judgements on made-up results.
+
+mod common;
+
+use common::{outcome, study};
+use lab::Store;
+use record::Study;
+use record::compare::{Conclusion, compare, compare_stacks};
+use record::judge;
+use record::results::{Answer, MetricName, Run, Status, Trial};
+use stats::{Rules, Verdict};
+
+/// A run of a study with these throughputs for each cell.
+fn run(study: &Study, throughputs: &[&[u64]]) -> Run {
+    let folder = tempfile::tempdir().unwrap();
+    let mut run = Store::open(folder.path()).unwrap().begin(study, &[]).unwrap();
+    for (cell, values) in throughputs.iter().enumerate() {
+        for (index, ops) in values.iter().enumerate() {
+            run.trials.push(Trial {
+                cell: cell as u32,
+                index: index as u32,
+                order: 0,
+                status: Status::Done,
+                outcome: Some(outcome(*ops)),
+                environment: Some(record::Environment::default()),
+                commands: vec![],
+                log: vec![],
+                raw_output: String::new(),
+                started: run.started,
+                seconds: 1.0,
+                fsync: None,
+                extras: Default::default(),
+            });
+        }
+    }
+    run
+}
+
+const SLOW: &[u64] = &[1000, 1010, 990, 1005, 995];
+const FAST: &[u64] = &[1800, 1810, 1790, 1805, 1795];
+const NOISY: &[u64] = &[500, 2500, 900, 1700, 1300];
+
+fn on(stacks: &str, rest: &str) -> Study {
+    study(&format!(
+        "stacks = [{stacks}]\n[study]\ntrials = 5\n[[workload]]\nname = 'a'\ntext = 'run'\n{rest}"
+    ))
+}
+
+fn conclusion(baseline: &[u64], candidate: &[u64]) -> Conclusion {
+    let study = on("'ext4'", "");
+    compare(&run(&study, &[baseline]), &run(&study, &[candidate]), &Rules::default()).conclusion
+}
+
+#[test]
+fn conclusions_have_exit_codes() {
+    assert_eq!(conclusion(SLOW, FAST), Conclusion::NoWorse);
+    assert_eq!(conclusion(SLOW, SLOW), Conclusion::NoWorse);
+    assert_eq!(conclusion(FAST, SLOW), Conclusion::SomeWorse);
+    assert_eq!(conclusion(SLOW, NOISY), Conclusion::CannotTell);
+    assert_eq!(conclusion(SLOW, &FAST[..1]), Conclusion::CannotTell);
+    assert_eq!(conclusion(SLOW, &[]), Conclusion::CannotTell);
+    let codes =
+        [Conclusion::NoWorse, Conclusion::SomeWorse, Conclusion::CannotTell].map(Conclusion::exit_code);
+    assert_eq!(codes, [0, 1, 4]);
+}
+
+#[test]
+fn cells_pair_by_workload_parameters_and_stack() {
+    let rules = Rules::default();
+    let (two, three) = (on("'ext4', 'xfs'", ""), on("'xfs', 'btrfs', 'ext4'", ""));
+    let compared = compare(&run(&two, &[SLOW, SLOW]), &run(&three, &[FAST, SLOW, NOISY]), &rules);
+    let pairs: Vec<(&str, &str)> =
+        compared.pairs.iter().map(|pair| (pair.baseline.as_str(), pair.candidate.as_str())).collect();
+    assert_eq!(pairs, [("xfs", "xfs"), ("ext4", "ext4")]);
+    assert_eq!(compared.unpaired, (vec![], vec!["a on btrfs".to_string()]));
+    let line = &compared.pairs[0].lines[0];
+    assert_eq!((line.metric, line.baseline, line.candidate), (MetricName::Throughput, 1000.0, 1800.0));
+    assert_eq!(line.comparison.verdict, Verdict::Better);
+    assert_eq!(compared.pairs[0].lines[1].metric, MetricName::LatencyP99);
+    assert_eq!(compared.pairs[0].lines[1].comparison.verdict, Verdict::Same);
+}
+
+#[test]
+fn runs_of_one_stack_each_pair_whatever_the_stacks_are() {
+    let (plain, journal) = (on("'ext4'", ""), on("'ext4,data=journal'", ""));
+    let compared = compare(&run(&plain, &[FAST]), &run(&journal, &[SLOW]), &Rules::default());
+    assert_eq!(compared.pairs[0].candidate, "ext4,data=journal");
+    assert_eq!((compared.unpaired, compared.conclusion), ((vec![], vec![]), Conclusion::SomeWorse));
+}
+
+#[test]
+fn stacks_of_a_run_are_compared_with_one_of_them() {
+    let study = on("'ext4', 'xfs', 'btrfs'", "");
+    let run = run(&study, &[SLOW, FAST, SLOW]);
+    let candidates = |baseline: Option<&str>| -> Vec<(String, Verdict)> {
+        let compared = compare_stacks(&run, baseline, &Rules::default());
+        compared.pairs.into_iter().map(|pair| (pair.candidate, pair.lines[0].comparison.verdict)).collect()
+    };
+    let expect =
+        |pairs: [(&str, Verdict); 2]| pairs.map(|(stack, verdict)| (stack.to_string(), verdict)).to_vec();
+    assert_eq!(candidates(None), expect([("xfs", Verdict::Better), ("btrfs", Verdict::Same)]));
+    assert_eq!(candidates(Some("xfs")), expect([("ext4", Verdict::Worse), ("btrfs", Verdict::Worse)]));
+    assert_eq!(candidates(Some("zfs")), []);
+}
+
+#[test]
+fn the_environment_is_diffed_without_what_always_differs() {
+    let study = on("'ext4'", "");
+    let (left, mut right) = (run(&study, &[SLOW]), run(&study, &[SLOW]));
+    let environment = right.trials[0].environment.as_mut().unwrap();
+    environment.cpu.governor = Some("powersave".into());
+    environment.load.available_bytes = Some(1);
+    // Every trial of the second run found the machine busy; one of the first did.
+    let mut left = left;
+    left.trials.iter_mut().for_each(|trial| trial.environment.as_mut().unwrap().load.runnable = Some(1));
+    left.trials[2].environment.as_mut().unwrap().load.runnable = Some(30);
+    right.trials.iter_mut().for_each(|trial| trial.environment.as_mut().unwrap().load.runnable = Some(20));
+    right.trials[3].environment.as_mut().unwrap().load.average = Some([20.0, 1.0, 1.0]);
+    let compared = compare(&left, &right, &Rules::default());
+    let names: Vec<&str> = compared.environment.iter().map(|difference| difference.name.as_str()).collect();
+    assert_eq!(names, ["load.runnable", "cpu.governor"]);
+}
+
+fn answer(claim: &str, of: &[u64], to: &[u64]) -> (Answer, String) {
+    let study = on(
+        "'ext4', 'xfs'",
+        &format!(
+            "[[claim]]\nratio.of.stack = 'xfs'\nratio.to.stack = 'ext4'\nsource = 'figure 1'\n{claim}\n"
+        ),
+    );
+    let mut judgements = judge::claims(&run(&study, &[to, of]), &Rules::default()).unwrap();
+    let judgement = judgements.remove(0);
+    assert_eq!(judgement.source.as_deref(), Some("figure 1"));
+    (judgement.answer, judgement.reason)
+}
+
+#[test]
+fn claims_are_judged_by_the_interval_of_the_ratio() {
+    for (claim, of, to, expected) in [
+        ("expect = 1.8\ntolerance = 0.1", FAST, SLOW, Answer::Reproduced),
+        ("expect = 1.8\ntolerance = 0.1", SLOW, FAST, Answer::NotReproduced),
+        ("expect = 2.3", FAST, SLOW, Answer::NotReproduced),
+        ("expect = 2.2", FAST, SLOW, Answer::Reproduced),
+        ("expect = 1.0", NOISY, SLOW, Answer::CannotTell),
+        ("at_least = 1.5", FAST, SLOW, Answer::Reproduced),
+        ("at_least = 1.9", FAST, SLOW, Answer::NotReproduced),
+        ("at_most = 1.9", FAST, SLOW, Answer::Reproduced),
+        ("at_most = 1.5", FAST, SLOW, Answer::NotReproduced),
+        ("expect = 1.0", SLOW, SLOW, Answer::Reproduced),
+        ("expect = 1.8", &FAST[..2], SLOW, Answer::CannotTell),
+        ("expect = 1.8", &[], SLOW, Answer::CannotTell),
+    ] {
+        let (answer, reason) = answer(claim, of, to);
+        assert_eq!(answer, expected, "{claim}: {reason}");
+        assert!(!reason.is_empty());
+    }
+    let latency = "metric = 'latency_p50'\nexpect = 1.0";
+    assert_eq!(answer(latency, FAST, SLOW).0, Answer::Reproduced);
+}
+
+#[test]
+fn reasons_name_what_is_missing() {
+    assert_eq!(answer("expect = 1.8", &[], SLOW).1, "a on xfs has no result: it has not run");
+    assert_eq!(answer("expect = 1.8", &FAST[..2], SLOW).1, "2 trials; 4 on each side are needed");
+    let reason = answer("at_least = 1.9", FAST, SLOW).1;
+    assert!(
+        reason.starts_with("1.800 (1.7") && reason.ends_with(") is outside of 1.900 or more"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn judgements_have_exit_codes() {
+    let judgement = |answer| record::results::Judgement {
+        claim: String::new(),
+        source: None,
+        measured: None,
+        interval: None,
+        answer,
+        reason: String::new(),
+    };
+    let code =
+        |answers: &[Answer]| judge::exit_code(&answers.iter().map(|a| judgement(*a)).collect::<Vec<_>>());
+    assert_eq!(code(&[]), 0);
+    assert_eq!(code(&[Answer::Reproduced]), 0);
+    assert_eq!(code(&[Answer::Reproduced, Answer::CannotTell]), 4);
+    assert_eq!(code(&[Answer::CannotTell, Answer::NotReproduced]), 1);
+}
+
+#[test]
+fn a_claim_without_words_is_described() {
+    let study =
+        on("'ext4', 'xfs'", "[[claim]]\nratio.of.stack = 'xfs'\nratio.to.stack = 'ext4'\nexpect = 1.8\n");
+    let judgements = judge::claims(&run(&study, &[SLOW, FAST]), &Rules::default()).unwrap();
+    assert_eq!(judgements[0].claim, "throughput of a on xfs to a on ext4 is 1.8 (within 20 %)");
+    assert!((judgements[0].measured.unwrap() - 1.8).abs() < 1e-9);
+    assert!(judgements[0].interval.is_some());
+}

@@ -1,0 +1,22 @@
+//! Watches a trial: environment, /proc counters, device counters. What cannot be read is left out.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`mod@capture`] | the machine and the target as they are now |
+//! | [`counters`] | counters before and after a load |
+//! | [`mod@cache`] | what the page cache did for each file |
+//! | [`mod@fsync`] | where the time of an fsync goes, from stock tracepoints |
+//! | [`root`] | reads /proc, /sys and /etc below a root that tests can move |
+//! | `machine`, `device`, `tools` | the sources, one each |
+
+pub mod cache;
+pub mod capture;
+pub mod counters;
+mod device;
+pub mod fsync;
+mod machine;
+pub mod root;
+mod tools;
+
+pub use capture::{Subject, capture, capture_below};
+pub use counters::Counters;

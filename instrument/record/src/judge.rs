@@ -1,0 +1,158 @@
+//! Judges the claims of a study against what was measured: by ratio, never by absolute time.
+
+use stats::{Doubt, Estimate, Rules, Verdict};
+
+use crate::compare::{sense, values};
+use crate::plan;
+use crate::results::{Answer, Cell, Judgement, MetricName, Run};
+use crate::study::{Claim, Selector, Study, StudyError};
+
+/// Tolerance of `expect` when a claim gives none.
+const TOLERANCE: f64 = 0.2;
+
+/// Judges every claim of the run's study, in the study's order.
+///
+/// # Errors
+/// The stored study cannot be read.
+pub fn claims(run: &Run, rules: &Rules) -> Result<Vec<Judgement>, StudyError> {
+    let study = Study::from_stored(&run.study)?;
+    Ok(study.claims.iter().map(|claim| judge(run, claim.as_ref(), rules)).collect())
+}
+
+/// Exit code for a set of judgements: 0 all reproduced, 1 some not, 4 of some it cannot be told.
+pub fn exit_code(judgements: &[Judgement]) -> u8 {
+    let some = |answer| judgements.iter().any(|judgement| judgement.answer == answer);
+    if some(Answer::NotReproduced) {
+        1
+    } else if some(Answer::CannotTell) {
+        4
+    } else {
+        0
+    }
+}
+
+/// The ratios that a claim allows.
+struct Range {
+    low: f64,
+    high: f64,
+}
+
+fn range_of(claim: &Claim) -> Range {
+    let tolerance = claim.tolerance.map_or(TOLERANCE, |share| share.0);
+    match (claim.expect, claim.at_least, claim.at_most) {
+        (Some(expect), ..) => Range { low: expect * (1.0 - tolerance), high: expect * (1.0 + tolerance) },
+        (_, Some(least), _) => Range { low: least, high: f64::INFINITY },
+        (.., most) => Range { low: 0.0, high: most.unwrap_or(f64::INFINITY) },
+    }
+}
+
+fn judge(run: &Run, claim: &Claim, rules: &Rules) -> Judgement {
+    let blank = Judgement {
+        claim: describe(run, claim),
+        source: claim.source.clone(),
+        measured: None,
+        interval: None,
+        answer: Answer::CannotTell,
+        reason: String::new(),
+    };
+    let (Some(of), Some(to)) = (only(run, &claim.ratio.of), only(run, &claim.ratio.to)) else {
+        return Judgement { reason: "the claim does not choose two cells of this run".into(), ..blank };
+    };
+    for cell in [of, to] {
+        if values(run, cell.id, claim.metric).is_empty() {
+            return Judgement {
+                reason: format!("{} has no result{}", cell.label(), why_none(run, cell)),
+                ..blank
+            };
+        }
+    }
+    let (values_of, values_to) = (values(run, of.id, claim.metric), values(run, to.id, claim.metric));
+    let compared = match stats::compare(&values_to, &values_of, sense(claim.metric), rules) {
+        Ok(compared) => compared,
+        Err(error) => return Judgement { reason: error.to_string(), ..blank },
+    };
+    let Estimate { value, interval } = compared.ratio;
+    let (answer, reason) = match compared.verdict {
+        Verdict::CannotTell { why: Doubt::TooFewTrials { have, need } }
+            if have < stats::verdict::MIN_TRIALS =>
+        {
+            (Answer::CannotTell, format!("{have} trials; {need} on each side are needed"))
+        }
+        _ => within(&range_of(claim), value, interval.low, interval.high),
+    };
+    Judgement {
+        measured: Some(value),
+        interval: interval.reached().then_some((interval.low, interval.high)),
+        answer,
+        reason,
+        ..blank
+    }
+}
+
+/// Reproduced when the whole interval is allowed, not when none of it is.
+fn within(range: &Range, value: f64, low: f64, high: f64) -> (Answer, String) {
+    let shown = format!("{value:.3} ({low:.3} to {high:.3})");
+    if range.low <= low && high <= range.high {
+        (Answer::Reproduced, format!("{shown} is within {}", range.shown()))
+    } else if high < range.low || range.high < low {
+        (Answer::NotReproduced, format!("{shown} is outside of {}", range.shown()))
+    } else {
+        (
+            Answer::CannotTell,
+            format!("{shown} is partly within {}: more trials would narrow it", range.shown()),
+        )
+    }
+}
+
+impl Range {
+    fn shown(&self) -> String {
+        match (self.low > 0.0, self.high.is_finite()) {
+            (true, true) => format!("{:.3} to {:.3}", self.low, self.high),
+            (true, false) => format!("{:.3} or more", self.low),
+            _ => format!("{:.3} or less", self.high),
+        }
+    }
+}
+
+fn only<'a>(run: &'a Run, selector: &Selector) -> Option<&'a Cell> {
+    match plan::choose(&run.cells, selector).as_slice() {
+        [one] => Some(one),
+        _ => None,
+    }
+}
+
+/// Why a cell has no result, from its last trial.
+fn why_none(run: &Run, cell: &Cell) -> String {
+    use crate::results::Status;
+    match run.trials_of(cell.id).last().map(|trial| &trial.status) {
+        None => ": it has not run".into(),
+        Some(Status::Unavailable { reason, .. }) => format!(": {reason}"),
+        Some(Status::Failed { message }) => format!(": {message}"),
+        Some(Status::TimedOut { after_seconds }) => format!(": it took longer than {after_seconds} s"),
+        Some(Status::Interrupted) => ": it was interrupted".into(),
+        Some(Status::Done) => ": nothing was measured".into(),
+    }
+}
+
+fn describe(run: &Run, claim: &Claim) -> String {
+    if let Some(text) = &claim.text {
+        return text.clone();
+    }
+    let name = |selector| only(run, selector).map_or("?".to_string(), Cell::label);
+    let metric = match claim.metric {
+        MetricName::Throughput => "throughput",
+        MetricName::Bandwidth => "bandwidth",
+        MetricName::LatencyP50 => "median latency",
+        MetricName::LatencyP99 => "99th percentile of latency",
+        MetricName::LatencyMean => "mean latency",
+    };
+    let bound = match (claim.expect, claim.at_least, claim.at_most) {
+        (Some(expect), ..) => {
+            let percent = claim.tolerance.map_or(TOLERANCE, |share| share.0) * 100.0;
+            format!("is {expect} (within {percent:.0} %)")
+        }
+        (_, Some(least), _) => format!("is at least {least}"),
+        (.., most) => format!("is at most {}", most.unwrap_or(f64::INFINITY)),
+    };
+    format!("{metric} of {} to {} {bound}", name(&claim.ratio.of), name(&claim.ratio.to))
+}

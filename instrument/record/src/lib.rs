@@ -1,0 +1,31 @@
+//! What is asked and what came of it, as plain data: the waist between the laboratory that measures and the report that
+//! draws. No I/O, no clock, no threads.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`study`] | the question: one TOML file, or what a command line means |
+//! | [`plan`] | its cells, and the shuffled order of their trials |
+//! | [`results`] | the answer: runs, cells, trials as they are stored |
+//! | `period` | of these, what a script asked for beside the result: `psrun`, `enable lathist` |
+//! | [`environment`], [`mod@diff`] | the machine as a trial found it; what differs between two |
+//! | [`fsync`], [`cache`] | where fsyncs spent their time; what the page cache did |
+//! | [`compare`](mod@compare) | verdicts between runs and between stacks |
+//! | [`judge`] | claims of a study against what was measured |
+//! | [`estimate`] | how long the rest of a run will take |
+
+pub mod cache;
+pub mod compare;
+pub mod diff;
+pub mod environment;
+pub mod estimate;
+pub mod fsync;
+pub mod judge;
+mod period;
+pub mod plan;
+pub mod results;
+pub mod study;
+
+pub use diff::{Difference, Fact, Weight, diff};
+pub use environment::Environment;
+pub use results::{Cell, Command, Parameter, Run, Status, Trial};
+pub use study::Study;

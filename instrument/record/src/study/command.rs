@@ -1,0 +1,102 @@
+//! The study that a command line means: `loadline run varmail.f --on ext4,xfs --set nthreads=1,16 --for 30s`.
+
+use std::path::{Path, PathBuf};
+
+use spec::StackSpec;
+use toml::Spanned;
+
+use super::{Settings, Study, StudyError, Sweeps, Workload};
+
+/// What a command line says. Settings that it leaves out have their defaults.
+#[derive(Debug, Clone, Default)]
+pub struct CommandLine {
+    /// WML files.
+    pub files: Vec<PathBuf>,
+    /// What follows `--on`, e.g. `ext4,xfs`.
+    pub on: String,
+    /// What follows each `--set`: `name=value`, or `name=value,value` for a sweep (a comma within double
+    /// quotes separates nothing).
+    pub set: Vec<String>,
+    /// Everything else. An empty title is made from files and stacks.
+    pub settings: Settings,
+}
+
+impl Study {
+    /// The study that a command line means; `read` gives the text of a WML file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, a stack or variable that cannot be understood.
+    pub fn from_command_line(
+        line: &CommandLine,
+        read: &dyn Fn(&Path) -> Result<String, StudyError>,
+    ) -> Result<Study, StudyError> {
+        let argument = StudyError::Argument;
+        let stacks = StackSpec::parse_list(&line.on).map_err(|error| argument(format!("--on: {error}")))?;
+        let (mut set, mut parameters) = (Sweeps::default(), Sweeps::default());
+        for word in &line.set {
+            let wrong = |why: String| StudyError::Argument(format!("--set {word}: {why}"));
+            let (name, values) =
+                word.split_once('=').ok_or_else(|| wrong("write --set name=value".to_string()))?;
+            let values = split_values(values);
+            let place = if values.len() > 1 { &mut parameters } else { &mut set };
+            place.put(name, values).map_err(wrong)?;
+        }
+        let mut settings = line.settings.clone();
+        if settings.title.is_empty() {
+            settings.title = title_of(&line.files, &stacks);
+        }
+        let workloads = line
+            .files
+            .iter()
+            .map(|file| Workload {
+                file: Some(Spanned::new(0..0, file.display().to_string())),
+                set: set.clone(),
+                ..Workload::default()
+            })
+            .collect();
+        let study = Study {
+            stacks,
+            study: settings,
+            parameters,
+            workloads,
+            published: Vec::new(),
+            claims: Vec::new(),
+        };
+        study.embed_files(read)?.checked()
+    }
+
+    fn embed_files(
+        mut self,
+        read: &dyn Fn(&Path) -> Result<String, StudyError>,
+    ) -> Result<Study, StudyError> {
+        for workload in &mut self.workloads {
+            let Some(file) = workload.file.take() else { continue };
+            let path = Path::new(file.as_ref());
+            workload.text = Some(read(path)?);
+            workload.name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+            workload.origin = Some(file.into_inner());
+        }
+        Ok(self)
+    }
+}
+
+/// Splits at commas outside of double quotes; the quotes go.
+fn split_values(text: &str) -> Vec<String> {
+    let mut values = vec![String::new()];
+    let mut quoted = false;
+    for letter in text.chars() {
+        match letter {
+            '"' => quoted = !quoted,
+            ',' if !quoted => values.push(String::new()),
+            _ => values.last_mut().expect("there is always one").push(letter),
+        }
+    }
+    values
+}
+
+fn title_of(files: &[PathBuf], stacks: &[StackSpec]) -> String {
+    let stems: Vec<String> =
+        files.iter().filter_map(|file| Some(file.file_stem()?.to_string_lossy().into_owned())).collect();
+    let stacks: Vec<String> = stacks.iter().map(StackSpec::label).collect();
+    format!("{} on {}", stems.join(", "), stacks.join(" "))
+}

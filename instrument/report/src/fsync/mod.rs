@@ -1,0 +1,11 @@
+//! Where the time of an fsync goes, drawn.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`terminal`] | the table of the parts, the waterfall of one fsync |
+//! | [`svg`] | the waterfall as a picture |
+//! | [`artifact`] | the tables of the OPIMQ artifact |
+
+pub mod artifact;
+pub mod svg;
+pub mod terminal;

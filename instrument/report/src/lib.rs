@@ -1,0 +1,26 @@
+//! Tables, HTML, CSV, JSON and Filebench text from stored results.
+//!
+//! Every function here is a pure function of stored records: it returns text and reads nothing else. The numbers
+//! are computed in one place, [`view`], so that the terminal, the page and the machine-readable forms agree.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`view`] | what a run says: the grid of stacks and loads, shares, verdicts, notices, the answer in a sentence |
+//! | [`terminal`] | tables for people: the compleat table, the summary, comparisons, claims |
+//! | [`html`] | one self-contained page: tables and charts, readable without scripts and on paper |
+//! | [`json`], [`csv`] | for programs; the forms are described in `docs/formats.md` |
+//! | [`filebench`] | the text that Filebench 1.5 prints, for parsers that expect it |
+//! | [`fsync`], [`cache_table`] | what `loadline explain` shows |
+//! | [`hdr`] | histograms as an HdrHistogram log |
+//! | [`format`](mod@format) | how numbers are written |
+
+pub mod cache_table;
+pub mod csv;
+pub mod filebench;
+pub mod format;
+pub mod fsync;
+pub mod hdr;
+pub mod html;
+pub mod json;
+pub mod terminal;
+pub mod view;

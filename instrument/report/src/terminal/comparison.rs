@@ -1,0 +1,137 @@
+//! Two runs side by side; the claims of a study.
+
+use record::compare::{Compared, Conclusion, Pair};
+use record::results::{Answer, Judgement, MetricName};
+
+use super::summary::{verdict_paint, why_lines};
+use super::table::{Align, Cell, Table};
+use super::{Paint, Style};
+use crate::format;
+use crate::view::verdict::{doubt, sign, word};
+
+/// A comparison: a verdict for each pair of cells, what differs in the environment, the conclusion.
+pub fn comparison(compared: &Compared, style: Style) -> String {
+    let mut text = style.paint(conclusion_paint(compared.conclusion), conclusion(compared.conclusion));
+    text.push_str("\n\n");
+    let several = compared.pairs.iter().any(|pair| pair.baseline != pair.candidate);
+    let head = |name: &str, align| (Cell::new(name, Paint::Strong), align);
+    let mut table = Table::new(vec![
+        head("load", Align::Left),
+        head("verdict", Align::Left),
+        (Cell::new("candidate", Paint::Strong).line("baseline", Paint::Faint), Align::Right),
+        head("ratio", Align::Right),
+        head("p", Align::Right),
+    ]);
+    for pair in &compared.pairs {
+        add(&mut table, pair, several);
+    }
+    if !table.is_empty() {
+        text.push_str(&table.render(style));
+    }
+    let (of_baseline, of_candidate) = &compared.unpaired;
+    for (side, cells) in [("baseline", of_baseline), ("candidate", of_candidate)] {
+        if !cells.is_empty() {
+            let line = format!("Only in the {side}: {}.", cells.join("; "));
+            text.push_str(&format!("\n{}\n", style.paragraph(&line, 2)));
+        }
+    }
+    if !compared.environment.is_empty() {
+        text.push_str(&style.heading("What differs between the environments"));
+        for difference in &compared.environment {
+            let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "not known".into());
+            let line =
+                format!("{}: {} -> {}", difference.name, known(&difference.left), known(&difference.right));
+            let paint =
+                if difference.weight == record::Weight::Fundamental { Paint::Warn } else { Paint::Plain };
+            text.push_str(&format!("{}\n", style.paint(paint, &style.paragraph(&line, 2))));
+        }
+    }
+    text
+}
+
+fn add(table: &mut Table, pair: &Pair, several: bool) {
+    let label = if several {
+        format!("{} {} / {}", pair.load, pair.candidate, pair.baseline)
+    } else {
+        format!("{} {}", pair.load, pair.candidate)
+    };
+    if pair.lines.is_empty() {
+        let mut row = vec![Cell::label(&label, 22, Paint::Plain), Cell::new("? no result", Paint::Warn)];
+        row.extend((0..3).map(|_| Cell::default()));
+        table.row(row);
+    }
+    for (number, line) in pair.lines.iter().enumerate() {
+        let verdict = &line.comparison.verdict;
+        let ratio = line.comparison.ratio;
+        let first = if number == 0 { Cell::label(&label, 22, Paint::Plain) } else { Cell::default() };
+        let said = Cell::new(format!("{} {}", sign(verdict), word(verdict)), verdict_paint(verdict));
+        let said = said.line(metric(line.metric), Paint::Faint);
+        let why = doubt(verdict);
+        table.row(vec![
+            first,
+            if why.is_empty() { said } else { why_lines(said, &why) },
+            Cell::new(show(line.metric, line.candidate), Paint::Plain)
+                .line(format!("was {}", show(line.metric, line.baseline)), Paint::Faint),
+            Cell::new(format::ratio(ratio.value), Paint::Plain).line(
+                format!("{}..{}", format::ratio(ratio.interval.low), format::ratio(ratio.interval.high)),
+                Paint::Faint,
+            ),
+            Cell::new(format::p_value(line.comparison.p), Paint::Faint),
+        ]);
+    }
+}
+
+/// The conclusion as a sentence.
+pub fn conclusion(conclusion: Conclusion) -> &'static str {
+    match conclusion {
+        Conclusion::NoWorse => "Nothing is worse.",
+        Conclusion::SomeWorse => "Something is worse.",
+        Conclusion::CannotTell => "Nothing is known to be worse, but of some it cannot be told.",
+    }
+}
+
+fn conclusion_paint(conclusion: Conclusion) -> Paint {
+    match conclusion {
+        Conclusion::NoWorse => Paint::Good,
+        Conclusion::SomeWorse => Paint::Bad,
+        Conclusion::CannotTell => Paint::Warn,
+    }
+}
+
+/// What a metric is called.
+pub fn metric(metric: MetricName) -> &'static str {
+    match metric {
+        MetricName::Throughput => "throughput",
+        MetricName::Bandwidth => "bandwidth",
+        MetricName::LatencyP50 => "median latency",
+        MetricName::LatencyP99 => "p99 latency",
+        MetricName::LatencyMean => "mean latency",
+    }
+}
+
+/// A metric's value with its unit.
+pub fn show(metric: MetricName, value: f64) -> String {
+    match metric {
+        MetricName::Throughput => format!("{} ops/s", format::scaled(value)),
+        MetricName::Bandwidth => format!("{} MiB/s", format::mebibytes(value)),
+        _ => format::duration_ns(value),
+    }
+}
+
+/// The claims of a study with their answers.
+pub fn claims(judgements: &[Judgement], style: Style) -> String {
+    let mut text = String::new();
+    for judgement in judgements {
+        let (sign, paint) = match judgement.answer {
+            Answer::Reproduced => ("+ reproduced", Paint::Good),
+            Answer::NotReproduced => ("- not reproduced", Paint::Bad),
+            Answer::CannotTell => ("? cannot tell", Paint::Warn),
+        };
+        text.push_str(&format!("{}\n", style.paint(paint, sign)));
+        let source = judgement.source.as_ref().map(|source| format!(" [{source}]")).unwrap_or_default();
+        for line in [format!("{}{source}", judgement.claim), judgement.reason.clone()] {
+            text.push_str(&format!("    {}\n", style.beside(&line, 4)));
+        }
+    }
+    text
+}

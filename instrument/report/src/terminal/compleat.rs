@@ -1,0 +1,118 @@
+//! The compleat table: stacks as rows, loads as columns, shares of the best.
+
+use record::results::Run;
+use stats::compleat::{Compleat, Grade};
+
+use super::table::{Align, Cell, Table};
+use super::{Paint, Style};
+use crate::format;
+use crate::view::{Point, Standing, View};
+
+const STACK_WIDTH: usize = 24;
+const LOAD_WIDTH: usize = 16;
+
+/// The compleat table of a run with its legend. With a single stack: its results without shares.
+pub fn compleat(run: &Run, style: Style) -> String {
+    of_view(&View::new(run), style)
+}
+
+pub(super) fn of_view(view: &View<'_>, style: Style) -> String {
+    let judged = view.compares() && view.loads.len() > 1;
+    let mut head = vec![(Cell::new("stack", Paint::Strong), Align::Left)];
+    head.extend(view.loads.iter().map(|load| {
+        let cell = Cell::label(&load.label, LOAD_WIDTH, Paint::Strong);
+        (cell.line(load.measure.heading(), Paint::Faint), Align::Right)
+    }));
+    if judged {
+        head.push((Cell::new("compleat", Paint::Strong), Align::Left));
+    }
+    let mut table = Table::new(head).airy();
+    for (row, stack) in view.stacks.iter().enumerate() {
+        let paint = if stack.competes { Paint::Plain } else { Paint::Faint };
+        let mut label = Cell::label(&stack.name, STACK_WIDTH, paint);
+        if !stack.competes {
+            label = label.line("(ceiling)", Paint::Faint);
+        }
+        let mut cells = vec![label];
+        cells.extend(
+            (0..view.loads.len()).map(|column| place(view, view.point(row, column), column, stack.competes)),
+        );
+        if judged {
+            cells.push(verdict(stack.compleat));
+        }
+        table.row(cells);
+    }
+    format!("{}{}", table.render(style), legend(view, style))
+}
+
+fn place(view: &View<'_>, point: &Point<'_>, column: usize, competes: bool) -> Cell {
+    let measure = view.loads[column].measure;
+    let Some(estimate) = point.estimate else {
+        let paint = match point.standing {
+            Standing::Failed(_) | Standing::TimedOut(_) => Paint::Bad,
+            _ => Paint::Faint,
+        };
+        return Cell::new(point.standing.word(), paint);
+    };
+    let value = measure.show(estimate.value);
+    let first = match point.share {
+        Some(share) => {
+            format!("{value:>7} {:>6} {}", format::share(share), if competes { mark(share) } else { ' ' })
+        }
+        None => value,
+    };
+    let cell = Cell::new(first, if competes { paint(point.grade()) } else { Paint::Faint });
+    if point.values.len() < 2 {
+        return cell;
+    }
+    let (low, high) = (measure.show(estimate.interval.low), measure.show(estimate.interval.high));
+    cell.line(format!("{low} .. {high}"), Paint::Faint)
+}
+
+fn mark(share: f64) -> char {
+    match stats::compleat::grade(share) {
+        Grade::Good => '+',
+        Grade::Middle => ' ',
+        Grade::Bad => '!',
+    }
+}
+
+fn paint(grade: Option<Grade>) -> Paint {
+    match grade {
+        Some(Grade::Good) => Paint::Good,
+        Some(Grade::Bad) => Paint::Bad,
+        _ => Paint::Plain,
+    }
+}
+
+fn verdict(compleat: Option<Compleat>) -> Cell {
+    match compleat {
+        Some(Compleat::Yes) => Cell::new("yes", Paint::Good),
+        Some(Compleat::No) => Cell::new("no", Paint::Plain),
+        Some(Compleat::Unknown) => Cell::new("unknown", Paint::Faint),
+        None => Cell::default(),
+    }
+}
+
+fn legend(view: &View<'_>, style: Style) -> String {
+    let trials = view.run.planned_trials as usize;
+    let mut lines = vec![format!(
+        "Median of {}, its 95 % interval below (few trials: their range).",
+        format::plural(trials, "trial")
+    )];
+    if view.compares() {
+        lines.push("Percent: share of the best stack.  + 85 % or more   ! below 30 %".into());
+    }
+    if view.compares() && view.loads.len() > 1 {
+        lines.push("Compleat: nothing below 30 %, more than half at 85 % or more.".into());
+    }
+    if view.stacks.iter().any(|stack| !stack.competes) {
+        lines.push("Ceiling: memory instead of a device; not a competitor.".into());
+    }
+    if let Some(device) = &view.device {
+        lines.push(format!("Device of every stack that has one: {device}."));
+    }
+    let lines: Vec<String> =
+        lines.iter().map(|line| style.paint(Paint::Faint, &style.paragraph(line, 0))).collect();
+    format!("\n{}\n", lines.join("\n"))
+}

@@ -1,0 +1,192 @@
+//! What the view concludes from the records.
+
+mod fixture;
+
+use record::results::Status;
+use report::view::headline::headline;
+use report::view::notice::{Kind, notices};
+use report::view::verdict::{against_first, word};
+use report::view::{Measure, Standing, View, facts};
+use stats::compleat::Compleat;
+
+#[test]
+fn memory_is_a_ceiling_and_never_the_best() {
+    let run = fixture::run();
+    let view = View::new(&run);
+    let tmpfs = &view.stacks[4];
+    assert!(!tmpfs.competes && tmpfs.compleat.is_none());
+    assert!(view.point(4, 0).share.unwrap() > 4.0, "its share is of the best competitor");
+    assert_eq!(view.point(1, 0).share, Some(1.0));
+    assert!(!headline(&view).answer.contains("tmpfs"));
+}
+
+#[test]
+fn memory_is_known_by_what_the_kernel_mounted() {
+    let mut run = fixture::run();
+    run.cells
+        .iter_mut()
+        .filter(|cell| cell.stack == "tmpfs")
+        .for_each(|cell| cell.stack = "dir:/dev/shm".into());
+    let view = View::new(&run);
+    assert!(!view.stacks[4].competes, "its environment says tmpfs");
+    run.trials.iter_mut().for_each(|trial| trial.environment = None);
+    assert!(View::new(&run).stacks[4].competes);
+}
+
+#[test]
+fn only_memory_competes_with_itself() {
+    let mut run = fixture::run();
+    run.cells.retain(|cell| cell.stack == "tmpfs");
+    let view = View::new(&run);
+    assert!(view.stacks[0].competes && !view.compares());
+    assert_eq!(view.point(0, 0).share, None);
+}
+
+#[test]
+fn a_shared_device_is_said_once() {
+    let mut run = fixture::run();
+    let view = View::new(&run);
+    assert_eq!(view.device.as_deref(), Some("image:2G"));
+    let names: Vec<&str> = view.stacks.iter().map(|stack| stack.name.as_str()).collect();
+    assert_eq!(names, ["ext4", "xfs", "btrfs,compress=zstd", "f2fs", "tmpfs"]);
+    run.cells
+        .iter_mut()
+        .filter(|cell| cell.stack.starts_with("xfs"))
+        .for_each(|cell| cell.stack = "xfs@980pro".into());
+    let view = View::new(&run);
+    assert_eq!((view.device, view.stacks[0].name.as_str()), (None, "ext4@image:2G"));
+}
+
+#[test]
+fn a_paced_load_is_compared_by_latency() {
+    let mut run = fixture::run();
+    let view = View::new(&run);
+    assert_eq!(view.loads[3].measure, Measure::PacedLatency);
+    assert_eq!(view.loads[0].measure, Measure::Throughput);
+    let (ext4, btrfs) = (view.point(0, 3), view.point(2, 3));
+    assert!(ext4.median().unwrap() < btrfs.median().unwrap() && btrfs.share.unwrap() < 0.01);
+    // One unpaced flowop, and the throughput is no longer given.
+    let paced =
+        run.trials.iter_mut().filter(|trial| trial.cell == 15).filter_map(|trial| trial.outcome.as_mut());
+    paced.for_each(|outcome| outcome.ops[0].intended = None);
+    assert_eq!(View::new(&run).loads[3].measure, Measure::Throughput);
+}
+
+#[test]
+fn places_without_results_say_why() {
+    let mut run = fixture::run();
+    let view = View::new(&run);
+    assert!(matches!(view.point(3, 0).standing, Standing::Unavailable { .. }));
+    assert!(
+        matches!(view.point(2, 1).standing, Standing::Failed(message) if message.contains("os error 28"))
+    );
+    assert_eq!(view.point(1, 1).standing, Standing::Measured);
+    assert_eq!(view.point(1, 1).values.len(), 4, "the trial that timed out is no result");
+    run.trials.retain(|trial| trial.cell != 0);
+    run.cells.retain(|cell| cell.id != 5);
+    let view = View::new(&run);
+    assert_eq!((view.point(0, 0).standing, view.point(0, 1).standing), (Standing::NotRun, Standing::Absent));
+}
+
+#[test]
+fn an_interrupted_outcome_is_no_result() {
+    let mut run = fixture::run();
+    run.trials
+        .iter_mut()
+        .filter(|trial| trial.cell == 0)
+        .for_each(|trial| trial.status = Status::Interrupted);
+    let view = View::new(&run);
+    assert_eq!((view.point(0, 0).values.len(), view.point(0, 0).standing), (0, Standing::Interrupted));
+    assert_eq!(view.stacks[0].compleat, Some(Compleat::Unknown));
+}
+
+#[test]
+fn verdicts_are_against_the_first_competitor() {
+    let run = fixture::run();
+    let view = View::new(&run);
+    let said: Vec<String> = against_first(&view, &stats::Rules::default())
+        .iter()
+        .map(|one| {
+            let verdict = word(&one.comparison.verdict);
+            format!("{} {} {verdict}", view.loads[one.column].workload, view.stacks[one.candidate].name)
+        })
+        .collect();
+    let expected = [
+        "varmail xfs better",
+        "varmail btrfs,compress=zstd worse",
+        "fileserver xfs cannot tell",
+        "webserver xfs same",
+        "webserver btrfs,compress=zstd worse",
+        "mail at 2000/s xfs cannot tell",
+        "mail at 2000/s btrfs,compress=zstd worse",
+    ];
+    assert_eq!(said, expected);
+}
+
+#[test]
+fn nothing_that_went_wrong_is_hidden() {
+    let run = fixture::run();
+    let view = View::new(&run);
+    let all = notices(&view);
+    let of = |kind| all.iter().filter(|notice| notice.kind == kind).count();
+    assert_eq!(
+        (of(Kind::Failure), of(Kind::Unavailable), of(Kind::Errors), of(Kind::Starvation)),
+        (2, 1, 1, 1)
+    );
+    let said = |part: &str| all.iter().any(|notice| notice.text.contains(part));
+    assert!(said("at second 18"), "the change of level is placed: {all:#?}");
+    assert!(said("trial 3 of 5 took longer than 2 min"));
+    assert!(said("87.5 %"), "the weakest interval is named");
+    let remark = all.iter().find(|notice| notice.kind == Kind::Remark).unwrap();
+    assert_eq!(remark.place, "tmpfs, 4 loads", "said once");
+    assert!(all.is_sorted_by_key(|notice| notice.kind));
+}
+
+#[test]
+fn headlines_fit_what_was_asked() {
+    let whole = fixture::run();
+    let only = |loads: &[u32], run: &record::results::Run| {
+        let mut run = run.clone();
+        run.cells.retain(|cell| loads.contains(&(cell.id / 5)));
+        headline(&View::new(&run))
+    };
+    let one = only(&[0], &whole);
+    assert_eq!(one.question, "Which of ext4, xfs, btrfs,compress=zstd and f2fs carries the most of varmail?");
+    assert!(one.answer.starts_with("xfs leads with 128 k ops/s"), "{}", one.answer);
+    assert!(one.answer.ends_with("1.15 times as good as the next, ext4."), "{}", one.answer);
+    let same = only(&[2], &whole);
+    assert!(same.answer.starts_with("ext4 and xfs lead and are the same within 5 %"), "{}", same.answer);
+    let paced = only(&[3], &whole);
+    assert!(paced.question.contains("the fastest at its set rate"), "{}", paced.question);
+    assert!(paced.answer.contains("cannot be told"), "{}", paced.answer);
+    let single = fixture::single();
+    let single = headline(&View::new(&single));
+    assert_eq!(single.question, "How much of varmail does ext4@image:2G carry?");
+    assert!(single.answer.contains("99 % of its operations take 782 us or less"), "{}", single.answer);
+    let partial = fixture::partial();
+    let partial = headline(&View::new(&partial)).partial.unwrap();
+    assert!(partial.starts_with("Not complete: 29 of 100 planned trials"), "{partial}");
+}
+
+#[test]
+fn settings_are_sorted_by_whether_they_changed() {
+    let facts = facts::facts(&fixture::run());
+    let find = |name: &str| facts.varying.iter().find(|one| one.name == name);
+    assert!(find("cpu.governor").is_some_and(|one| !one.by_stack && one.values.len() == 2));
+    assert!(find("target.fs_type").is_some_and(|one| one.by_stack));
+    assert!(!facts.varying[0].by_stack, "what changed during the run comes first");
+    assert!(facts.common.contains(&("cpu.cores_online".into(), "8".into())));
+    assert_eq!(facts::facts(&record::Run { trials: vec![], ..fixture::run() }), facts::Facts::default());
+}
+
+#[test]
+fn a_busy_machine_is_said() {
+    let mut run = fixture::run();
+    let environments = run.trials.iter_mut().filter_map(|trial| trial.environment.as_mut());
+    environments.skip(20).for_each(|environment| environment.load.average = Some([40.0, 20.0, 5.0]));
+    let all = notices(&View::new(&run));
+    assert!(
+        all.iter().any(|notice| notice.text.contains("not the same in all trials: load.average")),
+        "{all:#?}"
+    );
+}

@@ -1,0 +1,23 @@
+//! A stack as the user writes it: `FS[,option...]@DEVICE[:REGIME]`. No I/O: crate `stack` builds it.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `stack` | [`StackSpec`] and its label, which parses to an equal value |
+//! | `parse`, `lex` | reads one stack |
+//! | `list` | reads what follows `--on` |
+//! | `fs` | the file systems that loadline knows by name |
+//! | `size` | sizes in bytes with binary units |
+//! | `error` | what is wrong, where, and what would be right |
+
+mod error;
+mod fs;
+mod lex;
+mod list;
+mod parse;
+mod size;
+mod stack;
+
+pub use error::{ParseError, ParseErrorKind};
+pub use fs::FsKind;
+pub use size::Size;
+pub use stack::{Device, ImageOptions, Regime, StackSpec};

@@ -1,0 +1,28 @@
+//! What is issued: filesets, flowops, processes, threads, distributions. No I/O, no clock, no threads.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`model`] | the workload itself: what `wml` produces and `engine` runs |
+//! | [`rng`] | the one generator, and how streams are named |
+//! | [`draw`] | random variables: checked, compiled, evaluated |
+//! | [`io`] | how reads and writes are issued |
+//! | [`layout`] | the tree of files of a fileset: paths, sizes, what exists at the start |
+//! | [`shuffle`] | seeded permutations that need no memory |
+//! | [`data`] | what written bytes look like |
+//! | [`size`] | sizes and durations as people write them |
+
+pub mod data;
+pub mod draw;
+pub mod io;
+pub mod layout;
+pub mod model;
+pub mod rng;
+pub mod shuffle;
+pub mod size;
+
+pub use data::{DataError, DataPool, DataSpec};
+pub use draw::{DrawError, Draws, Sampler};
+pub use io::IoMode;
+pub use layout::{Layout, LayoutError};
+pub use model::*;
+pub use rng::{Purpose, Rng, StreamId};

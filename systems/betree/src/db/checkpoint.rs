@@ -1,0 +1,113 @@
+//! Checkpoints: a state of the tree becomes the one that a recovery starts from.
+
+use super::inner::Inner;
+use crate::error::{Doing, Error, Result};
+use crate::storage::{AlignedBuf, UNIT};
+use crate::store::units_for;
+use crate::superblock::{Superblock, TABLE_SEGMENTS_MAX};
+use std::sync::atomic::Ordering;
+
+impl Inner {
+    /// Writes the tree with every batch so far, its table and a superblock; then frees what only the previous
+    /// checkpoint needed. Readers and writers go on meanwhile.
+    pub(super) fn checkpoint(&self) -> Result<()> {
+        self.check_writable()?;
+        let mut last = self.checkpoint.lock().unwrap_or_else(|e| e.into_inner());
+        self.freeze();
+        let target = self.read_front().last_msn;
+        while self.view().applied < target && self.apply_oldest()? {}
+        let view = self.view();
+        // Writers may have gone on, but whatever this root holds is exactly the batches up to `applied`.
+        let (root, applied) = (view.root.clone(), view.applied);
+        drop(view);
+        let block = self.store.write_tree(&root)?;
+        let table = self.store.table.encode(block.id());
+        let buf = AlignedBuf::from_slice(&table);
+        let units = units_for(buf.len());
+        let segments = self.store.table.allocate(units).ok_or(Error::NoSpace)?;
+        let spare = !self.store.short.load(Ordering::Relaxed);
+        let copy = if spare { self.store.table.allocate(units) } else { None };
+        let copy = copy.unwrap_or_default();
+        let written = self.write_table(&segments, &buf).and_then(|()| self.write_table(&copy, &buf));
+        if let Err(e) = written {
+            self.store.table.give_back(&segments);
+            self.store.table.give_back(&copy);
+            return Err(e);
+        }
+        // So that this state could also be reached from the checkpoint before, should this one be damaged.
+        self.log.commit(false).map_err(|e| self.fail(e))?;
+        self.store.flight.drain().map_err(|e| self.fail(e))?;
+        let storage = &*self.store.storage;
+        // After a failed flush nobody knows which blocks survived, so nothing written since can be relied on.
+        storage.flush().doing("flushing a checkpoint").map_err(|e| self.fail(e))?;
+        let (log_pos, log_seq) = self.log.tail_after(applied);
+        let superblock = Superblock {
+            uuid: self.uuid,
+            generation: last.generation + 1,
+            life: self.life,
+            units: self.units,
+            log_units: self.log_units,
+            shape: self.store.shape,
+            table: segments,
+            table_copy: copy,
+            table_len: table.len() as u64,
+            table_crc: crc32c::crc32c(&table),
+            root: (block.id(), root.level(), root.weight() as u32, root.width() as u32),
+            msn: applied,
+            log_pos,
+            log_seq,
+        };
+        let written =
+            if last.in_turn { superblock.write_in_turn(storage) } else { superblock.write(storage) };
+        written.map_err(|e| self.fail(e))?;
+        storage.flush().doing("flushing a superblock").map_err(|e| self.fail(e))?;
+        last.generation += 1;
+        self.store.table.give_back(&std::mem::replace(&mut last.table, superblock.table_segments()));
+        drop(last.root.replace(block));
+        self.log.release(applied);
+        self.unpin(applied);
+        let written = self.store.counters.node_bytes_written.load(Ordering::Relaxed);
+        self.written_at_checkpoint.store(written, Ordering::Relaxed);
+        self.checkpoints.fetch_add(1, Ordering::Relaxed);
+        self.discard_freed()?;
+        drop(last);
+        self.progress.notify_all();
+        Ok(())
+    }
+
+    fn write_table(&self, segments: &[crate::block::Segment], buf: &AlignedBuf) -> Result<()> {
+        if segments.len() > TABLE_SEGMENTS_MAX {
+            return Err(Error::NoSpace);
+        }
+        let mut at = 0;
+        for s in segments {
+            let n = s.units as usize * UNIT;
+            let off = s.start * UNIT as u64;
+            self.store.storage.write_at(&buf[at..at + n], off).doing("writing the translation table")?;
+            at += n;
+        }
+        Ok(())
+    }
+
+    fn unpin(&self, msn: u64) {
+        let mut pins = self.pins.lock().unwrap_or_else(|e| e.into_inner());
+        while pins.front().is_some_and(|(n, _)| *n <= msn) {
+            pins.pop_front();
+        }
+    }
+
+    /// Tells the storage about space freed by this checkpoint. The space is out of circulation meanwhile.
+    fn discard_freed(&self) -> Result<()> {
+        if !self.options.discard {
+            return Ok(());
+        }
+        let freed = self.store.table.take_discards();
+        for s in &freed {
+            let (off, len) = (s.start * UNIT as u64, s.units as u64 * UNIT as u64);
+            // A hint that fails costs nothing but the space on a thin device.
+            let _ = self.store.storage.discard(off, len);
+        }
+        self.store.table.give_back(&freed);
+        Ok(())
+    }
+}

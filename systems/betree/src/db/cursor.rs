@@ -1,0 +1,224 @@
+//! Scans.
+
+use super::background::Prefetch;
+use super::inner::{Inner, View};
+use super::run::Run;
+use crate::buffer::Buffer;
+use crate::error::Result;
+use crate::key::{End, Key, KeyRange};
+use crate::message::{Base, ExtentSlice, Op, Value};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// Messages of the memtable that a scan copies; if there are more in its range, the memtable is frozen instead.
+const COPY_MAX: usize = 1024;
+/// Most bytes of an extent read at once for a scan.
+const EXTENT_READ_MAX: u32 = 1 << 20;
+/// Bytes between two slices that are read along rather than skipped.
+const EXTENT_GAP_MAX: u32 = 64 << 10;
+/// Runs read ahead of the one in use.
+const RUNS_AHEAD: usize = 3;
+
+/// An iterator over the key-value pairs of a range, in key order; see [`super::Db::scan`]. Ends after an error.
+pub struct Cursor {
+    inner: Arc<Inner>,
+    view: Arc<View>,
+    active: Buffer,
+    window: KeyRange,
+    queue: VecDeque<(Key, Op)>,
+    chunks: u64,
+    leaf_end: Option<End>,
+    prefetch: Option<Prefetch>,
+    /// The part of an extent in use, and those that are read ahead.
+    runs: VecDeque<Arc<Run>>,
+    failed: bool,
+}
+
+impl Cursor {
+    pub(super) fn new(inner: &Arc<Inner>, range: &KeyRange, prefetch: Option<Prefetch>) -> Self {
+        let (view, active) = loop {
+            let front = inner.read_front();
+            if let Some(active) = front.active.slice(range, COPY_MAX) {
+                break (front.view.clone(), active);
+            }
+            drop(front);
+            inner.freeze();
+            inner.progress.notify_all();
+        };
+        Cursor {
+            inner: inner.clone(),
+            view,
+            active,
+            window: range.clone(),
+            queue: VecDeque::new(),
+            chunks: 0,
+            leaf_end: None,
+            prefetch,
+            runs: VecDeque::new(),
+            failed: false,
+        }
+    }
+
+    /// Fills the queue with the next entries; false at the end of the range.
+    fn refill(&mut self) -> Result<bool> {
+        while self.queue.is_empty() {
+            if self.window.is_empty() {
+                return Ok(false);
+            }
+            // The first chunk may be all that is wanted; from the second on, read ahead.
+            let ahead = self.chunks > 0;
+            let chunk = self.inner.store.chunk(&self.view.root, &self.window, ahead)?;
+            self.chunks += 1;
+            if ahead && self.leaf_end.as_ref() != Some(&chunk.leaf_end) {
+                self.read_ahead(&chunk.leaf_end);
+                self.leaf_end = Some(chunk.leaf_end);
+            }
+            let covered = KeyRange { lo: self.window.lo.clone(), hi: chunk.upto.clone() };
+            let mut entries = chunk.entries;
+            let frozen = self.view.frozen.iter().map(|f| &*f.buffer);
+            for layer in frozen.chain([&self.active]) {
+                let pending = layer.slice(&covered);
+                if !pending.is_empty() {
+                    entries = pending.apply_to(&entries);
+                }
+            }
+            self.queue = entries.into();
+            match chunk.upto {
+                End::At(next) => self.window.lo = next,
+                End::Open => self.window.hi = End::At(self.window.lo.clone()),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Has the leaf that begins at `end` loaded in the background.
+    fn read_ahead(&self, end: &End) {
+        if let (Some(prefetch), End::At(lo)) = (&self.prefetch, end)
+            && self.window.hi.is_after(lo)
+        {
+            prefetch.ask(&self.view.root, KeyRange { lo: lo.clone(), hi: self.window.hi.clone() });
+        }
+    }
+
+    fn value(&mut self, op: &Op) -> Result<Option<Vec<u8>>> {
+        let Base::Value(Value::Slice(slice)) = &op.base else { return self.inner.store.value_of(op) };
+        let bytes = self.slice(slice)?;
+        Ok(op.edits.as_ref().map_or(Some(bytes.clone()), |e| e.apply(Some(bytes))))
+    }
+
+    /// The bytes of a slice; what the queue needs of the same extent is read with it, and the next runs ahead of time.
+    fn slice(&mut self, slice: &ExtentSlice) -> Result<Vec<u8>> {
+        let at = self.runs.iter().position(|run| run.covers(slice));
+        match at {
+            Some(i) => _ = self.runs.drain(..i),
+            None => {
+                self.runs.clear();
+                let run = self.run_from(slice, 0).0;
+                self.runs.push_back(Arc::new(Run::new(run)));
+            }
+        }
+        self.ask_for_runs();
+        match self.runs.front() {
+            Some(run) => run.bytes(&self.inner.store, slice),
+            None => self.inner.store.read_slice(slice),
+        }
+    }
+
+    /// What is worth reading together with `slice`, given the queue from index `at` on; and the index behind it.
+    fn run_from(&self, slice: &ExtentSlice, mut at: usize) -> (ExtentSlice, usize) {
+        let (id, from) = (slice.extent.id(), slice.off);
+        let mut upto = slice.off + slice.len;
+        for (_, op) in self.queue.iter().skip(at) {
+            if let Base::Value(Value::Slice(next)) = &op.base {
+                let end = next.off + next.len;
+                if next.extent.id() != id
+                    || next.off < from
+                    || next.off > upto + EXTENT_GAP_MAX
+                    || end - from > EXTENT_READ_MAX
+                {
+                    break;
+                }
+                upto = upto.max(end);
+            }
+            at += 1;
+        }
+        (ExtentSlice { extent: slice.extent.clone(), off: from, len: upto - from }, at)
+    }
+
+    /// Has the runs that follow the ones at hand read by other threads.
+    fn ask_for_runs(&mut self) {
+        let Some(prefetch) = &self.prefetch else { return };
+        if self.runs.len() > 1 {
+            return;
+        }
+        let mut at = 0;
+        while self.runs.len() <= RUNS_AHEAD {
+            let next = self.queue.iter().enumerate().skip(at).find_map(|(i, (_, op))| match &op.base {
+                Base::Value(Value::Slice(s)) if !self.runs.iter().any(|run| run.covers(s)) => Some((i, s)),
+                _ => None,
+            });
+            let Some((i, slice)) = next else { return };
+            let (run, end) = self.run_from(slice, i);
+            at = end;
+            let run = Arc::new(Run::new(run));
+            prefetch.ask_run(&run);
+            self.runs.push_back(run);
+        }
+    }
+}
+
+impl Inner {
+    /// The keys in `range`, or `None` if they have more than `bytes_max` bytes. The caller keeps writers away.
+    pub(super) fn keys(&self, range: &KeyRange, bytes_max: usize) -> Result<Option<Vec<Key>>> {
+        let (view, active) = {
+            let front = self.read_front();
+            (front.view.clone(), front.active.slice(range, usize::MAX).unwrap_or_default())
+        };
+        let mut window = range.clone();
+        let (mut keys, mut bytes) = (Vec::new(), 0);
+        while !window.is_empty() {
+            let chunk = self.store.chunk(&view.root, &window, true)?;
+            let covered = KeyRange { lo: window.lo.clone(), hi: chunk.upto.clone() };
+            let frozen = view.frozen.iter().map(|f| &*f.buffer);
+            let layers = frozen.chain([&active]).map(|layer| layer.slice(&covered));
+            let entries = layers.fold(chunk.entries, |entries, layer| layer.apply_to(&entries));
+            bytes += entries.iter().map(|(k, _)| k.len() + 8).sum::<usize>();
+            if bytes > bytes_max {
+                return Ok(None);
+            }
+            keys.extend(entries.into_iter().map(|(k, _)| k));
+            match chunk.upto {
+                End::At(next) => window.lo = next,
+                End::Open => break,
+            }
+        }
+        Ok(Some(keys))
+    }
+}
+
+impl Iterator for Cursor {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.failed {
+            match self.refill() {
+                Ok(true) => {}
+                Ok(false) => return None,
+                Err(e) => {
+                    self.failed = true;
+                    return Some(Err(e));
+                }
+            }
+            let (key, op) = self.queue.pop_front()?;
+            match self.value(&op) {
+                Ok(Some(value)) => return Some(Ok((key.to_vec(), value))),
+                Ok(None) => {}
+                Err(e) => {
+                    self.failed = true;
+                    return Some(Err(e));
+                }
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,292 @@
+//! Creating, opening and recovering a store.
+
+use super::background::Background;
+use super::inner::{Checkpoint, Front, Inner, Signals, View};
+use super::write::add_changes;
+use super::{Db, Options};
+use crate::batch::{self, Change};
+use crate::error::{Doing, Error, Result};
+use crate::log::{self, Log, Replayed, Ring};
+use crate::memtable::Memtable;
+use crate::node::Slot;
+use crate::storage::{AlignedBuf, Stacked, Storage, UNIT};
+use crate::store::{Shape, Store};
+use crate::superblock::{LOG_START, Superblock};
+use crate::table::Table;
+use crate::wire::Malformed;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock};
+
+/// Threads that help to flush subtrees: they wait for reads most of the time.
+const HELPERS: usize = 3;
+
+/// What `assemble` needs besides the options.
+pub(super) struct Found {
+    pub uuid: u64,
+    pub life: u64,
+    pub generation: u64,
+    pub units: u64,
+    pub log_units: u64,
+    pub shape: Shape,
+    pub log_pos: u64,
+    pub log_seq: u64,
+    pub msn: u64,
+}
+
+impl Db {
+    /// Makes an empty store on `storage`; whatever it held is lost.
+    pub fn create(storage: impl Storage + 'static, options: Options) -> Result<Db> {
+        let storage: Arc<dyn Storage> = Arc::new(storage);
+        let units = storage.len().doing("asking for the capacity")? / UNIT as u64;
+        options.check(units)?;
+        Superblock::erase(&*storage)?;
+        if options.steps.sfl {
+            prepare_log(&*storage, options.log_units(units))?;
+        }
+        let found = Found {
+            uuid: RandomState::new().hash_one(units),
+            life: 1,
+            generation: 0,
+            units,
+            log_units: options.log_units(units),
+            shape: options.shape(),
+            log_pos: 0,
+            log_seq: 1,
+            msn: 0,
+        };
+        let inner = assemble(storage, options, &found);
+        inner.checkpoint()?;
+        Db::start(inner)
+    }
+
+    /// Opens a store, replaying its log.
+    pub fn open(storage: impl Storage + 'static, options: Options) -> Result<Db> {
+        let storage: Arc<dyn Storage> = Arc::new(storage);
+        let sb = Superblock::read(&*storage)?;
+        let units = storage.len().doing("asking for the capacity")? / UNIT as u64;
+        if units < sb.units {
+            return Err(Error::NotAStore(format!("storage has {units} units, the store needs {}", sb.units)));
+        }
+        let stored = stored_options(&sb, options);
+        stored.check(sb.units)?;
+        let ring = ring(&sb.uuid, sb.life, sb.log_units);
+        let frames = log::replay(&*storage, &ring, sb.log_pos, sb.log_seq, sb.msn)?;
+        // A new life starts behind the old frames, on a lap's first unit if need be.
+        let log_pos = frames.last().map_or(sb.log_pos, |f| f.end);
+        let found = Found {
+            uuid: sb.uuid,
+            life: sb.life + 1,
+            generation: sb.generation,
+            units: sb.units,
+            log_units: sb.log_units,
+            shape: sb.shape,
+            log_pos,
+            log_seq: sb.log_seq + frames.len() as u64,
+            msn: sb.msn,
+        };
+        let inner = assemble(storage, stored, &found);
+        inner.load_tree(&sb, None)?;
+        inner.recover(&sb, &frames)?;
+        // From here on the old frames are not needed, and frames of the new life count.
+        inner.checkpoint()?;
+        Db::start(inner)
+    }
+
+    fn start(mut inner: Inner) -> Result<Db> {
+        // Nobody would write them before the threads run.
+        inner.store.behind = inner.options.background;
+        let inner = Arc::new(inner);
+        let background = inner.options.background.then(|| Background::start(&inner)).transpose()?;
+        Ok(Db { inner, background })
+    }
+}
+
+/// `options` with what was chosen at creation.
+pub(super) fn stored_options(sb: &Superblock, options: Options) -> Options {
+    Options {
+        leaf_bytes: sb.shape.leaf_bytes,
+        basement_bytes: sb.shape.basement_bytes,
+        buffer_bytes: sb.shape.buffer_bytes,
+        fanout: sb.shape.fanout,
+        log_bytes: sb.log_units * UNIT as u64,
+        ..options
+    }
+}
+
+/// Writes zeros over the log, so that a file system below has its blocks ready and a log write needs no allocation.
+fn prepare_log(storage: &dyn Storage, units: u64) -> Result<()> {
+    let zeros = AlignedBuf::zeroed(1 << 20);
+    let end = (LOG_START + units) * UNIT as u64;
+    let mut at = LOG_START * UNIT as u64;
+    while at < end {
+        let n = (zeros.len() as u64).min(end - at);
+        storage.write_at(&zeros[..n as usize], at).doing("preparing the log")?;
+        at += n;
+    }
+    Ok(())
+}
+
+pub(crate) fn ring(uuid: &u64, life: u64, log_units: u64) -> Ring {
+    Ring { start: LOG_START * UNIT as u64, len: log_units * UNIT as u64, uuid: *uuid, life }
+}
+
+pub(super) fn assemble(storage: Arc<dyn Storage>, options: Options, found: &Found) -> Inner {
+    let table = Table::new(LOG_START + found.log_units, found.units, options.discard);
+    let (shape, steps) = (found.shape, options.steps);
+    let flushes = Arc::new(AtomicU64::new(0));
+    let storage: Arc<dyn Storage> = match steps.sfl {
+        true => storage,
+        false => Arc::new(Stacked { below: storage, flushes: flushes.clone() }),
+    };
+    let (compression, cache) = (options.compression, options.cache_bytes);
+    let mut store = Store::new(storage.clone(), table, shape, compression, cache, steps);
+    store.counters.stacked_flushes = flushes;
+    if options.background {
+        store.helpers = HELPERS.into();
+    }
+    let ring = ring(&found.uuid, found.life, found.log_units);
+    let root = store.empty_tree();
+    Inner {
+        options,
+        log: Log::new(storage, ring, found.log_pos, found.log_seq, found.msn).behind(&store.flight),
+        uuid: found.uuid,
+        life: found.life,
+        units: found.units,
+        log_units: found.log_units,
+        gate: RwLock::new(()),
+        checkpoint: Mutex::new(Checkpoint {
+            generation: found.generation,
+            root: None,
+            table: Vec::new(),
+            in_turn: false,
+        }),
+        tree: Mutex::new(()),
+        front: RwLock::new(Front {
+            active: Memtable::default(),
+            last_msn: found.msn,
+            view: Arc::new(View { frozen: Vec::new(), root, applied: found.msn }),
+        }),
+        waiting: AtomicUsize::new(0),
+        pins: Mutex::default(),
+        failure: OnceLock::new(),
+        refused_at: AtomicU64::new(0),
+        refusals: AtomicU64::new(0),
+        checkpoints: AtomicU64::new(0),
+        written_at_checkpoint: AtomicU64::new(0),
+        signals: Mutex::new(Signals::default()),
+        progress: Condvar::new(),
+        store,
+    }
+}
+
+impl Inner {
+    /// Reads the table of a checkpoint and hangs its root in.
+    ///
+    /// With `wrong`, blocks with impossible places or references are noted there and left out, see
+    /// [`Table::adopt`]; else they are an error.
+    pub(super) fn load_tree(
+        &self,
+        sb: &Superblock,
+        wrong: Option<&mut Vec<(u64, &'static str)>>,
+    ) -> Result<()> {
+        let first = sb.table.first().map_or(0, |s| s.start) * UNIT as u64;
+        let corrupt = |why: &str| Error::corrupt("translation table", first, why);
+        let bytes = sb.read_table(&*self.store.storage)?;
+        let (id, level, weight, width) = sb.root;
+        let root = match wrong {
+            None => self.store.table.decode(&bytes, id),
+            Some(wrong) => self.store.table.adopt(&bytes, id, wrong),
+        };
+        let root = root.map_err(|m| corrupt(m.0))?;
+        if !self.store.table.take(&sb.table_segments()) {
+            return Err(corrupt("it overlaps a block"));
+        }
+        let mut last = self.checkpoint.lock().unwrap_or_else(|e| e.into_inner());
+        last.table = sb.table_segments();
+        last.root = Some(root.clone());
+        let slot = Slot::stored(root, (level, weight, width), sb.msn, &self.store.meter);
+        self.write_front().view = Arc::new(View { frozen: Vec::new(), root: slot, applied: sb.msn });
+        Ok(())
+    }
+
+    /// Applies the records of the log that the checkpoint lacks.
+    fn recover(&self, sb: &Superblock, frames: &[Replayed]) -> Result<()> {
+        let corrupt = |m: Malformed| Error::corrupt("log", LOG_START * UNIT as u64, m.0);
+        let (batches, wrong) = batches(&self.store, frames, sb.msn);
+        match wrong {
+            Some((_, why)) => Err(corrupt(why)),
+            None => self.apply_batches(batches),
+        }
+    }
+
+    /// Applies batches found in the log, which follow what the tree holds.
+    pub(super) fn apply_batches(&self, batches: Vec<Numbered>) -> Result<()> {
+        for (msn, changes) in &batches {
+            self.pin(*msn, batch::extents(changes));
+        }
+        for (msn, changes) in batches {
+            let structural =
+                changes.iter().any(|c| matches!(c, Change::Clone { .. } | Change::Rename { .. }));
+            if structural {
+                self.freeze();
+                while self.apply_oldest()? {}
+                self.store.msn.store(msn, Ordering::Relaxed);
+                let root = self.transform(&self.view().root, &changes)?;
+                let mut front = self.write_front();
+                front.last_msn = msn;
+                front.view = Arc::new(View { frozen: Vec::new(), root, applied: msn });
+                continue;
+            }
+            let memtable_bytes = self.memtable_bytes();
+            let mut front = self.write_front();
+            front.last_msn = msn;
+            add_changes(&mut front.active, &changes);
+            self.waiting.store(front.waiting(), Ordering::Relaxed);
+            let full = front.active.memory() >= memtable_bytes;
+            drop(front);
+            if full {
+                self.freeze();
+                while self.apply_oldest()? {}
+            }
+        }
+        self.log.resume(self.read_front().last_msn);
+        Ok(())
+    }
+}
+
+/// A batch and its number.
+pub(crate) type Numbered = (u64, Vec<Change>);
+
+/// The batches in `frames` after number `msn`, and the number and fault of the first that makes no sense.
+///
+/// Decoding takes the space of their extents out of the free space: only when all are decoded may anything be
+/// allocated.
+pub(crate) fn batches(
+    store: &Store,
+    frames: &[Replayed],
+    msn: u64,
+) -> (Vec<Numbered>, Option<(u64, Malformed)>) {
+    let mut out = Vec::new();
+    for frame in frames {
+        let records = match log::records(&frame.payload) {
+            Ok(records) => records,
+            Err(m) => return (out, Some((frame.first_msn, m))),
+        };
+        for (number, record) in (frame.first_msn..).zip(records).filter(|(n, _)| *n > msn) {
+            let changes = batch::decode(record, &mut |info| {
+                let taken = info.segments.iter().take_while(|s| store.table.take(&[**s])).count();
+                if taken == info.segments.len() {
+                    return Ok(store.table.insert(info));
+                }
+                store.table.give_back(&info.segments[..taken]);
+                Err(Malformed("extent in use twice"))
+            });
+            match changes {
+                Ok(changes) => out.push((number, changes)),
+                Err(m) => return (out, Some((number, m))),
+            }
+        }
+    }
+    (out, None)
+}

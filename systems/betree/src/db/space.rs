@@ -1,0 +1,138 @@
+//! Space: what a writer may take, and what is kept for deletes and checkpoints.
+
+use super::inner::{Inner, View};
+use crate::error::{Error, Result};
+use crate::key::Key;
+use crate::storage::UNIT;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl Inner {
+    pub(super) fn memtable_bytes(&self) -> usize {
+        let normal = self.memtable_bytes_max();
+        if self.store.short.load(Ordering::Relaxed) {
+            normal.min(self.memtable_bytes_short())
+        } else {
+            normal
+        }
+    }
+
+    fn memtable_bytes_max(&self) -> usize {
+        let share = (self.units as usize * UNIT / 128).max(4096);
+        self.options.memtable_bytes.min(share)
+    }
+
+    /// Messages that may be applied between two checkpoints when space is short: what they rewrite, in the worst
+    /// case a node on each level for every full edge, must fit half the basic reserve.
+    fn memtable_bytes_short(&self) -> usize {
+        let shape = &self.store.shape;
+        let edge = (self.store.buffer_bytes_short() / shape.fanout).max(1);
+        let levels = self.view().root.level() as usize + 2;
+        let rewritten = levels * shape.leaf_bytes.max(UNIT) / edge + 1;
+        (self.base_reserve_bytes() as usize / 2 / rewritten).max(64)
+    }
+
+    /// Sees whether space has become short or is plenty again.
+    fn look_at_space(&self) {
+        let needed = self.units * UNIT as u64 / 5 + self.reserve_bytes();
+        // What is known is never too much; asking takes longer.
+        let short = self.store.table.free_units_known() * (UNIT as u64) < needed
+            && self.store.table.free_units() * (UNIT as u64) < needed;
+        if self.store.short.load(Ordering::Relaxed) != short {
+            self.store.short.store(short, Ordering::Relaxed);
+        }
+    }
+
+    /// New nodes in memory beyond this are written.
+    pub(super) fn unwritten_max(&self) -> usize {
+        (self.options.cache_bytes / 4).min(self.units as usize * UNIT / 32).max(2 * self.options.leaf_bytes)
+    }
+
+    /// Space that only deletes and checkpoints may use: for the nodes that are rewritten between checkpoints, and
+    /// for the delete messages that inner nodes can still take.
+    pub(super) fn reserve_bytes(&self) -> u64 {
+        let growth = self.store.table.inner_nodes() * (self.store.buffer_bytes_short() + UNIT);
+        self.base_reserve_bytes() + growth as u64
+    }
+
+    /// The part of the reserve for a checkpoint of all that may be unwritten.
+    fn base_reserve_bytes(&self) -> u64 {
+        let capacity = self.units * UNIT as u64;
+        let needed = 2 * (self.unwritten_max() + self.memtable_bytes_max()) as u64;
+        (capacity / 25).max(needed).min(capacity / 4)
+    }
+
+    /// Lets a batch with `growth` bytes of new data pass only if it and everything waiting will find space.
+    pub(super) fn admit(&self, growth: usize) -> Result<()> {
+        self.look_at_space();
+        if growth == 0 {
+            if self.refused_at.load(Ordering::Relaxed) != 0 {
+                self.refused_at.store(0, Ordering::Relaxed);
+            }
+            return Ok(());
+        }
+        for attempt in 0..2 {
+            if self.has_space(growth) {
+                return Ok(());
+            }
+            let freed = self.store.table.freed_units() + 1;
+            let known = self.refused_at.load(Ordering::Relaxed) == freed;
+            if attempt == 1 || known && self.refusals.fetch_add(1, Ordering::Relaxed) % 64 != 63 {
+                self.refused_at.store(freed, Ordering::Relaxed);
+                return Err(Error::NoSpace);
+            }
+            // A checkpoint frees what was overwritten since the last one.
+            self.checkpoint()?;
+            if !self.has_space(growth) {
+                self.reclaim(growth)?;
+            }
+        }
+        Err(Error::NoSpace)
+    }
+
+    /// Moves pending messages, deletes among them, down to the leaves until there is space or nothing is pending.
+    fn reclaim(&self, growth: usize) -> Result<()> {
+        let mut from = Key::default();
+        for step in 1u64.. {
+            let settled = {
+                let _tree = self.lock_tree();
+                let view = self.view();
+                let settled = self.store.push_down(&view.root, &from)?;
+                if let Some((root, next)) = &settled {
+                    let mut front = self.write_front();
+                    let frozen = front.view.frozen.clone();
+                    front.view = Arc::new(View { frozen, root: root.clone(), applied: view.applied });
+                    from = next.clone();
+                }
+                settled.is_some()
+            };
+            if self.is_tight() || step % 64 == 0 || !settled {
+                self.checkpoint()?;
+                if !settled || self.has_space(growth) {
+                    break;
+                }
+            }
+            match self.store.write_dirty(self.unwritten_max()) {
+                Ok(()) | Err(Error::NoSpace) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    fn has_space(&self, growth: usize) -> bool {
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        let needed = (waiting + self.store.meter.unwritten() + growth) as u64 / 4 * 5 + self.reserve_bytes();
+        let table = &self.store.table;
+        table.free_units_known() * UNIT as u64 >= needed || table.free_units() * UNIT as u64 >= needed
+    }
+
+    /// True if space gets so short that a checkpoint should free some.
+    pub(super) fn is_tight(&self) -> bool {
+        let free = self.store.table.free_units() * UNIT as u64;
+        let pinned = self.store.counters.node_bytes_written.load(Ordering::Relaxed)
+            - self.written_at_checkpoint.load(Ordering::Relaxed);
+        // A checkpoint only helps if something was written since the last one.
+        pinned > 0 && free < self.base_reserve_bytes() / 2 + self.store.meter.unwritten() as u64 / 4 * 5
+    }
+}

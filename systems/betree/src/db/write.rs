@@ -1,0 +1,381 @@
+//! Writing: extents for large values, the log record, the memtable, and structural batches.
+
+use super::inner::{Front, Frozen, Inner, View};
+use crate::batch::{self, Change, Head, PACKED_VALUE_MIN, Pending, WriteBatch};
+use crate::block::BlockRef;
+use crate::buffer::Buffer;
+use crate::error::{Error, Result};
+use crate::heap;
+use crate::key::{Key, KeyRange};
+use crate::log::{Appended, Waiting};
+use crate::memtable::Memtable;
+use crate::message::{Base, ExtentSlice, Op, Value};
+use crate::node::NodeRef;
+use crate::store::count;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Frozen memtables that may wait before writers have to.
+const FROZEN_MAX: usize = 2;
+/// After a memtable with so much on the heap has gone, the heap's free memory is given back.
+const TRIM_BYTES: usize = 8 << 20;
+/// An extent takes values until it has this many bytes.
+const EXTENT_TARGET: usize = 1 << 20;
+
+/// A batch ready to be logged.
+struct Staged {
+    batch: WriteBatch,
+    /// What the tree gets, if that is not what `batch` says: large values are in extents.
+    changes: Option<Vec<Change>>,
+    /// The log's record: this and the batch's changes, or all in one.
+    head: Head,
+    record: Option<Vec<u8>>,
+    /// Extents that the record refers to.
+    binds: Vec<BlockRef>,
+}
+
+impl Staged {
+    fn record(&self) -> [&[u8]; 2] {
+        match &self.record {
+            Some(record) => [record, &[]],
+            None => [&self.head, self.batch.body()],
+        }
+    }
+
+    /// The changes, if somebody needs to look at them more closely.
+    fn into_changes(self) -> Vec<Change> {
+        self.changes.unwrap_or_else(|| self.batch.into_changes())
+    }
+
+    /// Adds everything to the memtable.
+    fn add_to(&self, memtable: &mut Memtable) {
+        match &self.changes {
+            Some(changes) => add_changes(memtable, changes),
+            None => {
+                for change in self.batch.pending() {
+                    match change {
+                        Pending::Put(key, value) => memtable.put(key, value),
+                        Pending::Key(key, op) => memtable.push(key, op),
+                        Pending::DeleteRange(range) => memtable.delete_range(&range),
+                        Pending::Structural => {}
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Adds changes to a memtable, but for clones and renames.
+pub(super) fn add_changes(memtable: &mut Memtable, changes: &[Change]) {
+    for change in changes {
+        match change {
+            Change::Key(key, op) => memtable.push(key, op.clone()),
+            Change::DeleteRange(range) => memtable.delete_range(range),
+            Change::Clone { .. } | Change::Rename { .. } => {}
+        }
+    }
+}
+
+impl Inner {
+    pub(super) fn write(&self, batch: WriteBatch) -> Result<u64> {
+        batch.check().map_err(Error::Invalid)?;
+        self.check_writable()?;
+        if batch.is_structural() {
+            return self.write_structural(batch);
+        }
+        if !self.options.steps.range && batch.deletes_range() {
+            // Nobody else may write between looking for the keys and deleting them.
+            let _gate = self.gate.write().unwrap_or_else(|e| e.into_inner());
+            let expanded = self.expand_ranges(batch)?;
+            return self.write_messages(expanded);
+        }
+        let _gate = self.gate.read().unwrap_or_else(|e| e.into_inner());
+        self.write_messages(batch)
+    }
+
+    /// Writes a batch that only needs the memtable; the caller holds the gate.
+    fn write_messages(&self, batch: WriteBatch) -> Result<u64> {
+        self.admit(batch.growth())?;
+        let mut staged = self.stage_and_record(batch)?;
+        let binds = !staged.binds.is_empty();
+        let (msn, waiting) = loop {
+            self.throttle()?;
+            let memtable_bytes = self.memtable_bytes();
+            let mut front = self.write_front();
+            if self.options.background && front.view.frozen.len() >= FROZEN_MAX {
+                drop(front);
+                self.wait();
+                continue;
+            }
+            let msn = front.last_msn + 1;
+            let waiting = match self.log.append(msn, &staged.record(), binds).map_err(|e| self.fail(e))? {
+                Appended::Full => {
+                    drop(front);
+                    self.make_log_room()?;
+                    continue;
+                }
+                Appended::Done(waiting) => waiting,
+            };
+            front.last_msn = msn;
+            staged.add_to(&mut front.active);
+            self.pin(msn, std::mem::take(&mut staged.binds));
+            if front.active.memory() >= memtable_bytes {
+                freeze(&mut front);
+                self.progress.notify_all();
+            }
+            self.waiting.store(front.waiting(), Ordering::Relaxed);
+            break (msn, waiting);
+        };
+        match waiting {
+            Waiting::Little => {}
+            Waiting::Enough if self.options.background => self.log.wake(),
+            Waiting::Enough | Waiting::TooMuch => self.log.commit(false).map_err(|e| self.fail(e))?,
+        }
+        Ok(msn)
+    }
+
+    /// Moves large values to extents and makes the record for the log.
+    fn stage_and_record(&self, batch: WriteBatch) -> Result<Staged> {
+        let steps = &self.options.steps;
+        let max = self.log.record_bytes_max();
+        let head = batch.head();
+        let len = head.len() + batch.body().len();
+        // What the log cannot take goes to extents, however little it is: a small log refuses nothing that fits without it.
+        let least = if len > max { 1 } else { self.options.extent_bytes.max(1) };
+        let packs = batch.packable_bytes() >= least;
+        let plain = |batch| Staged { batch, changes: None, head, record: None, binds: Vec::new() };
+        if !packs || !steps.page_sharing && len <= max {
+            if len > max {
+                return Err(too_long(len, max));
+            }
+            return Ok(plain(batch));
+        }
+        if !steps.cond_log && len <= max {
+            let changes = self.stage(batch.clone().into_changes())?;
+            let bytes: usize = batch::extents(&changes).iter().map(|e| e.info().len as usize).sum();
+            count(&self.store.counters.logged_twice_bytes, bytes as u64);
+            return Ok(Staged { changes: Some(changes), ..plain(batch) });
+        }
+        let changes = self.stage(batch.into_changes())?;
+        let record = batch::encode(&changes);
+        if record.len() > max {
+            return Err(too_long(record.len(), max));
+        }
+        Ok(Staged {
+            batch: WriteBatch::new(),
+            binds: batch::extents(&changes),
+            changes: Some(changes),
+            head,
+            record: Some(record),
+        })
+    }
+
+    /// Replaces each range delete by deletes of the keys in it, unless the log has no room for so many.
+    fn expand_ranges(&self, batch: WriteBatch) -> Result<WriteBatch> {
+        let changes = batch.clone().into_changes();
+        let mut out: Vec<Change> = Vec::new();
+        let (mut keys, mut bytes) = (0, 0);
+        let ranges = changes.iter().filter(|c| matches!(c, Change::DeleteRange(_))).count();
+        let room = self.log.record_bytes_max() / 2;
+        for change in changes {
+            let Change::DeleteRange(range) = &change else {
+                out.push(change);
+                continue;
+            };
+            let mut found: BTreeSet<Key> = BTreeSet::new();
+            for earlier in &out {
+                if let Change::Key(key, _) = earlier
+                    && range.contains(key)
+                {
+                    found.insert(key.clone());
+                }
+            }
+            let Some(there) = self.keys(range, room - bytes)? else { return Ok(batch) };
+            found.extend(there);
+            bytes += found.iter().map(|k| k.len() + 8).sum::<usize>();
+            if bytes > room {
+                return Ok(batch);
+            }
+            keys += found.len();
+            out.extend(found.into_iter().map(|key| Change::Key(key, Op::delete())));
+        }
+        count(&self.store.counters.ranges_expanded, ranges as u64);
+        count(&self.store.counters.keys_expanded, keys as u64);
+        Ok(WriteBatch::from_changes(&out))
+    }
+
+    /// Keeps extents in place as long as a recovery could meet their record.
+    pub(super) fn pin(&self, msn: u64, extents: Vec<BlockRef>) {
+        if !extents.is_empty() {
+            self.pins.lock().unwrap_or_else(|e| e.into_inner()).push_back((msn, extents));
+        }
+    }
+
+    /// Moves large values to extents.
+    fn stage(&self, mut changes: Vec<Change>) -> Result<Vec<Change>> {
+        let mut at = 0;
+        while at < changes.len() {
+            let (mut bytes, mut members) = (0, Vec::new());
+            while at < changes.len() && bytes < EXTENT_TARGET {
+                if let Change::Key(_, Op { base: Base::Value(Value::Inline(b)), .. }) = &changes[at]
+                    && b.len() >= PACKED_VALUE_MIN
+                {
+                    members.push((at, bytes as u32, b.clone()));
+                    bytes += b.len();
+                }
+                at += 1;
+            }
+            if members.is_empty() {
+                break;
+            }
+            let parts: Vec<&[u8]> = members.iter().map(|(_, _, b)| &b[..]).collect();
+            let extent = self.store.write_extent(&parts)?;
+            for (i, off, b) in members {
+                let len = b.len() as u32;
+                if let Change::Key(_, op) = &mut changes[i] {
+                    *op = Op::put_slice(ExtentSlice { extent: extent.clone(), off, len });
+                }
+            }
+        }
+        Ok(changes)
+    }
+
+    /// Without background threads does what they would have done.
+    fn throttle(&self) -> Result<()> {
+        self.check_writable()?;
+        if self.options.background {
+            return Ok(());
+        }
+        while self.apply_oldest()? {}
+        if self.log.fill() >= 500 || self.is_tight() {
+            self.checkpoint()?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn has_to_wait(&self) -> bool {
+        self.read_front().view.frozen.len() >= FROZEN_MAX
+    }
+
+    /// Lets the log empty, by a checkpoint here or in the background.
+    fn make_log_room(&self) -> Result<()> {
+        if !self.options.background {
+            return self.checkpoint();
+        }
+        self.request_checkpoint();
+        self.wait();
+        self.check_writable()
+    }
+
+    /// Waits a moment for progress in the background. The time limit only guards against a lost wake-up.
+    fn wait(&self) {
+        let signals = self.signals.lock().unwrap_or_else(|e| e.into_inner());
+        let _ = self.progress.wait_timeout(signals, Duration::from_millis(20));
+    }
+
+    /// Applies the oldest frozen memtable to the tree, if there is one.
+    pub(super) fn apply_oldest(&self) -> Result<bool> {
+        let loose = {
+            let _tree = self.lock_tree();
+            let view = self.view();
+            let Some(oldest) = view.frozen.first() else { return Ok(false) };
+            self.store.msn.store(oldest.last_msn, Ordering::Relaxed);
+            let root = self.store.apply(&view.root, &oldest.buffer)?;
+            let mut front = self.write_front();
+            let frozen = front.view.frozen[1..].to_vec();
+            front.view = Arc::new(View { frozen, root, applied: oldest.last_msn });
+            self.waiting.store(front.waiting(), Ordering::Relaxed);
+            oldest.loose
+        };
+        if loose >= TRIM_BYTES {
+            heap::trim();
+        }
+        self.progress.notify_all();
+        // A thread of its own writes nodes; only if it falls behind the work is shared.
+        let keep = self.unwritten_max() * if self.options.background { 2 } else { 1 };
+        match self.store.write_dirty(keep) {
+            // The nodes stay in memory; a checkpoint frees the space of their old versions first.
+            Ok(()) | Err(Error::NoSpace) => Ok(true),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// A batch with clones: all writers wait, everything before is applied, and the batch becomes a new root.
+    /// The root is made before anything is logged, so a failure leaves no trace.
+    fn write_structural(&self, batch: WriteBatch) -> Result<u64> {
+        self.admit(batch.growth())?;
+        let _gate = self.gate.write().unwrap_or_else(|e| e.into_inner());
+        let mut staged = self.stage_and_record(batch)?;
+        let binds = std::mem::take(&mut staged.binds);
+        let record = staged.record().concat();
+        let changes = staged.into_changes();
+        loop {
+            self.freeze();
+            while self.apply_oldest()? {}
+            let tree = self.lock_tree();
+            let view = self.view();
+            if !view.frozen.is_empty() {
+                continue;
+            }
+            let msn = self.read_front().last_msn + 1;
+            self.store.msn.store(msn, Ordering::Relaxed);
+            let root = self.transform(&view.root, &changes)?;
+            let appended = self.log.append(msn, &[&record], !binds.is_empty()).map_err(|e| self.fail(e))?;
+            if matches!(appended, Appended::Full) {
+                drop(tree);
+                self.checkpoint()?;
+                continue;
+            }
+            let mut front = self.write_front();
+            front.last_msn = msn;
+            front.view = Arc::new(View { frozen: Vec::new(), root, applied: msn });
+            self.waiting.store(front.waiting(), Ordering::Relaxed);
+            self.pin(msn, binds);
+            return Ok(msn);
+        }
+    }
+
+    /// The tree after `changes`.
+    pub(super) fn transform(&self, root: &NodeRef, changes: &[Change]) -> Result<NodeRef> {
+        let mut root = root.clone();
+        let mut messages = Memtable::default();
+        for change in changes {
+            match change {
+                Change::Key(key, op) => messages.push(key, op.clone()),
+                Change::DeleteRange(range) => messages.delete_range(range),
+                Change::Clone { from, to } | Change::Rename { from, to } => {
+                    root = self.store.apply(&root, &std::mem::take(&mut messages).freeze())?;
+                    root = self.store.clone_prefix(&root, from, to)?;
+                    if matches!(change, Change::Rename { .. }) {
+                        messages.delete_range(&KeyRange::prefix(from));
+                    }
+                }
+            }
+        }
+        let rest: Buffer = messages.freeze();
+        self.store.apply(&root, &rest)
+    }
+
+    /// Freezes the memtable if it holds anything.
+    pub(super) fn freeze(&self) {
+        let mut front = self.write_front();
+        if !front.active.is_empty() {
+            freeze(&mut front);
+        }
+    }
+}
+
+fn too_long(bytes: usize, max: usize) -> Error {
+    Error::Invalid(format!("batch of {bytes} log bytes, at most {max} are allowed"))
+}
+
+/// Replaces the memtable by an empty one.
+fn freeze(front: &mut Front) {
+    let (memory, loose) = (front.active.memory(), front.active.loose());
+    let buffer = Arc::new(std::mem::take(&mut front.active).freeze());
+    let mut frozen = front.view.frozen.clone();
+    frozen.push(Frozen { buffer, memory, loose, last_msn: front.last_msn });
+    front.view = Arc::new(View { frozen, root: front.view.root.clone(), applied: front.view.applied });
+}

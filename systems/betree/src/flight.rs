@@ -1,0 +1,132 @@
+//! Extents that have been promised a place but are still being written, so that a stream of them keeps the device busy.
+//!
+//! Until its bytes are on storage an extent is read from memory. Whoever needs extents to be there, before a flush,
+//! calls [`Flight::drain`].
+
+use crate::block::{BlockId, BlockRef, scatter};
+use crate::error::{Doing, Error, Result};
+use crate::storage::{PooledBuf, Storage};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Bytes that may be on their way before writers wait.
+const BYTES_MAX: usize = 16 << 20;
+
+struct Job {
+    /// Keeps the space from being used for something else.
+    block: BlockRef,
+    buf: PooledBuf,
+}
+
+#[derive(Default)]
+struct State {
+    queue: VecDeque<(u64, Arc<Job>)>,
+    /// Everything queued or being written, by order of arrival and by number.
+    unfinished: BTreeMap<u64, usize>,
+    jobs: HashMap<BlockId, Arc<Job>>,
+    bytes: usize,
+    arrived: u64,
+    failed: Option<String>,
+    closed: bool,
+}
+
+/// The extents on their way.
+#[derive(Default)]
+pub(crate) struct Flight {
+    state: Mutex<State>,
+    turn: Condvar,
+    /// Number of extents on their way, to spare readers the lock.
+    count: AtomicUsize,
+}
+
+impl Flight {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Hands over an extent; waits while too many bytes are on their way.
+    pub fn send(&self, block: BlockRef, buf: PooledBuf) -> Result<()> {
+        let mut s = self.lock();
+        loop {
+            if let Some(why) = &s.failed {
+                return Err(Error::ReadOnly(why.clone()));
+            }
+            if s.bytes == 0 || s.bytes + buf.len() <= BYTES_MAX {
+                break;
+            }
+            s = self.turn.wait(s).unwrap_or_else(|e| e.into_inner());
+        }
+        s.arrived += 1;
+        let (ticket, len, id) = (s.arrived, buf.len(), block.id());
+        let job = Arc::new(Job { block, buf });
+        s.bytes += len;
+        s.unfinished.insert(ticket, len);
+        s.jobs.insert(id, job.clone());
+        s.queue.push_back((ticket, job));
+        self.count.fetch_add(1, Ordering::Release);
+        drop(s);
+        self.turn.notify_all();
+        Ok(())
+    }
+
+    /// Bytes `[off, off + len)` of an extent that is still on its way.
+    pub fn read(&self, id: BlockId, off: usize, len: usize) -> Option<Vec<u8>> {
+        if self.count.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let job = self.lock().jobs.get(&id).cloned()?;
+        job.buf.get(off..off + len).map(<[u8]>::to_vec)
+    }
+
+    /// Returns when every extent handed over before is on storage, though not flushed.
+    pub fn drain(&self) -> Result<()> {
+        let mut s = self.lock();
+        let target = s.arrived;
+        while s.failed.is_none() && s.unfinished.first_key_value().is_some_and(|(n, _)| *n <= target) {
+            s = self.turn.wait(s).unwrap_or_else(|e| e.into_inner());
+        }
+        s.failed.as_ref().map_or(Ok(()), |why| Err(Error::ReadOnly(why.clone())))
+    }
+
+    /// Bytes on their way.
+    pub fn bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
+    /// Nothing will be sent any more: the threads may end.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.turn.notify_all();
+    }
+
+    /// Writes what is sent until [`Flight::close`] is called and all is written.
+    pub fn run(&self, storage: &dyn Storage) {
+        while self.work(storage) || !self.lock().closed {}
+    }
+
+    /// Writes one extent, waiting a moment for one to come; false if there was none.
+    fn work(&self, storage: &dyn Storage) -> bool {
+        let mut s = self.lock();
+        if s.queue.is_empty() && !s.closed {
+            let moment = Duration::from_millis(50);
+            s = self.turn.wait_timeout(s, moment).unwrap_or_else(|e| e.into_inner()).0;
+        }
+        let Some((ticket, job)) = s.queue.pop_front() else { return false };
+        drop(s);
+        let places = scatter(job.block.info(), &job.buf);
+        let written = storage.write_many(&places).doing("writing an extent");
+        let mut s = self.lock();
+        if let Err(e) = written {
+            s.failed.get_or_insert(e.to_string());
+        }
+        s.jobs.remove(&job.block.id());
+        let len = s.unfinished.remove(&ticket).unwrap_or(0);
+        s.bytes -= len;
+        self.count.fetch_sub(1, Ordering::Release);
+        drop(s);
+        self.turn.notify_all();
+        true
+    }
+}

@@ -1,0 +1,75 @@
+//! Large values: extents, and slices of them.
+
+use super::{Store, count, offset_of};
+use crate::block::{BlockInfo, BlockKind, BlockRef, EXTENT_CHUNK, scatter};
+use crate::error::{Doing, Error, Result};
+use crate::message::{Base, ExtentSlice, Op, Value};
+use crate::storage::UNIT;
+
+impl Store {
+    /// Writes an extent of `parts` one after the other. It becomes durable with the next flush, provided that
+    /// [`Flight::drain`] was called before.
+    pub(crate) fn write_extent(&self, parts: &[&[u8]]) -> Result<BlockRef> {
+        let len: usize = parts.iter().map(|p| p.len()).sum();
+        let buf = self.pool.filled(parts);
+        let segments = self.table.allocate((buf.len() / UNIT) as u64).ok_or(Error::NoSpace)?;
+        let info = BlockInfo {
+            kind: BlockKind::Extent,
+            segments,
+            len: len as u32,
+            head_len: 0,
+            sums: buf[..len].chunks(EXTENT_CHUNK).map(crc32c::crc32c).collect(),
+            out: Vec::new(),
+        };
+        count(&self.counters.extent_bytes_written, buf.len() as u64);
+        if self.behind {
+            let block = self.table.insert(info);
+            self.flight.send(block.clone(), buf)?;
+            return Ok(block);
+        }
+        if let Err(e) = self.storage.write_many(&scatter(&info, &buf)).doing("writing an extent") {
+            self.table.give_back(&info.segments);
+            return Err(e);
+        }
+        Ok(self.table.insert(info))
+    }
+
+    /// Reads part of an extent, checking every chunk it touches.
+    pub(crate) fn read_slice(&self, slice: &ExtentSlice) -> Result<Vec<u8>> {
+        let info = slice.extent.info();
+        let (off, len) = (slice.off as usize, slice.len as usize);
+        if len == 0 {
+            return Ok(Vec::new());
+        }
+        if let Some(bytes) = self.flight.read(slice.extent.id(), off, len) {
+            return Ok(bytes);
+        }
+        let first = off / EXTENT_CHUNK * EXTENT_CHUNK;
+        let last = ((off + len).div_ceil(EXTENT_CHUNK) * EXTENT_CHUNK).min(info.len as usize);
+        let (buf, skip) = self.read_block(info, first, last - first)?;
+        let bytes = &buf[skip..skip + last - first];
+        for (i, chunk) in bytes.chunks(EXTENT_CHUNK).enumerate() {
+            if info.sums.get(first / EXTENT_CHUNK + i) != Some(&crc32c::crc32c(chunk)) {
+                return Err(Error::corrupt("extent", offset_of(info) + first as u64, "checksum mismatch"));
+            }
+        }
+        Ok(bytes[off - first..off - first + len].to_vec())
+    }
+
+    /// The value that a message without anything below it leaves; `None` is no value.
+    pub(crate) fn value_of(&self, op: &Op) -> Result<Option<Vec<u8>>> {
+        let base = match &op.base {
+            Base::Value(Value::Inline(bytes)) => Some(bytes.to_vec()),
+            // What patches cover need not be read.
+            Base::Value(Value::Slice(s)) if op.edits.as_ref().is_some_and(|e| e.cover(s.len)) => {
+                Some(vec![0; s.len as usize])
+            }
+            Base::Value(Value::Slice(s)) => Some(self.read_slice(s)?),
+            Base::Absent | Base::Keep => None,
+        };
+        Ok(match &op.edits {
+            Some(edits) => edits.apply(base),
+            None => base,
+        })
+    }
+}

@@ -1,0 +1,570 @@
+//! Mounting: open the device, connect it to a directory, serve until it is unmounted, close it cleanly.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use betree::{Compression, FileStorage, Steps, Storage, UringStorage};
+use fusewire::{Config, Session, Transport, UringSwitch, Way};
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use crate::check::{CheckReport, check, dump};
+use crate::error::Error;
+use crate::fs::{Fs, Options};
+use crate::fuse::{Probe, REQUEST_BYTES_MAX, Server, Settings};
+use crate::overlay::Shared;
+use crate::pruner::Pruner;
+
+/// How long a mount waits for the daemon of the one before to finish.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Inodes in memory, at about half a KiB each.
+const INODES_MAX: usize = 60_000;
+/// Read-ahead of the mount in KiB.
+const READ_AHEAD_KIB: u32 = 2048;
+
+/// Result of mounting.
+pub type Result<T> = std::result::Result<T, MountError>;
+
+/// Why something could not be mounted or made.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// An option that is not known or has no sense.
+    #[error("mount option `{option}`: {why}")]
+    BadOption {
+        /// As it was written.
+        option: String,
+        /// What would be right.
+        why: String,
+    },
+    /// Something else uses the device.
+    #[error("{path} is in use")]
+    Busy {
+        /// The device or image.
+        path: String,
+    },
+    /// It must not be formatted.
+    #[error(transparent)]
+    Refused(#[from] host::EraseRefused),
+    /// The system refused something.
+    #[error("{what}: {cause}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// The system's error. (Not named as the source: whoever shows the chain of errors would show it twice.)
+        cause: io::Error,
+    },
+    /// The file system.
+    #[error("{path}: {cause}")]
+    Fs {
+        /// The device or image.
+        path: String,
+        /// What is wrong.
+        cause: Error,
+    },
+    /// The daemon did not come up.
+    #[error("{0}")]
+    Daemon(String),
+}
+
+impl MountError {
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> MountError {
+        let what = what.into();
+        move |cause| MountError::Io { what, cause }
+    }
+
+    pub(crate) fn fs(path: &Path) -> impl FnOnce(Error) -> MountError {
+        let path = path.display().to_string();
+        move |cause| MountError::Fs { path, cause }
+    }
+}
+
+/// How to mount. [`MountOptions::parse`] reads them from text.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct MountOptions {
+    /// The file system's own options: cache and the like.
+    pub fs: Options,
+    /// What the table of mounts shows as the source; None for the source itself.
+    pub shown_source: Option<PathBuf>,
+    /// Nothing may be written.
+    pub read_only: bool,
+    /// Ignore set-user-ID bits.
+    pub no_suid: bool,
+    /// Ignore device nodes.
+    pub no_dev: bool,
+    /// Execute nothing.
+    pub no_exec: bool,
+    /// How requests get here.
+    pub transport: Transport,
+    /// Threads that take requests; through io_uring so many for each CPU.
+    pub threads: usize,
+    /// How long the kernel may keep names and attributes.
+    pub ttl: Duration,
+    /// Let the kernel collect writes: faster for small sequential ones, and small random ones are no longer blind.
+    pub writeback: bool,
+    /// What is written to a file just made stays in the kernel's page cache; one request more for each such file.
+    pub keep_new: bool,
+    /// Bypass the page cache of what is below.
+    pub direct: bool,
+    /// Use io_uring for the device, if the kernel has it.
+    pub uring: bool,
+    /// Lock the daemon's memory.
+    pub lock_memory: bool,
+    /// Inodes in memory above which the kernel is asked to forget some.
+    pub inodes_max: usize,
+}
+
+impl Default for MountOptions {
+    fn default() -> MountOptions {
+        MountOptions {
+            fs: Options::with_store(betree::Options { cache_bytes: cache_bytes(), ..Default::default() }),
+            shown_source: None,
+            read_only: false,
+            no_suid: false,
+            no_dev: false,
+            no_exec: false,
+            transport: Transport::Auto,
+            threads: 8,
+            ttl: Duration::from_secs(86_400),
+            writeback: false,
+            keep_new: false,
+            direct: true,
+            uring: true,
+            lock_memory: true,
+            inodes_max: INODES_MAX,
+        }
+    }
+}
+
+/// A cache for most purposes: an eighth of the free memory, from 64 MiB to 1 GiB.
+fn cache_bytes() -> usize {
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib: Option<usize> = line.and_then(|l| l.split_whitespace().next()?.parse().ok());
+    kib.map_or(256 << 20, |kib| (kib * 1024 / 8).clamp(64 << 20, 1 << 30))
+}
+
+fn size(text: &str) -> Option<u64> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let shift = match unit.to_ascii_lowercase().as_str() {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+impl MountOptions {
+    /// Reads options as `mount -o` takes them, separated by commas; see `docs/betrfs.md`.
+    ///
+    /// # Errors
+    /// [`MountError::BadOption`].
+    pub fn parse(text: &str) -> Result<MountOptions> {
+        let mut options = MountOptions::default();
+        for option in text.split(',').filter(|o| !o.is_empty()) {
+            options.set(option).map_err(|why| MountError::BadOption { option: option.into(), why })?;
+        }
+        Ok(options)
+    }
+
+    fn set(&mut self, option: &str) -> std::result::Result<(), String> {
+        let (name, value) = option.split_once('=').map_or((option, None), |(n, v)| (n, Some(v)));
+        let bytes = || value.and_then(size).ok_or("needs a size, such as 512M".to_owned());
+        let number = || value.and_then(|v| v.parse::<u32>().ok()).ok_or("needs a number".to_owned());
+        let store = &mut self.fs.store;
+        match name {
+            "ro" => self.read_only = true,
+            "nosuid" => self.no_suid = true,
+            "nodev" => self.no_dev = true,
+            "noexec" => self.no_exec = true,
+            // What mount(8) passes on, and what is so anyway.
+            "rw"
+            | "suid"
+            | "dev"
+            | "exec"
+            | "async"
+            | "auto"
+            | "noauto"
+            | "defaults"
+            | "_netdev"
+            | "nofail"
+            | "noatime"
+            | "relatime"
+            | "user"
+            | "nouser"
+            | "default_permissions"
+            | "allow_other" => {}
+            "cache" => store.cache_bytes = bytes()? as usize,
+            "memtable" => store.memtable_bytes = bytes()? as usize,
+            "checkpoint" => store.checkpoint_interval = Duration::from_secs(u64::from(number()?.max(1))),
+            "commit" => {
+                let seconds = u64::from(number()?);
+                store.sync_interval = (seconds > 0).then_some(Duration::from_secs(seconds));
+            }
+            "discard" => store.discard = true,
+            "steps" => {
+                let up_to = value.and_then(Steps::up_to);
+                store.steps =
+                    up_to.ok_or_else(|| format!("needs v0.4, v0.6 or one of {:?}", Steps::NAMES))?;
+            }
+            "nostep" if value.is_some_and(|v| store.steps.set(v, false)) => {}
+            "compress" => store.compression = compression(value)?,
+            "transport" => {
+                let named = value.and_then(Transport::parse);
+                self.transport = named.ok_or("needs auto, classic, uring or fastest")?;
+            }
+            "threads" => self.threads = number()?.clamp(1, 256) as usize,
+            "ttl" => self.ttl = Duration::from_secs(u64::from(number()?)),
+            "inodes" => self.inodes_max = (number()? as usize).max(1000),
+            "idle_inodes" => self.fs.idle_nodes_max = number()? as usize,
+            "writeback" => self.writeback = true,
+            "keepnew" => self.keep_new = true,
+            "buffered" => self.direct = false,
+            "nouring" => self.uring = false,
+            "nolock" => self.lock_memory = false,
+            _ => return Err("is not known".into()),
+        }
+        Ok(())
+    }
+
+    fn flags(&self) -> MountFlags {
+        let mut flags = MountFlags::NOATIME;
+        flags.set(MountFlags::RDONLY, self.read_only);
+        flags.set(MountFlags::NOSUID, self.no_suid);
+        flags.set(MountFlags::NODEV, self.no_dev);
+        flags.set(MountFlags::NOEXEC, self.no_exec);
+        flags
+    }
+}
+
+fn compression(value: Option<&str>) -> std::result::Result<Compression, String> {
+    let value = value.unwrap_or("lz4");
+    match value.split_once(':').unwrap_or((value, "3")) {
+        ("none", _) => Ok(Compression::None),
+        ("lz4", _) => Ok(Compression::Lz4),
+        ("zstd", level) => level.parse().map(Compression::Zstd).map_err(|_| "zstd:LEVEL".to_owned()),
+        _ => Err("is none, lz4, zstd or zstd:LEVEL".into()),
+    }
+}
+
+/// A device or image that nobody else may use meanwhile.
+#[derive(Debug)]
+pub struct Claim {
+    _file: File,
+}
+
+impl Claim {
+    /// Claims `path`, waiting up to `patience` for one who holds it.
+    ///
+    /// # Errors
+    /// [`MountError::Busy`], [`MountError::Io`].
+    pub fn take(path: &Path, patience: Duration) -> Result<Claim> {
+        let start = Instant::now();
+        loop {
+            match Claim::try_take(path) {
+                Ok(Some(file)) => return Ok(Claim { _file: file }),
+                Ok(None) if start.elapsed() < patience => std::thread::sleep(Duration::from_millis(5)),
+                Ok(None) => return Err(MountError::Busy { path: path.display().to_string() }),
+                Err(error) => return Err(MountError::io(format!("open {}", path.display()))(error)),
+            }
+        }
+    }
+
+    fn try_take(path: &Path) -> io::Result<Option<File>> {
+        host::device::hold(path)
+    }
+}
+
+/// Opens `path` as the options say; what the system cannot do is done without.
+pub(crate) fn storage(path: &Path, options: &MountOptions) -> Result<Box<dyn Storage>> {
+    let what = || format!("open {}", path.display());
+    // Without the step `sfl` the store lies on a file as on any other program's.
+    let direct = options.direct && options.fs.store.steps.sfl;
+    let file = match FileStorage::open(path, direct) {
+        Err(e) if direct && e.raw_os_error() == Some(libc::EINVAL) => FileStorage::open(path, false),
+        opened => opened,
+    };
+    let file = file.map_err(MountError::io(what()))?;
+    if !options.uring || !options.fs.store.steps.sfl {
+        return Ok(Box::new(file));
+    }
+    match UringStorage::new(file) {
+        Ok(uring) => Ok(Box::new(uring)),
+        Err(_) => storage(path, &MountOptions { uring: false, ..options.clone() }),
+    }
+}
+
+/// Checks the file system on `source`, which nobody may have mounted; see [`crate::check()`].
+///
+/// # Errors
+/// [`MountError::Busy`], [`MountError::Fs`], [`MountError::Io`].
+pub fn check_device(source: &Path, repair: bool) -> Result<CheckReport> {
+    let _claim = Claim::take(source, PATIENCE)?;
+    let storage = Shared::new(storage(source, &MountOptions::default())?);
+    check(storage, repair).map_err(MountError::fs(source))
+}
+
+/// Writes what the file system on `source` consists of; see [`crate::dump()`].
+///
+/// # Errors
+/// [`MountError::Busy`], [`MountError::Fs`], [`MountError::Io`].
+pub fn dump_device(source: &Path, out: &mut dyn io::Write) -> Result<()> {
+    let _claim = Claim::take(source, PATIENCE)?;
+    dump(storage(source, &MountOptions::default())?, out).map_err(MountError::fs(source))
+}
+
+/// A file system that is being served. Dropping it without [`Mounted::unmount`] or [`Mounted::wait`] detaches it.
+pub struct Mounted {
+    fs: Arc<Fs>,
+    session: Option<Session>,
+    pruner: Option<Pruner>,
+    dir: PathBuf,
+    claim: Option<Claim>,
+    source: PathBuf,
+}
+
+/// Opens the file system on `source` for use in this process only.
+///
+/// # Errors
+/// As [`mount`]. Nobody is kept from using the device at the same time, which would destroy it.
+pub fn open(source: &Path, options: &MountOptions) -> Result<Fs> {
+    Fs::open(storage(source, options)?, &options.fs).map_err(MountError::fs(source))
+}
+
+/// Mounts the file system on `source`, a block device or image, at `dir`, served by threads of this process.
+///
+/// # Errors
+/// [`MountError::Busy`] if somebody uses the device for more than a minute; [`MountError::Fs`] if it holds no file
+/// system; [`MountError::Io`].
+pub fn mount(source: &Path, dir: &Path, options: &MountOptions) -> Result<Mounted> {
+    crate::memory::limit_heaps();
+    let claim = Claim::take(source, PATIENCE)?;
+    let mut within = options.fs.clone();
+    // A quarter and up to 32 MiB for what the store does not count: slack of the allocator, above all.
+    let cache = within.store.cache_bytes;
+    within.store.cache_bytes -= cache / 4 + (cache / 8).min(32 << 20);
+    let fs = Fs::open(storage(source, options)?, &within).map_err(MountError::fs(source))?;
+    mount_fs(Arc::new(fs), Some(claim), source, dir, options)
+}
+
+/// Mounts a file system that is open already at `dir`; `source` is what the table of mounts shows.
+///
+/// # Errors
+/// [`MountError::Io`].
+pub fn mount_fs(
+    fs: Arc<Fs>,
+    claim: Option<Claim>,
+    source: &Path,
+    dir: &Path,
+    options: &MountOptions,
+) -> Result<Mounted> {
+    let dir = dir.canonicalize().map_err(MountError::io(dir.display().to_string()))?;
+    let probe = Arc::new(Probe::new());
+    let settings = Settings {
+        ttl: options.ttl,
+        writeback: options.writeback,
+        readdirplus: options.fs.store.steps.dc,
+        keep_new: options.keep_new,
+        probe: probe.clone(),
+    };
+    let shown = options.shown_source.as_deref().unwrap_or(source);
+    let mut session = Err(MountError::Daemon("no way to mount".into()));
+    for way in options.transport.ways() {
+        session = start(&fs, &settings, *way, shown, &dir, options);
+        if session.is_ok() {
+            break;
+        }
+    }
+    let session = session?;
+    let duty = session.duty();
+    if let Some(duty) = &duty {
+        fs.call_before_waiting(duty.clone());
+    }
+    probe.open_in(&dir, &session.notifier());
+    let pruner = Some(Pruner::start(fs.clone(), session.notifier(), options.inodes_max, duty));
+    let mounted = Mounted { fs, session: Some(session), pruner, dir, claim, source: source.to_owned() };
+    mounted.tune();
+    Ok(mounted)
+}
+
+/// Mounts and serves one way.
+fn start(
+    fs: &Arc<Fs>,
+    settings: &Settings,
+    way: Way,
+    shown: &Path,
+    dir: &Path,
+    options: &MountOptions,
+) -> Result<Session> {
+    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let config = Config {
+        wish: settings.wish(),
+        way,
+        name: "betrfs".into(),
+        threads: options.threads,
+        awake: (cpus / 2).max(1),
+        ring_threads: options.threads,
+        ring_entries: 1,
+        pin: true,
+    };
+    let switch = match way {
+        Way::Rings => Some(UringSwitch::on().map_err(MountError::io("switch on FUSE over io_uring"))?),
+        Way::Classic => None,
+    };
+    let fuse = connect(shown, dir, options)?;
+    let started = Session::start(fuse, Arc::new(Server::new(fs.clone(), settings.clone())), &config);
+    drop(switch);
+    started.map_err(|error| {
+        // Somebody's request may wait in it for an answer.
+        let _ = fusewire::force_unmount(dir);
+        MountError::io("connect to FUSE")(error)
+    })
+}
+
+/// Opens a FUSE connection and mounts it.
+fn connect(source: &Path, dir: &Path, options: &MountOptions) -> Result<OwnedFd> {
+    let data = format!(
+        "rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other,max_read={REQUEST_BYTES_MAX}"
+    );
+    fusewire::mount(source, dir, "fuse.betrfs", options.flags(), &data)
+        .map_err(MountError::io(format!("mount at {}", dir.display())))
+}
+
+impl Mounted {
+    /// The file system, for figures.
+    pub fn fs(&self) -> &Arc<Fs> {
+        &self.fs
+    }
+
+    /// Where it is mounted.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Raises the kernel's read-ahead, which FUSE alone can only lower. Without the right to, it stays.
+    fn tune(&self) {
+        let Ok(meta) = std::fs::metadata(&self.dir) else { return };
+        let (major, minor) = (libc::major(meta.dev()), libc::minor(meta.dev()));
+        let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
+        let _ = std::fs::write(path, READ_AHEAD_KIB.to_string());
+    }
+
+    /// Asks the system to unmount. False if the mount is in use: then it goes, and [`Mounted::wait`] ends, when the
+    /// last user has left; nobody new gets in.
+    ///
+    /// # Errors
+    /// [`MountError::Io`].
+    pub fn request_unmount(dir: &Path) -> Result<bool> {
+        let what = || format!("unmount {}", dir.display());
+        match rustix::mount::unmount(dir, UnmountFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::BUSY) => rustix::mount::unmount(dir, UnmountFlags::DETACH)
+                .map(|()| false)
+                .map_err(|e| MountError::io(what())(e.into())),
+            // Unmounted already.
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => Ok(true),
+            Err(e) => Err(MountError::io(what())(e.into())),
+        }
+    }
+
+    /// Unmounts, waits for the last user, closes the file system.
+    ///
+    /// # Errors
+    /// As [`Mounted::wait`].
+    pub fn unmount(self) -> Result<()> {
+        Mounted::request_unmount(&self.dir)?;
+        self.wait()
+    }
+
+    /// Serves until somebody unmounts, then closes the file system: everything is in its place afterwards.
+    ///
+    /// # Errors
+    /// [`MountError::Io`] if the connection broke; [`MountError::Fs`] if closing failed.
+    pub fn wait(mut self) -> Result<()> {
+        let served = self.session.take().map_or(Ok(()), Session::join);
+        drop(self.pruner.take());
+        let settled = self.fs.settle().map_err(MountError::fs(&self.source));
+        drop(self.claim.take());
+        served.map_err(MountError::io("serve"))?;
+        settled
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        drop(self.pruner.take());
+        if let Some(session) = self.session.take() {
+            let _ = Mounted::request_unmount(&self.dir);
+            // Whoever is left is served on; who drops this does not wait for them.
+            drop(session);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_and_wrong_ones_named() {
+        let options =
+            MountOptions::parse("rw,noatime,cache=64M,threads=3,compress=zstd:5,ttl=1,ro,transport=uring")
+                .expect("parse");
+        assert_eq!(options.fs.store.cache_bytes, 64 << 20);
+        assert_eq!((options.threads, options.ttl, options.read_only), (3, Duration::from_secs(1), true));
+        assert_eq!(options.transport, Transport::Uring);
+        assert!(matches!(options.fs.store.compression, Compression::Zstd(5)));
+        let steps = MountOptions::parse("steps=range,nostep=sfl").expect("parse").fs.store.steps;
+        assert_eq!(steps, Steps { range: true, ..Steps::NONE });
+        for bad in [
+            "steps=v1",
+            "nostep=x",
+            "cache",
+            "cache=x",
+            "threads=-1",
+            "compress=rar",
+            "turbo",
+            "transport=pigeon",
+        ] {
+            assert!(MountOptions::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_system_is_told_so() {
+        for len in [0, 100_000, 64 << 20] {
+            let image = tempfile::NamedTempFile::new().expect("a file");
+            image.as_file().set_len(len).expect("set its length");
+            let refused = open(image.path(), &MountOptions::default()).err().expect("opened").to_string();
+            assert!(refused.contains("no betrfs file system"), "{len} bytes: {refused}");
+        }
+    }
+
+    #[test]
+    fn an_error_is_told_once() {
+        let missing = Claim::take(Path::new("/nowhere/at-all"), Duration::ZERO).expect_err("missing");
+        let mut told = missing.to_string();
+        let mut next: Option<&dyn std::error::Error> = std::error::Error::source(&missing);
+        while let Some(error) = next {
+            told += &error.to_string();
+            next = error.source();
+        }
+        assert_eq!(told.matches("No such file").count(), 1, "{told}");
+    }
+
+    #[test]
+    fn a_claim_excludes_others() {
+        let image = tempfile::NamedTempFile::new().expect("a file");
+        let claim = Claim::take(image.path(), Duration::ZERO).expect("first");
+        assert!(matches!(Claim::take(image.path(), Duration::ZERO), Err(MountError::Busy { .. })));
+        drop(claim);
+        Claim::take(image.path(), Duration::ZERO).expect("again");
+    }
+}

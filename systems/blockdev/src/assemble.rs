@@ -1,0 +1,155 @@
+//! Putting a device together: model and bytes, FUSE file, loop device, control socket.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+
+use camino::{Utf8Path, Utf8PathBuf};
+use fusewire::{Config, Session, Transport, UringSwitch, Way};
+use host::Host;
+use journal::{Journal, Resource};
+use rustix::mount::MountFlags;
+
+use crate::driver::Driver;
+use crate::engine::Engine;
+use crate::error::SsdError;
+use crate::fuse::{self, DiskFs};
+use crate::image::{Image, Memory};
+use crate::options::{AttachOptions, Backing, Places};
+use crate::versions::Versions;
+use crate::{backing, fusectl, loopdev};
+
+/// Requests in flight per CPU; more wait in the kernel.
+const RING_ENTRIES: u16 = 64;
+
+/// The model and its bytes. A file that is made for a run is in the journal before it exists.
+pub(crate) fn engine(
+    host: &Host,
+    journal: &Journal,
+    options: &AttachOptions,
+) -> Result<Engine<fuse::Reply>, SsdError> {
+    let mut config = ssd::Config::new(options.load_profile()?, options.bytes).regime(options.regime);
+    config.seed = options.seed;
+    let model = ssd::Ssd::new(config)?;
+    let (image, filled) = match &options.backing {
+        Backing::Ram => {
+            let memory = Memory::new(options.bytes).map_err(SsdError::io("map the device's memory"))?;
+            (Image::Ram(memory), false)
+        }
+        Backing::File(path) => backing::open(host, journal, path, options)?,
+    };
+    let mut versions = Versions::new(image, options.bytes / ssd::BLOCK_BYTES, filled);
+    if options.prefault {
+        versions.prefault();
+    }
+    Ok(Engine::new(model, versions))
+}
+
+/// What the kernel has now.
+pub(crate) struct Made {
+    pub(crate) device: Utf8PathBuf,
+    /// Number of the FUSE connection.
+    pub(crate) connection: u32,
+    pub(crate) listener: UnixListener,
+    /// The transport in use.
+    pub(crate) transport: Transport,
+    /// Why not a better one.
+    pub(crate) note: Option<String>,
+}
+
+/// The parts a device is put together from.
+pub(crate) struct Assembly<'a> {
+    pub(crate) host: &'a Host,
+    pub(crate) journal: &'a Journal,
+    pub(crate) driver: &'a Arc<Driver<fuse::Reply>>,
+    pub(crate) options: &'a AttachOptions,
+    pub(crate) places: &'a Places,
+}
+
+impl Assembly<'_> {
+    /// Mounts, serves, attaches and listens; each step is in the journal before it is taken.
+    pub(crate) fn bring_up(&self) -> Result<Made, SsdError> {
+        let timer = self.driver.clone();
+        std::thread::Builder::new()
+            .name("timer".into())
+            .spawn(move || timer.run_timer())
+            .map_err(SsdError::io("start the timer thread"))?;
+        let mut note = None;
+        let mut served = Err(SsdError::BadOption { what: "no transport".into() });
+        for way in self.options.transport.ways() {
+            served = self.serve(*way).map(|connection| (connection, transport(*way)));
+            match &served {
+                Err(error) if *way == Way::Rings => {
+                    note = Some(format!("FUSE through /dev/fuse, since io_uring does not work: {error}"));
+                }
+                _ => break,
+            }
+        }
+        let (connection, transport) = served?;
+        let device = loopdev::attach(self.host, self.journal, &self.places.mount().join(fuse::FILE))?;
+        let socket = self.places.socket();
+        let listener = UnixListener::bind(&socket).map_err(SsdError::io(format!("listen on {socket}")))?;
+        Ok(Made { device, connection, listener, transport, note })
+    }
+
+    /// Mounts the FUSE file and serves it; the number of its connection.
+    fn serve(&self, way: Way) -> Result<u32, SsdError> {
+        let switch = if way == Way::Rings {
+            Some(UringSwitch::on().map_err(SsdError::io("switch on FUSE over io_uring"))?)
+        } else {
+            None
+        };
+        let target = self.places.mount();
+        let source = format!("loadline-ssd-{}", self.options.name);
+        let resource =
+            Resource::Mount { target: target.clone(), source: source.clone(), fs_type: "fuse".to_owned() };
+        let mounted = self.journal.create(resource, || mount_fuse(&source, &target));
+        let (id, fuse) = mounted.map_err(|(_, error)| error)?;
+        let served = self.start(fuse, way);
+        drop(switch);
+        let connection = fusectl::connection(self.host, &target);
+        match (served, connection) {
+            (Ok(()), Some(connection)) => Ok(connection),
+            (served, connection) => {
+                // requests may wait for rings that will never be there
+                if let Some(connection) = connection {
+                    let _ = fusectl::abort(connection, &self.places.dir);
+                }
+                self.journal.undo_entries(&[id]);
+                served?;
+                Err(SsdError::BadOption { what: format!("{target} is not in /proc/self/mountinfo") })
+            }
+        }
+    }
+
+    fn start(&self, fuse: OwnedFd, way: Way) -> Result<(), SsdError> {
+        let threads = self.options.threads;
+        let config = Config {
+            wish: fuse::WISH,
+            way,
+            name: "fuse".into(),
+            threads,
+            awake: threads,
+            ring_threads: 1,
+            ring_entries: RING_ENTRIES,
+            pin: true,
+        };
+        let served = Arc::new(DiskFs::new(self.driver.clone(), self.options.bytes));
+        // The process ends with the device: nobody waits for these threads.
+        Session::start(fuse, served, &config).map(drop).map_err(SsdError::io("connect to FUSE"))
+    }
+}
+
+fn transport(way: Way) -> Transport {
+    match way {
+        Way::Classic => Transport::Classic,
+        Way::Rings => Transport::Uring,
+    }
+}
+
+fn mount_fuse(source: &str, target: &Utf8Path) -> Result<OwnedFd, SsdError> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    let data = "rootmode=40000,user_id=0,group_id=0";
+    fusewire::mount(source.as_ref(), target.as_std_path(), "fuse", flags, data)
+        .map_err(SsdError::io(format!("mount FUSE at {target}")))
+}

@@ -1,0 +1,525 @@
+//! Attach, detach, list, stats, power cut: what the command line and the laboratory call.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use camino::{Utf8Path, Utf8PathBuf};
+use host::{Host, ProcessId};
+use journal::{Journal, Resource};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::control::{self, Question, Reply, SsdState, Started};
+use crate::error::SsdError;
+use crate::fusectl;
+use crate::options::{AttachOptions, BackingUse, DaemonConfig, Places, check_name, is_path};
+use crate::record::RecordStatus;
+use crate::status::SsdStatus;
+use crate::versions::CutReport;
+
+/// How long a daemon may take to bring a device up (a prefault of tens of GiB included).
+const START_PATIENCE: Duration = Duration::from_secs(60);
+/// How long it may take to answer, or to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Saving an image takes as long as its file system.
+const SAVE_PATIENCE: Duration = Duration::from_secs(600);
+/// Reads that measure the transport: so many batches of so many.
+const PROBE_BATCHES: usize = 25;
+const PROBE_BATCH: usize = 31;
+/// More than this is not made up for: the machine is busy, not the way long.
+const LEAD_NS_MAX: u64 = 20_000;
+/// How often a busy machine is given a moment before it is measured again.
+const PROBE_TRIES: u32 = 4;
+const PROBE_PAUSE: Duration = Duration::from_millis(100);
+
+/// The program that becomes the daemon: it must call [`crate::daemon::main`] with its last argument.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    /// Absolute path.
+    pub program: Utf8PathBuf,
+    /// Arguments before the path of the configuration.
+    pub args: Vec<String>,
+}
+
+impl Launcher {
+    /// This program, called with the hidden argument `ssd-daemon`.
+    ///
+    /// # Errors
+    /// [`SsdError::Io`] if the path of this program cannot be told.
+    pub fn this_program() -> Result<Launcher, SsdError> {
+        let what = "find this program's path";
+        let program = std::env::current_exe().map_err(SsdError::io(what))?;
+        let program = Utf8PathBuf::from_path_buf(program)
+            .map_err(|path| SsdError::BadOption { what: format!("{} is not UTF-8", path.display()) })?;
+        Ok(Launcher { program, args: vec!["ssd-daemon".to_owned()] })
+    }
+}
+
+/// An attached device. Dropped, it is detached, by force if it must be.
+#[derive(Debug)]
+pub struct Attached {
+    home: Utf8PathBuf,
+    state: SsdState,
+    child: Option<Child>,
+    kept: bool,
+}
+
+impl Attached {
+    /// The block device, such as `/dev/loop3`.
+    pub fn device(&self) -> &Utf8Path {
+        &self.state.device
+    }
+
+    /// All about it.
+    pub fn state(&self) -> &SsdState {
+        &self.state
+    }
+
+    /// Leaves the device attached when this value and the process are gone.
+    ///
+    /// # Errors
+    /// [`SsdError::Silent`] when the daemon is dead or hangs; then the device is detached.
+    pub fn keep(mut self) -> Result<SsdState, SsdError> {
+        match question(&self.home, &self.state.name, &Question::Keep, PATIENCE)? {
+            Reply::Done => {}
+            reply => return Err(unexpected(&reply)),
+        }
+        self.kept = true;
+        Ok(self.state.clone())
+    }
+
+    /// Counters.
+    ///
+    /// # Errors
+    /// [`SsdError::Silent`] when the daemon is dead or hangs.
+    pub fn stats(&self) -> Result<SsdStatus, SsdError> {
+        stats(&self.home, &self.state.name)
+    }
+
+    /// Cuts the power; see [`power_cut`].
+    ///
+    /// # Errors
+    /// As [`power_cut`].
+    pub fn power_cut(&self, image: &Utf8Path) -> Result<CutReport, SsdError> {
+        power_cut(&self.home, &self.state.name, image)
+    }
+
+    /// Marks a place in the recording; see [`mark`].
+    ///
+    /// # Errors
+    /// As [`mark`].
+    pub fn mark(&self, text: &str) -> Result<RecordStatus, SsdError> {
+        mark(&self.home, &self.state.name, text)
+    }
+
+    /// Makes what was recorded readable; see [`sync_record`].
+    ///
+    /// # Errors
+    /// As [`sync_record`].
+    pub fn sync_record(&self) -> Result<RecordStatus, SsdError> {
+        sync_record(&self.home, &self.state.name)
+    }
+
+    /// Detaches. After an error (such as [`SsdError::Busy`]) the device is as it was.
+    ///
+    /// # Errors
+    /// As [`detach`].
+    pub fn detach(&mut self) -> Result<(), SsdError> {
+        detach(&self.home, &self.state.name, false)?;
+        self.kept = true;
+        self.reap();
+        Ok(())
+    }
+
+    fn reap(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        let (home, name) = (&self.home, &self.state.name);
+        if let Err(error) = detach(home, name, false).or_else(|_| detach(home, name, true)) {
+            tracing::warn!(%error, name, "the emulated SSD could not be detached");
+            return;
+        }
+        self.reap();
+    }
+}
+
+/// Attaches a device; `home` is loadline's home directory. What a killed daemon leaves behind is in
+/// `home/journal`, where `loadline doctor` looks.
+///
+/// # Errors
+/// [`SsdError::NotRoot`], [`SsdError::Exists`], bad options, or what the daemon could not do.
+pub fn attach(home: &Utf8Path, options: &AttachOptions, launcher: &Launcher) -> Result<Attached, SsdError> {
+    options.validate()?;
+    let host = Host::system();
+    if !host.has_sys_admin() {
+        return Err(SsdError::NotRoot);
+    }
+    // whatever the umask is: the journal is not relied on below what others may write to
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(home);
+    made.map_err(SsdError::io(format!("make {home}")))?;
+    let home = home.canonicalize_utf8().map_err(SsdError::io(format!("resolve {home}")))?;
+    let places = Places::new(&home, &options.name);
+    if let Some(state) = read_state(&places) {
+        if state.daemon.is_alive(&host) {
+            return Err(SsdError::Exists { name: options.name.clone(), device: state.device });
+        }
+        clean_dead(&home, &options.name)?;
+    }
+    prepare(&home, &places, options)?;
+    let _attaching = places.hold().map_err(SsdError::io(format!("lock {}", places.dir)))?;
+    let (child, started) = launch(&places, launcher)?;
+    let state = match started {
+        Some(Started::Ready(state)) => state,
+        other => {
+            give_up(&host, &home, &places, child, &options.name);
+            let message = match other {
+                Some(Started::Failed(message)) => message,
+                _ => format!("was not ready within {} s", START_PATIENCE.as_secs()),
+            };
+            return Err(SsdError::Daemon { message });
+        }
+    };
+    let attached = Attached { home, state, child: Some(child), kept: false };
+    if options.compensate {
+        calibrate(&places, &attached.state)?;
+    }
+    Ok(attached)
+}
+
+fn prepare(home: &Utf8Path, places: &Places, options: &AttachOptions) -> Result<(), SsdError> {
+    places.remove();
+    for dir in [home.join("ssd"), places.dir.clone(), places.mount()] {
+        let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        made.map_err(SsdError::io(format!("make {dir}")))?;
+    }
+    let mut options = options.clone();
+    // the daemon's working directory is another
+    for path in [&mut options.profile] {
+        if is_path(path) {
+            *path = absolute(Utf8Path::new(path))?.into_string();
+        }
+    }
+    if let crate::options::Backing::File(path) = &mut options.backing {
+        *path = absolute(path)?;
+    }
+    if let BackingUse::Overwrite { erase: Some(path) } = &mut options.backing_use {
+        *path = absolute(path)?;
+    }
+    if let Some(path) = &mut options.record {
+        *path = absolute(path)?;
+    }
+    let config = DaemonConfig { home: home.to_owned(), options };
+    let text = serde_json::to_vec_pretty(&config)
+        .map_err(|e| SsdError::BadOption { what: format!("options: {e}") })?;
+    let path = places.config();
+    std::fs::write(&path, text).map_err(SsdError::io(format!("write {path}")))
+}
+
+fn absolute(path: &Utf8Path) -> Result<Utf8PathBuf, SsdError> {
+    camino::absolute_utf8(path).map_err(SsdError::io(format!("resolve {path}")))
+}
+
+/// Starts the daemon and waits for its first line.
+fn launch(places: &Places, launcher: &Launcher) -> Result<(Child, Option<Started>), SsdError> {
+    let log = File::create(places.log()).map_err(SsdError::io(format!("write {}", places.log())))?;
+    let mut child = Command::new(&launcher.program)
+        .args(&launcher.args)
+        .arg(places.config())
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .map_err(SsdError::io(format!("start {}", launcher.program)))?;
+    let Some(stdout) = child.stdout.take() else { return Ok((child, None)) };
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let _ = tell.send(control::receive::<Started>(stdout).ok());
+    });
+    let started = told.recv_timeout(START_PATIENCE).ok().flatten();
+    Ok((child, started))
+}
+
+/// Takes away a daemon that did not come up, and what it had made.
+fn give_up(host: &Host, home: &Utf8Path, places: &Places, mut child: Child, name: &str) {
+    if let Some(connection) = fusectl::connection(host, &places.mount()) {
+        let _ = fusectl::abort(connection, &places.dir);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    if let Err(error) = clean_dead(home, name) {
+        tracing::warn!(%error, name, "a daemon that did not come up left something behind");
+    }
+}
+
+/// Measures the way through loop and FUSE with reads that the model does not see.
+fn calibrate(places: &Places, state: &SsdState) -> Result<(), SsdError> {
+    let socket = places.socket();
+    let tell = |question| control::ask(&socket, &question, PATIENCE).map(|_| ());
+    let silent = |source: io::Error| SsdError::Silent { name: state.name.clone(), what: source.to_string() };
+    tell(Question::Bypass(true)).map_err(silent)?;
+    let (done, measured) = mpsc::channel();
+    let device = state.device.clone();
+    std::thread::spawn(move || {
+        let mut lead = transport_ns(&device);
+        for _ in 1..PROBE_TRIES {
+            if lead.as_ref().is_ok_and(|ns| *ns <= LEAD_NS_MAX) {
+                break;
+            }
+            std::thread::sleep(PROBE_PAUSE);
+            lead = transport_ns(&device);
+        }
+        let _ = done.send(lead);
+    });
+    let lead = measured.recv_timeout(PATIENCE);
+    tell(Question::Bypass(false)).map_err(silent)?;
+    match lead {
+        Ok(Ok(lead)) => tell(Question::Lead(lead.min(LEAD_NS_MAX))).map_err(silent),
+        Ok(Err(error)) => Err(SsdError::io(format!("read {}", state.device))(error)),
+        Err(_) => Err(SsdError::Silent { name: state.name.clone(), what: "reads hang".into() }),
+    }
+}
+
+/// The usual time of a 4 KiB direct read, in the quietest of several batches, but at most one and a half times that of
+/// the fastest of all: what the way takes on a machine that is not busy, so that a busy one does not make a device
+/// faster than its model.
+fn transport_ns(device: &Utf8Path) -> io::Result<u64> {
+    let file = File::options().read(true).custom_flags(libc::O_DIRECT).open(device)?;
+    let mut memory = vec![0u8; 3 * 4096];
+    let start = memory.as_ptr().align_offset(4096);
+    let buffer = &mut memory[start..start + 4096];
+    let (mut quietest, mut fastest) = (u64::MAX, u64::MAX);
+    for _ in 0..PROBE_BATCHES {
+        let mut times = [0; PROBE_BATCH];
+        for time in &mut times {
+            let before = Instant::now();
+            file.read_exact_at(buffer, 0)?;
+            *time = before.elapsed().as_nanos() as u64;
+        }
+        times.sort_unstable();
+        quietest = quietest.min(times[PROBE_BATCH / 2]);
+        fastest = fastest.min(times[0]);
+    }
+    Ok(quietest.min(fastest + fastest / 2))
+}
+
+fn read_state(places: &Places) -> Option<SsdState> {
+    serde_json::from_slice(&std::fs::read(places.state()).ok()?).ok()
+}
+
+/// A device in the list.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Listed {
+    /// What it is.
+    pub state: SsdState,
+    /// Whether its daemon lives; a dead one's remains go with `detach`.
+    pub alive: bool,
+}
+
+/// The devices attached from `home`, by name.
+///
+/// # Errors
+/// [`SsdError::Io`] if the directory cannot be read.
+pub fn list(home: &Utf8Path) -> Result<Vec<Listed>, SsdError> {
+    let host = Host::system();
+    let dir = home.join("ssd");
+    let entries = match dir.read_dir_utf8() {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(SsdError::io(format!("read {dir}"))(error)),
+    };
+    let mut found: Vec<Listed> = entries
+        .flatten()
+        .filter_map(|entry| read_state(&Places::new(home, entry.file_name())))
+        .map(|state| Listed { alive: state.daemon.is_alive(&host), state })
+        .collect();
+    found.sort_by(|a, b| a.state.name.cmp(&b.state.name));
+    Ok(found)
+}
+
+fn question(home: &Utf8Path, name: &str, question: &Question, patience: Duration) -> Result<Reply, SsdError> {
+    check_name(name)?;
+    let places = Places::new(home, name);
+    let state = read_state(&places).ok_or_else(|| SsdError::NotFound { name: name.to_owned() })?;
+    let reply = control::ask(&places.socket(), question, patience)
+        .map_err(|error| SsdError::Silent { name: name.to_owned(), what: error.to_string() })?;
+    match reply {
+        Reply::Error(message) => Err(SsdError::Daemon { message }),
+        Reply::Busy => Err(SsdError::Busy { device: state.device }),
+        reply => Ok(reply),
+    }
+}
+
+fn unexpected(reply: &Reply) -> SsdError {
+    SsdError::Daemon { message: format!("unexpected answer {reply:?}") }
+}
+
+/// Counters of the device `name`.
+///
+/// # Errors
+/// [`SsdError::NotFound`]; [`SsdError::Silent`] when the daemon is dead or hangs.
+pub fn stats(home: &Utf8Path, name: &str) -> Result<SsdStatus, SsdError> {
+    match question(home, name, &Question::Status, PATIENCE)? {
+        Reply::Status(status) => Ok(*status),
+        reply => Err(unexpected(&reply)),
+    }
+}
+
+/// Cuts the power of the device `name`: from now on every request fails, and what survived is saved in the
+/// new sparse file `image`. The block device stays until it is detached.
+///
+/// # Errors
+/// As [`stats`]; [`SsdError::Daemon`] if the power is off already or the image cannot be written.
+pub fn power_cut(home: &Utf8Path, name: &str, image: &Utf8Path) -> Result<CutReport, SsdError> {
+    match question(home, name, &Question::PowerCut(absolute(image)?), SAVE_PATIENCE)? {
+        Reply::PowerCut(report) => Ok(report),
+        reply => Err(unexpected(&reply)),
+    }
+}
+
+/// Marks a place in the recording of the device `name`, such as "the fsync of f7 has returned": everything that
+/// was answered before the call stands before the mark. Text beyond 64 KiB is cut off.
+///
+/// # Errors
+/// As [`sync_record`].
+pub fn mark(home: &Utf8Path, name: &str, text: &str) -> Result<RecordStatus, SsdError> {
+    record(home, name, Some(text.to_owned()))
+}
+
+/// Writes what was recorded so far to the file of [`AttachOptions::record`], so that it can be read while the
+/// device is attached.
+///
+/// # Errors
+/// As [`stats`]; [`SsdError::NotRecorded`]; [`SsdError::Daemon`] if the file cannot be written or, for a mark,
+/// the power is off.
+pub fn sync_record(home: &Utf8Path, name: &str) -> Result<RecordStatus, SsdError> {
+    record(home, name, None)
+}
+
+fn record(home: &Utf8Path, name: &str, mark: Option<String>) -> Result<RecordStatus, SsdError> {
+    match question(home, name, &Question::Record { mark }, SAVE_PATIENCE)? {
+        Reply::Record(Some(status)) => Ok(status),
+        Reply::Record(None) => Err(SsdError::NotRecorded { name: name.to_owned() }),
+        reply => Err(unexpected(&reply)),
+    }
+}
+
+/// Detaches the device `name`. With `force` also one that is in use or whose daemon hangs: its connection is
+/// aborted, so that every request on it fails instead of waiting.
+///
+/// # Errors
+/// [`SsdError::Busy`] without `force`; [`SsdError::Daemon`] with what could not be taken away.
+pub fn detach(home: &Utf8Path, name: &str, force: bool) -> Result<(), SsdError> {
+    check_name(name)?;
+    let host = Host::system();
+    let home = home.canonicalize_utf8().unwrap_or_else(|_| home.to_owned());
+    let places = Places::new(&home, name);
+    let state = read_state(&places).ok_or_else(|| SsdError::NotFound { name: name.to_owned() })?;
+    if !state.daemon.is_alive(&host) {
+        return clean_dead(&home, name);
+    }
+    if force {
+        fusectl::abort(state.connection, &places.dir)
+            .map_err(SsdError::io(format!("abort FUSE connection {}", state.connection)))?;
+        end(&host, state.daemon)?;
+        return clean_dead(&home, name);
+    }
+    match question(&home, name, &Question::Detach, PATIENCE)? {
+        Reply::Detached(left) if left.is_empty() => {
+            wait_for_end(&host, state.daemon);
+            places.remove();
+            Ok(())
+        }
+        Reply::Detached(left) => Err(SsdError::Daemon { message: left.join("; ") }),
+        reply => Err(unexpected(&reply)),
+    }
+}
+
+fn end(host: &Host, daemon: ProcessId) -> Result<(), SsdError> {
+    let pid = i32::try_from(daemon.pid).ok().and_then(Pid::from_raw);
+    // the descriptor pins the process, so that a reused number can never be signalled
+    let Some(Ok(pidfd)) = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) else { return Ok(()) };
+    if daemon.is_alive(host) {
+        let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+    }
+    if wait_for_end(host, daemon) {
+        return Ok(());
+    }
+    Err(SsdError::Daemon { message: format!("process {} does not end, not even when killed", daemon.pid) })
+}
+
+fn wait_for_end(host: &Host, daemon: ProcessId) -> bool {
+    let start = Instant::now();
+    while daemon.is_alive(host) {
+        if start.elapsed() > PATIENCE {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    true
+}
+
+/// Takes away the directories of devices that were being attached when their command was killed, and of dead daemons of
+/// which nothing else is left; their names.
+///
+/// # Errors
+/// [`SsdError::Io`] if `home` cannot be read.
+pub fn sweep(home: &Utf8Path) -> Result<Vec<String>, SsdError> {
+    let host = Host::system();
+    let dir = home.join("ssd");
+    let entries = match dir.read_dir_utf8() {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(SsdError::io(format!("read {dir}"))(error)),
+    };
+    let mut swept = Vec::new();
+    for entry in entries.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        let places = Places::new(home, entry.file_name());
+        let alive = read_state(&places).is_some_and(|state| state.daemon.is_alive(&host));
+        if alive || places.is_held() || fusectl::connection(&host, &places.mount()).is_some() {
+            continue;
+        }
+        places.remove();
+        if !places.dir.exists() {
+            swept.push(entry.file_name().to_owned());
+        }
+    }
+    swept.sort();
+    Ok(swept)
+}
+
+/// Takes away what the dead daemon of `name` left: loop device, mount, files.
+///
+/// # Errors
+/// [`SsdError::Journal`]; [`SsdError::Daemon`] with what could not be taken away.
+pub fn clean_dead(home: &Utf8Path, name: &str) -> Result<(), SsdError> {
+    check_name(name)?;
+    let places = Places::new(home, name);
+    let ours =
+        |resource: &Resource| matches!(resource, Resource::Mount { target, .. } if *target == places.mount());
+    for leftover in Journal::leftovers(&places.journal)? {
+        if leftover.resources.iter().any(ours) {
+            let report = leftover.clean()?;
+            if report.has_failures() {
+                return Err(SsdError::Daemon { message: report.to_string() });
+            }
+        }
+    }
+    if fusectl::connection(&Host::system(), &places.mount()).is_some() {
+        return Err(SsdError::Daemon { message: format!("{} is still mounted", places.mount()) });
+    }
+    places.remove();
+    Ok(())
+}

@@ -1,0 +1,379 @@
+//! The streams of a file, its misses, fetching all of it, feedback.
+
+mod account;
+mod claim;
+mod fetch;
+mod steer;
+
+use crate::reason::Reason;
+use crate::rent::Rent;
+use crate::stream::{Shape, Stream};
+use crate::tuning::Tuning;
+use crate::{Budget, Device, Mode, PAGE};
+
+pub use crate::rent::Fetched;
+
+/// Streams of one open file; threads share it.
+pub const STREAMS: usize = 16;
+/// Ended runs whose lengths are remembered.
+const RUNS: usize = 8;
+/// A stream that begins in the first reads of a file that were seen may have begun before.
+const READS_NEW: u64 = 16;
+/// A stream that none of so many reads went on with is not read at present.
+const LIVE_READS: u32 = 32;
+/// A stream has ended when it was idle for this many reads of its file, and for four reads of each live stream.
+const IDLE_READS: u32 = 8;
+/// What a read without order adds to [`FileState::unordered`], of which an ordered one takes one away.
+const UNORDERED: u32 = 16;
+/// After so much of it threads are told apart no longer, or again.
+const UNORDERED_MAX: u32 = 32 * UNORDERED;
+
+/// One of so many reads wakes the thread that fetches. Each wakes two threads, which a busy processor has no time for.
+const FETCH_WAKES: u32 = 64;
+
+/// One read of the program.
+#[derive(Debug, Clone, Copy)]
+pub struct Read {
+    /// Where it began, bytes.
+    pub offset: u64,
+    /// Bytes returned.
+    pub len: u64,
+    /// How long it took, ns; `None` when it was not timed.
+    pub elapsed_ns: Option<u64>,
+    /// When it ended, ns.
+    pub now_ns: u64,
+}
+
+impl Read {
+    /// Whether it took longer than copying out of the page cache: 12 us and 0.4 ns a byte.
+    pub fn is_slow(&self) -> bool {
+        self.elapsed_ns.is_some_and(|elapsed| elapsed > 12_000 + self.len * 2 / 5)
+    }
+}
+
+/// What the shell should do after a read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Effect {
+    /// There is something to claim: wake a worker.
+    pub wake: bool,
+    /// Time the next reads of this file.
+    pub time_next: bool,
+}
+
+/// A range to prefetch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    /// Start, a multiple of a page.
+    pub offset: u64,
+    /// Length, a multiple of a page.
+    pub len: u64,
+}
+
+impl Request {
+    /// The pages that hold a range.
+    fn covering(offset: u64, len: u64) -> Request {
+        let start = offset / PAGE * PAGE;
+        let end = offset.saturating_add(len).div_ceil(PAGE).saturating_mul(PAGE);
+        Request { offset: start, len: end - start }
+    }
+}
+
+/// Counters of one file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Reads.
+    pub reads: u64,
+    /// Bytes read.
+    pub bytes: u64,
+    /// Reads that were timed.
+    pub timed: u64,
+    /// Timed reads that were slow: misses.
+    pub slow: u64,
+    /// Time in slow reads, ns.
+    pub blocked_ns: u64,
+    /// Bytes asked of the kernel.
+    pub issued: u64,
+    /// Bytes read out of what was prefetched.
+    pub useful: u64,
+    /// Slow reads of what had been asked for: it was still on its way.
+    pub late: u64,
+    /// Bytes prefetched and never read.
+    pub wasted: u64,
+    /// Bytes asked for that were cached already.
+    pub redundant: u64,
+    /// Bytes evicted before use.
+    pub evicted: u64,
+    /// Time saved, ns: one latency for each covered fast read (observing: what would have been saved).
+    pub saved_ns: u64,
+}
+
+/// Fetching a whole file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FetchState {
+    /// Not (yet) worth it.
+    #[default]
+    Idle,
+    /// Under way.
+    Running,
+    /// Complete.
+    Done,
+}
+
+/// What is known of one open file. Plain data without pointers: zeroes are a file not looked at yet.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FileState {
+    /// Its size, bytes.
+    pub size: u64,
+    /// Counters.
+    pub counters: Counters,
+    /// The latest decision.
+    pub reason: Reason,
+    /// The program said FADV_RANDOM: the kernel does not read ahead.
+    pub random_hint: bool,
+    /// When reads arrived is known roughly only: the shell times its prefetches itself.
+    pub coarse: bool,
+    /// Set by the shell before it tells of a read: somebody else had asked for the pages, so that what the read
+    /// waited is no latency, as far as it waited.
+    pub joined: bool,
+    /// Set by the shell before it tells of a read: which thread reads; 0 when that is not known.
+    pub reader: u32,
+    /// Grows with reads that follow no known order: see [`FileState::knows_readers`].
+    unordered: u32,
+    /// Fetching all.
+    pub fetch: FetchState,
+    /// Bytes fetched and counted against the budget until the file is closed.
+    fetch_owed: u64,
+    rent: Rent,
+    tick: u32,
+    streams: [Stream; STREAMS],
+    runs: [u64; RUNS],
+    runs_len: u32,
+    /// How far ahead a stream may be, bytes: less after waste and evictions; 0 before the first stream.
+    limit: u64,
+    /// Bytes read out of what was prefetched since the limit last changed.
+    regained: u64,
+    /// When its latest read ended, ns.
+    now_ns: u64,
+    wants_worker: bool,
+}
+
+impl FileState {
+    /// A file of a size.
+    pub fn new(size: u64) -> FileState {
+        FileState { size, ..FileState::default() }
+    }
+
+    /// Tells of a read; the answer says whether there is something to do.
+    pub fn on_read(&mut self, read: &Read, device: &Device, budget: &Budget, tuning: &Tuning) -> Effect {
+        if read.len == 0 {
+            return Effect::default();
+        }
+        self.tick = self.tick.wrapping_add(1).max(1);
+        self.size = self.size.max(read.offset.saturating_add(read.len));
+        self.counters.reads += 1;
+        self.counters.bytes += read.len;
+        self.now_ns = read.now_ns;
+        device.note_time(read.now_ns);
+        let at = self.stream_of(read, device, budget);
+        let Some(mut stream) = self.streams.get(at).copied() else { return Effect::default() };
+        let covered = stream.covers(read.offset);
+        let fetched = self.rent.covers(read.offset, self.size);
+        let mut read = *read;
+        if stream.used != self.tick {
+            // How long it took is the processor's doing, or known from the read before.
+            if stream.has_read(read.offset, read.len) {
+                read.elapsed_ns = None;
+            }
+            stream.advance(read.offset, read.len, self.tick);
+        }
+        let read = &read;
+        stream.reader = self.reader;
+        self.note_order(stream.is_confirmed());
+        self.account(&mut stream, read, (covered, fetched), device, budget, tuning.mode);
+        stream.count_misfit(read.is_slow());
+        if tuning.mode.predicts() {
+            self.steer(&mut stream, read, covered, device, budget, tuning);
+        }
+        if tuning.mode == Mode::Observe && stream.active {
+            while stream.claim(stream.depth, 1 << 20, self.size).is_some() {}
+        }
+        if stream.active {
+            device.stream_reads(&mut stream.epoch, read.now_ns);
+        }
+        let headroom = stream.active && self.wants_more(&stream, device);
+        let time_next = stream.active || stream.timed < 16 || stream.slow != 0;
+        if let Some(slot) = self.streams.get_mut(at) {
+            *slot = stream;
+        }
+        self.rent(read, covered || fetched, &stream, device, budget, tuning);
+        let observing = tuning.mode == Mode::Observe;
+        let wanted = core::mem::take(&mut self.wants_worker);
+        // Once a fetch has begun its thread goes on by itself; that it is woken now and then is for a system that refused.
+        let fetching = self.fetch == FetchState::Running && self.tick.is_multiple_of(FETCH_WAKES);
+        Effect { wake: !observing && (headroom || wanted || fetching), time_next }
+    }
+
+    /// Finds or makes the stream of a read; a made one has `used` equal to the tick.
+    fn stream_of(&mut self, read: &Read, device: &Device, budget: &Budget) -> usize {
+        let best = self
+            .streams
+            .iter()
+            .enumerate()
+            .filter(|(_, stream)| stream.is_used())
+            .filter_map(|(at, stream)| Some((stream.fit(read.offset, read.len)?, at)))
+            .filter_map(|(fit, at)| Some((self.is_strange(at)?, fit, at)))
+            .min();
+        if let Some((_, _, at)) = best {
+            return at;
+        }
+        let live =
+            self.streams.iter().filter(|s| s.is_used() && self.tick.wrapping_sub(s.used) <= 16).count();
+        let patience = IDLE_READS + 4 * live as u32;
+        for at in 0..STREAMS {
+            let idle = self.streams.get(at).is_some_and(|stream| {
+                stream.is_used() && self.tick.wrapping_sub(stream.used) > patience && stream.run_reads > 2
+            });
+            if idle {
+                self.retire(at, device, budget);
+            }
+        }
+        // An unconfirmed stream goes before a confirmed one, the longest unused first.
+        let victim = |stream: &Stream| match (stream.is_used(), stream.is_confirmed()) {
+            (false, _) => (0, 0),
+            (true, confirmed) => (1 + u32::from(confirmed), stream.used),
+        };
+        let at = (0..STREAMS).min_by_key(|at| self.streams.get(*at).map(victim)).unwrap_or(0);
+        self.retire(at, device, budget);
+        if let Some(slot) = self.streams.get_mut(at) {
+            *slot = Stream::begin(read.offset, read.len, self.tick);
+            slot.begun_ns = read.now_ns.saturating_sub(read.elapsed_ns.unwrap_or(0));
+        }
+        at
+    }
+
+    /// Whether threads are told apart: where most reads of a thread go on nowhere, several share a stream.
+    fn knows_readers(&self) -> bool {
+        self.reader != 0 && (self.unordered / UNORDERED_MAX).is_multiple_of(2)
+    }
+
+    /// Whether a stream is of another thread than this read; `None` when that one still reads it.
+    fn is_strange(&self, at: usize) -> Option<bool> {
+        let stream = self.streams.get(at)?;
+        if !self.knows_readers() || stream.reader == self.reader {
+            return Some(false);
+        }
+        let went_on = |other: &Stream| other.reader == stream.reader && other.used > stream.used;
+        self.streams.iter().any(went_on).then_some(true)
+    }
+
+    fn note_order(&mut self, is_confirmed: bool) {
+        self.unordered = match is_confirmed {
+            true if self.unordered.is_multiple_of(UNORDERED_MAX) => self.unordered,
+            true => self.unordered - 1,
+            false => self.unordered.wrapping_add(UNORDERED),
+        };
+    }
+
+    /// Ends a stream: what it had ahead is waste, its length teaches how far the next may go.
+    fn retire(&mut self, at: usize, device: &Device, budget: &Budget) {
+        let Some(stream) = self.streams.get_mut(at) else { return };
+        let ended = core::mem::take(stream);
+        if !ended.is_used() {
+            return;
+        }
+        if ended.run_reads >= 4 && ended.is_confirmed() {
+            if let Some(run) = self.runs.get_mut(self.runs_len as usize % RUNS) {
+                *run = ended.run_bytes;
+            }
+            self.runs_len = self.runs_len.wrapping_add(1);
+        }
+        self.settle(&ended, device, budget);
+    }
+
+    fn settle(&mut self, ended: &Stream, device: &Device, budget: &Budget) {
+        if !ended.active {
+            return;
+        }
+        device.stream_ends();
+        let wasted = ended.owed;
+        budget.give(wasted);
+        self.counters.wasted += wasted;
+        self.limit = if wasted > ended.useful / 2 {
+            self.regained = 0;
+            (self.limit / 2).max(128 << 10)
+        } else {
+            self.limit.saturating_add(1 << 20)
+        };
+    }
+
+    /// Feedback on a claimed range: bytes of it that were cached already.
+    pub fn redundant(&mut self, bytes: u64, device: &Device, budget: &Budget) {
+        self.counters.redundant += bytes;
+        if self.counters.redundant < 4 << 20 || self.counters.redundant < self.counters.issued / 10 * 9 {
+            return;
+        }
+        // Nearly all of it is there: stop until reads are slow again.
+        for at in 0..STREAMS {
+            let Some(stream) = self.streams.get_mut(at) else { continue };
+            if stream.active && stream.slow_count() == 0 {
+                stream.active = false;
+                budget.give(core::mem::take(&mut stream.owed));
+                device.stream_ends();
+                self.reason = Reason::Cached;
+            }
+        }
+    }
+
+    /// Feedback: bytes ahead of the streams that the kernel evicted before they were read.
+    pub fn evicted(&mut self, bytes: u64, budget: &Budget) {
+        self.counters.evicted += bytes;
+        self.regained = 0;
+        self.limit = (self.limit / 2).max(128 << 10);
+        budget.evicted();
+    }
+
+    /// The range that is prefetched and unread, of the stream with most of it: to be asked about.
+    pub fn ahead_range(&self) -> Option<Request> {
+        let stream =
+            self.streams.iter().filter(|stream| stream.active).max_by_key(|stream| stream.ahead())?;
+        let ahead = stream.ahead();
+        match stream.shape {
+            Shape::Forward if ahead > 0 => Some(Request::covering(stream.end, ahead)),
+            Shape::Backward if ahead > 0 => Some(Request::covering(stream.issued, ahead)),
+            _ => None,
+        }
+    }
+
+    /// Whether the file, or parts of it, are being fetched.
+    pub fn is_fetching(&self) -> bool {
+        self.fetch == FetchState::Running
+    }
+
+    /// Takes a hint of the program.
+    pub fn on_hint(&mut self, random: bool) {
+        self.random_hint = random;
+    }
+
+    /// The program's position jumped in a way that was not seen: all streams are forgotten.
+    pub fn forget(&mut self, device: &Device, budget: &Budget) {
+        for at in 0..STREAMS {
+            self.retire(at, device, budget);
+        }
+    }
+
+    /// The file is closed. What was fetched stays in the cache and counts no longer.
+    pub fn close(&mut self, device: &Device, budget: &Budget) {
+        self.forget(device, budget);
+        if self.fetch == FetchState::Running {
+            device.fetch_ends();
+            self.fetch = FetchState::Idle;
+        }
+        budget.give(core::mem::take(&mut self.fetch_owed));
+    }
+
+    /// Names the shape and depth of the stream read last, for `explain`.
+    pub fn latest(&self) -> (Shape, u64, bool) {
+        let latest = self.streams.iter().max_by_key(|stream| stream.used);
+        latest.map_or((Shape::Unknown, 0, false), |stream| (stream.shape, stream.depth, stream.active))
+    }
+}
