@@ -13,8 +13,19 @@ const PROGRAMS: [&str; 4] =
     ["sort \"$FILE\"", "cat \"$FILE\"", "grep -c 7 \"$FILE\"", "grep -c nothing \"$FILE\""];
 
 /// Fills a tmpfs of 64 KiB, at `$FULL` and as `/tmp`, in a mount namespace that ends with the shell.
+/// What lies below /tmp itself, as the build may, is reached through `/mnt` then.
 const FULL: &str = r#"
 set -e
+names="FILE FULL LOADLINE LOADLINE_PREFETCH_LIB"
+for name in $names; do
+    if [[ ${!name} == /tmp/* ]]; then hidden=1; fi
+done
+if [ -n "${hidden-}" ]; then
+    mount --rbind /tmp /mnt
+    for name in $names; do
+        if [[ ${!name} == /tmp/* ]]; then export "$name=/mnt/${!name#/tmp/}"; fi
+    done
+fi
 mount -t tmpfs -o size=64k,mode=1777,$OPTIONS guest "$FULL"
 head -c 1M /dev/zero > "$FULL/fill" 2>/dev/null || true
 [ "$(stat -f -c %a "$FULL")" = 0 ]
@@ -41,7 +52,6 @@ fn told(output: &Output) -> (Option<i32>, &[u8], std::borrow::Cow<'_, str>) {
 fn programs_do_the_same_when_tmp_is_full() {
     needs!(Root, Mounts, Library);
     let place = common::directory();
-    assert!(!place.path().starts_with("/tmp"), "this test hides /tmp: build into another directory");
     let (file, full) = (place.path().join("lines"), place.path().join("full"));
     let lines: String = (0..800_000u64).map(|n| format!("{} {n}\n", n * 7919 % 500_009)).collect();
     std::fs::write(&file, &lines[..8 << 20]).unwrap();

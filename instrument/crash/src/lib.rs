@@ -32,6 +32,6 @@ pub mod verdict;
 pub mod workload;
 
 pub use error::CrashError;
-pub use options::{CrashOptions, Load};
+pub use options::{CrashOptions, Custom, Load};
 pub use run::{Progress, run};
 pub use verdict::{Outcome, Smallest, Verdict};
