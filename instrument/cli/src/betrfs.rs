@@ -198,6 +198,7 @@ fn show(device: &Path) {
     let (host, runner) = (host::Host::system(), host::SystemRunner::default());
     if let Ok(report) = host::DeviceReport::inspect(&host, &runner, path)
         && report.holds_data()
+        && report.blockers().is_empty()
     {
         eprintln!("{report}\n{} will be overwritten, as --erase says", report.path);
     }

@@ -156,7 +156,14 @@ fn has(program: &str) -> bool {
 
 /// What a file or device holds, and a file's size.
 fn sum(path: &str) -> String {
-    let output = must("sha256sum", &[path]);
+    // the kernel swaps out to swap space in use what other tests press for; it leaves the first page alone
+    let swaps = std::fs::read_to_string("/proc/swaps").unwrap_or_default();
+    let is_swap = swaps.lines().any(|line| line.split_whitespace().next() == Some(path));
+    let output = if is_swap {
+        must("sh", &["-c", "head -c 4096 \"$0\" | sha256sum", path])
+    } else {
+        must("sha256sum", &[path])
+    };
     String::from_utf8(output.stdout).unwrap()
 }
 
