@@ -159,7 +159,7 @@ fn handed_on(text: &str) -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// Every path in `text` that begins with one of `words`; of `pub use` only what braces hold, since it hands on.
+/// Every path in `text` that begins with one of `words`, and every path of a `use`; a `pub use` only hands on.
 fn paths(text: &str, words: &BTreeSet<&str>) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let is_word = |letter: char| letter.is_alphanumeric() || letter == '_';
@@ -175,10 +175,8 @@ fn paths(text: &str, words: &BTreeSet<&str>) -> Vec<Vec<String>> {
         let word = &rest[..rest.find(|letter| !is_word(letter)).unwrap_or(rest.len())];
         if word == "use" {
             let Some(end) = rest.find(';') else { continue };
-            let hands_on = text[..at].trim_end().ends_with(['b', ')']) && text[..at].contains("pub");
-            let is_public =
-                text[..at].trim_end().ends_with("pub") || text[..at].trim_end().ends_with("pub(crate)");
-            if !(hands_on && is_public) {
+            let before_it = text[..at].trim_end();
+            if !(before_it.ends_with("pub") || before_it.ends_with("pub(crate)")) {
                 found.extend(expand(&rest[4..end]).into_iter().map(|(path, _)| path));
             }
             skip_to = at + end;
