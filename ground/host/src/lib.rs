@@ -12,6 +12,7 @@
 //! | [`runner`] | programs: command lines, running them, a seam for tests |
 //! | [`place`] | paths followed by descriptor, so that no link leads astray |
 //! | [`unavailable`] | what this machine cannot do, with reason and remedy |
+//! | [`text`] | values in texts of `key: value` lines |
 //! | [`bytes`] | numbers of bytes for people |
 //! | [`wait`](mod@wait) | waiting with growing pauses |
 
@@ -27,6 +28,7 @@ pub mod mountinfo;
 pub mod place;
 pub mod process;
 pub mod runner;
+pub mod text;
 pub mod unavailable;
 pub mod wait;
 

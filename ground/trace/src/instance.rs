@@ -10,6 +10,7 @@ use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use crate::format::EventFormat;
 use crate::page::PageLayout;
 use host::Unavailable;
+use host::text::value_of;
 
 use crate::error::{TraceError, at};
 
@@ -267,18 +268,10 @@ fn is_gone(pid: u32) -> bool {
     !Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// The value behind `key: ` in a text of such lines.
-fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        (name.trim() == key).then(|| value.trim())
-    })
-}
-
 /// The lost events in a `per_cpu/cpuN/stats` file: overwritten, dropped, and lost while being written.
 fn lost_in_stats(text: &str) -> u64 {
     let keys = ["overrun", "commit overrun", "dropped events"];
-    let value = |key| value_of(text, key).and_then(|value| value.parse::<u64>().ok());
+    let value = |key| value_of(text, key, ':').and_then(|value| value.parse::<u64>().ok());
     keys.into_iter().filter_map(value).sum()
 }
 

@@ -1,7 +1,9 @@
 //! Kernel, processors, memory and load.
 
-use crate::root::{Root, value_of};
+use host::text::value_of;
 use record::environment::{Cpu, Kernel, Load, Memory};
+
+use crate::root::Root;
 
 /// Words of the kernel's command line that are known to change performance.
 const TELLING_WORDS: [&str; 22] = [
