@@ -15,7 +15,7 @@ define fileset name=homes, path=$dir, entries=$nfiles, size=$filesize, dirwidth=
 
 define process name=fileserver
 {
-  thread name=user, instances=$nthreads, memsize=10m
+  thread name=user, instances=$nthreads, memsize=$memperthread
   {
     flowop createfile name=new-create, filesetname=homes, fd=1
     flowop writewholefile name=new-write, iosize=$iosize, srcfd=1, fd=1

@@ -22,7 +22,7 @@ define flowop name=serve, iters=5
 
 define process name=proxy
 {
-  thread name=worker, instances=$nthreads, memsize=10m
+  thread name=worker, instances=$nthreads, memsize=$memperthread
   {
     flowop deletefile name=evict, filesetname=cache
     flowop createfile name=fetch-create, filesetname=cache, fd=1

@@ -23,7 +23,7 @@ define flowop name=page, iters=10
 
 define process name=webserver
 {
-  thread name=worker, instances=$nthreads, memsize=10m
+  thread name=worker, instances=$nthreads, memsize=$memperthread
   {
     flowop page name=page
     flowop appendfilerand name=log, filesetname=log, iosize=$meanappendsize, fd=2

@@ -1,10 +1,15 @@
-//! Judges the claims of a study against what was measured: by ratio, never by absolute time.
+//! Judges the claims of a study against what was measured: by ratio, never by absolute time. Claims about the rows of an
+//! evaluation are in `gains`.
+
+mod gains;
 
 use stats::{Doubt, Estimate, Rules, Verdict};
 
 use crate::compare::{sense, values};
 use crate::plan;
 use crate::results::{Answer, Cell, Judgement, MetricName, Run};
+use crate::grid::Grid;
+use crate::study::claim::{RatioRule, Rule};
 use crate::study::{Claim, Selector, Study, StudyError};
 
 /// Tolerance of `expect` when a claim gives none.
@@ -15,8 +20,35 @@ const TOLERANCE: f64 = 0.2;
 /// # Errors
 /// The stored study cannot be read.
 pub fn claims(run: &Run, rules: &Rules) -> Result<Vec<Judgement>, StudyError> {
+    if let Some(grid) = Grid::of(run) {
+        let claims: Vec<Claim> = grid.study.claims.iter().map(|claim| claim.as_ref().clone()).collect();
+        return Ok(claims.iter().flat_map(|claim| judge(run, Some(&grid), claim, rules)).collect());
+    }
     let study = Study::from_stored(&run.study)?;
-    Ok(study.claims.iter().map(|claim| judge(run, claim.as_ref(), rules)).collect())
+    Ok(study.claims.iter().flat_map(|claim| judge(run, None, claim.as_ref(), rules)).collect())
+}
+
+fn judge(run: &Run, grid: Option<&Grid>, claim: &Claim, rules: &Rules) -> Vec<Judgement> {
+    match (&claim.rule, grid) {
+        (Rule::Ratio(rule), _) => vec![ratio(run, claim, rule, rules)],
+        (_, Some(grid)) => gains::judge(grid, claim, rules),
+        (_, None) => vec![Judgement {
+            reason: "the study has no rows and columns".into(),
+            ..blank(claim, claim.text.clone().unwrap_or_default())
+        }],
+    }
+}
+
+/// A judgement that says nothing yet.
+pub(crate) fn blank(claim: &Claim, text: String) -> Judgement {
+    Judgement {
+        claim: text,
+        source: claim.source.clone(),
+        measured: None,
+        interval: None,
+        answer: Answer::CannotTell,
+        reason: String::new(),
+    }
 }
 
 /// Exit code for a set of judgements: 0 all reproduced, 1 some not, 4 of some it cannot be told.
@@ -37,7 +69,7 @@ struct Range {
     high: f64,
 }
 
-fn range_of(claim: &Claim) -> Range {
+fn range_of(claim: &RatioRule) -> Range {
     let tolerance = claim.tolerance.map_or(TOLERANCE, |share| share.0);
     match (claim.expect, claim.at_least, claim.at_most) {
         (Some(expect), ..) => Range { low: expect * (1.0 - tolerance), high: expect * (1.0 + tolerance) },
@@ -46,28 +78,21 @@ fn range_of(claim: &Claim) -> Range {
     }
 }
 
-fn judge(run: &Run, claim: &Claim, rules: &Rules) -> Judgement {
-    let blank = Judgement {
-        claim: describe(run, claim),
-        source: claim.source.clone(),
-        measured: None,
-        interval: None,
-        answer: Answer::CannotTell,
-        reason: String::new(),
-    };
-    let (Some(of), Some(to)) = (only(run, &claim.ratio.of), only(run, &claim.ratio.to)) else {
+fn ratio(run: &Run, claim: &Claim, rule: &RatioRule, rules: &Rules) -> Judgement {
+    let blank = blank(claim, claim.text.clone().unwrap_or_else(|| describe(run, rule)));
+    let (Some(of), Some(to)) = (only(run, &rule.ratio.of), only(run, &rule.ratio.to)) else {
         return Judgement { reason: "the claim does not choose two cells of this run".into(), ..blank };
     };
     for cell in [of, to] {
-        if values(run, cell.id, claim.metric).is_empty() {
+        if values(run, cell.id, rule.metric).is_empty() {
             return Judgement {
                 reason: format!("{} has no result{}", cell.label(), why_none(run, cell)),
                 ..blank
             };
         }
     }
-    let (values_of, values_to) = (values(run, of.id, claim.metric), values(run, to.id, claim.metric));
-    let compared = match stats::compare(&values_to, &values_of, sense(claim.metric), rules) {
+    let (values_of, values_to) = (values(run, of.id, rule.metric), values(run, to.id, rule.metric));
+    let compared = match stats::compare(&values_to, &values_of, sense(rule.metric), rules) {
         Ok(compared) => compared,
         Err(error) => return Judgement { reason: error.to_string(), ..blank },
     };
@@ -78,7 +103,7 @@ fn judge(run: &Run, claim: &Claim, rules: &Rules) -> Judgement {
         {
             (Answer::CannotTell, format!("{have} trials; {need} on each side are needed"))
         }
-        _ => within(&range_of(claim), value, interval.low, interval.high),
+        _ => within(&range_of(rule), value, interval.low, interval.high),
     };
     Judgement {
         measured: Some(value),
@@ -134,10 +159,7 @@ fn why_none(run: &Run, cell: &Cell) -> String {
     }
 }
 
-fn describe(run: &Run, claim: &Claim) -> String {
-    if let Some(text) = &claim.text {
-        return text.clone();
-    }
+fn describe(run: &Run, claim: &RatioRule) -> String {
     let name = |selector| only(run, selector).map_or("?".to_string(), Cell::label);
     let metric = match claim.metric {
         MetricName::Throughput => "throughput",

@@ -10,15 +10,21 @@
 //! | [`environment`], [`mod@diff`] | the machine as a trial found it; what differs between two |
 //! | [`fsync`], [`cache`] | where fsyncs spent their time; what the page cache did |
 //! | [`compare`](mod@compare) | verdicts between runs and between stacks |
+//! | [`grid`] | rows x columns of a published evaluation |
 //! | [`judge`] | claims of a study against what was measured |
+//! | [`embedded`] | the studies that every `loadline` has with it |
+//! | `earlier` | runs of evaluations that were stored before studies had rows and columns |
 //! | [`estimate`] | how long the rest of a run will take |
 
 pub mod cache;
 pub mod compare;
 pub mod diff;
+mod earlier;
+pub mod embedded;
 pub mod environment;
 pub mod estimate;
 pub mod fsync;
+pub mod grid;
 pub mod judge;
 mod period;
 pub mod plan;

@@ -3,9 +3,10 @@
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use spec::StackSpec;
 
 use crate::results::{Cell, Parameter, Published, Trial};
-use crate::study::{Order, Selector, Study, Workload};
+use crate::study::{self, Order, Row, Selector, Study, Workload};
 
 /// One planned trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,24 +19,69 @@ pub struct Slot {
     pub order: u32,
 }
 
-/// The cells of a study: for each workload, for each combination of parameters, every stack.
+/// The cells of a study: for each workload, for each combination of parameters, every stack; or every row.
 pub fn cells(study: &Study) -> Vec<Cell> {
-    let mut cells = Vec::new();
+    let mut cells: Vec<Cell> = Vec::new();
     for workload in &study.workloads {
         for point in study.parameters.with(&workload.parameters).combinations() {
             let parameters: Vec<Parameter> =
                 point.into_iter().map(|(name, value)| Parameter { name, value }).collect();
-            for stack in &study.stacks {
-                cells.push(Cell {
-                    id: u32::try_from(cells.len()).unwrap_or(u32::MAX),
-                    workload: workload.label().to_string(),
-                    stack: stack.label(),
-                    parameters: parameters.clone(),
-                });
+            for (stack, own) in systems(study) {
+                let id = u32::try_from(cells.len()).unwrap_or(u32::MAX);
+                let parameters = parameters.iter().cloned().chain(own).collect();
+                let cell = Cell { id, workload: workload.label().to_string(), stack, parameters };
+                let same = |known: &Cell| {
+                    (&known.workload, &known.stack, &known.parameters)
+                        == (&cell.workload, &cell.stack, &cell.parameters)
+                };
+                // two rows may stand for the same system
+                if !cells.iter().any(same) {
+                    cells.push(cell);
+                }
             }
         }
     }
     cells
+}
+
+/// Under what every load runs: stacks, with the parameters of the rows that are to run.
+fn systems(study: &Study) -> Vec<(String, Vec<Parameter>)> {
+    let stacks = || study.stacks.iter().map(StackSpec::label);
+    if study.rows.is_empty() {
+        return stacks().map(|stack| (stack, Vec::new())).collect();
+    }
+    let of_row = |row: &Row| -> Vec<(String, Vec<Parameter>)> {
+        match &row.stack {
+            Some(stack) => vec![(stack.label(), row.values())],
+            None => stacks().map(|stack| (stack, row.values())).collect(),
+        }
+    };
+    study.rows.iter().filter(|row| !row.skip).flat_map(of_row).collect()
+}
+
+/// The stacks of a study: its own and those of the rows that are to run, each once.
+pub fn stacks(study: &Study) -> Vec<StackSpec> {
+    let of_rows = study.rows.iter().filter(|row| !row.skip).filter_map(|row| row.stack.as_ref());
+    let mut stacks: Vec<StackSpec> = Vec::new();
+    for stack in study.stacks.iter().chain(of_rows) {
+        if !stacks.iter().any(|known| known.label() == stack.label()) {
+            stacks.push(stack.clone());
+        }
+    }
+    stacks
+}
+
+/// Whether a cell belongs to a row.
+pub fn is_of_row(cell: &Cell, row: &Row) -> bool {
+    row.stack.as_ref().is_none_or(|stack| stack.label() == cell.stack)
+        && row.values().iter().all(|value| cell.parameters.contains(value))
+}
+
+/// Trials that a cell may have at most, by its load and its row.
+fn trials_max(study: &Study, cell: &Cell) -> u32 {
+    let of_load = workload_of(study, cell).and_then(|workload| workload.trials);
+    let of_rows = study.rows.iter().filter(|row| is_of_row(cell, row)).map(|row| row.trials.unwrap_or(u32::MAX));
+    of_load.unwrap_or(u32::MAX).min(of_rows.max().unwrap_or(u32::MAX))
 }
 
 /// The cells that a selector chooses.
@@ -54,10 +100,7 @@ pub fn workload_of<'a>(study: &'a Study, cell: &Cell) -> Option<&'a Workload> {
 /// (heat, neighbours) hits all cells alike and an interrupted run is balanced. The same seed gives the same
 /// order.
 pub fn order(study: &Study) -> Vec<Slot> {
-    let trials_max: Vec<u32> = cells(study)
-        .iter()
-        .map(|cell| workload_of(study, cell).and_then(|workload| workload.trials).unwrap_or(u32::MAX))
-        .collect();
+    let trials_max: Vec<u32> = cells(study).iter().map(|cell| trials_max(study, cell)).collect();
     let cells = u32::try_from(trials_max.len()).unwrap_or(u32::MAX);
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(study.study.seed);
     let mut slots = Vec::new();
@@ -80,20 +123,21 @@ pub fn remaining(order: &[Slot], trials: &[Trial]) -> Vec<Slot> {
     order.iter().copied().filter(|slot| !done.contains(&(slot.cell, slot.index))).collect()
 }
 
-/// The published values of a study with the cells that they belong to.
+/// The published values of single cells of a study.
 pub fn published(study: &Study) -> Vec<Published> {
     let cells = cells(study);
-    study
-        .published
-        .iter()
-        .map(|published| published.as_ref())
-        .flat_map(|published| {
-            choose(&cells, &published.cell).into_iter().map(|cell| Published {
+    let of_cells = study.published.iter().filter_map(|published| match published.as_ref() {
+        study::Published::Cell(one) => Some(one),
+        study::Published::Column(_) => None,
+    });
+    of_cells
+        .flat_map(|one| {
+            choose(&cells, &one.cell).into_iter().map(|cell| Published {
                 cell: cell.id,
-                metric: published.metric,
-                value: published.value,
-                unit: published.unit.clone(),
-                source: published.source.clone(),
+                metric: one.metric,
+                value: one.value,
+                unit: one.unit.clone(),
+                source: one.source.clone(),
             })
         })
         .collect()

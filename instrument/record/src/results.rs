@@ -79,6 +79,18 @@ pub enum MetricName {
 }
 
 impl MetricName {
+    /// The metric that a study means by a word such as `latency_p99`.
+    pub fn of_word(word: &str) -> Option<MetricName> {
+        Some(match word {
+            "throughput" => MetricName::Throughput,
+            "bandwidth" => MetricName::Bandwidth,
+            "latency_p50" => MetricName::LatencyP50,
+            "latency_p99" => MetricName::LatencyP99,
+            "latency_mean" => MetricName::LatencyMean,
+            _ => return None,
+        })
+    }
+
     /// Whether more is better.
     pub fn higher_is_better(self) -> bool {
         matches!(self, MetricName::Throughput | MetricName::Bandwidth)

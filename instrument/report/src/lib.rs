@@ -6,6 +6,9 @@
 //! | module | holds |
 //! |---|---|
 //! | [`view`] | what a run says: the grid of stacks and loads, shares, verdicts, notices, the answer in a sentence |
+//! | [`evaluation`] | what a published evaluation says: its tables, figures, result files |
+//! | [`sheet`] | a table as a model, from which terminal and page are drawn |
+//! | `plot`, `ink` | drawings: scales, ticks, SVG; the colour and dash of a stack |
 //! | [`terminal`] | tables for people: the compleat table, the summary, comparisons, claims |
 //! | [`html`] | one self-contained page: tables and charts, readable without scripts and on paper |
 //! | [`json`], [`csv`] | for programs; the forms are described in `docs/formats.md` |
@@ -16,11 +19,15 @@
 
 pub mod cache_table;
 pub mod csv;
+pub mod evaluation;
 pub mod filebench;
 pub mod format;
 pub mod fsync;
 pub mod hdr;
 pub mod html;
+mod ink;
 pub mod json;
+mod plot;
+pub mod sheet;
 pub mod terminal;
 pub mod view;

@@ -54,14 +54,7 @@ impl Study {
                 ..Workload::default()
             })
             .collect();
-        let study = Study {
-            stacks,
-            study: settings,
-            parameters,
-            workloads,
-            published: Vec::new(),
-            claims: Vec::new(),
-        };
+        let study = Study { stacks, study: settings, parameters, workloads, ..Study::default() };
         study.embed_files(read)?.checked()
     }
 

@@ -6,7 +6,10 @@ use toml::Spanned;
 
 use super::error::TextError;
 use super::nearest::nearest;
-use super::{Claim, Selector, Study, StudyError, Workload};
+use super::claim::{Published, Rule};
+use super::scene::{Expanded, expand};
+use super::place::Place;
+use super::{Claim, Scene, Selector, Study, StudyError, Workload, names};
 use crate::plan;
 
 /// Trials of one cell.
@@ -20,10 +23,15 @@ impl Study {
     /// # Errors
     /// A text that is no study (with the place), a study that contradicts itself.
     pub fn from_stored(text: &str) -> Result<Study, StudyError> {
-        Study::parse(text, "stored study", &|file| {
+        let study: Study =
+            toml::from_str(text).map_err(|error| TextError::of_toml("stored study", text, &error))?;
+        if let Some(file) = study.workloads.iter().find_map(|workload| workload.file.as_ref()) {
+            let file = file.get_ref();
             let message = format!("the stored study names the file {file} instead of holding its text");
-            Err(StudyError::Argument(message))
-        })
+            return Err(StudyError::Argument(message));
+        }
+        check(&study, &Place { file: "stored study", text })?;
+        Ok(study)
     }
 
     /// Reads a study; `read` gives the text of a workload file as the study names it. `file` is the study's
@@ -36,58 +44,60 @@ impl Study {
         file: &str,
         read: &dyn Fn(&str) -> Result<String, StudyError>,
     ) -> Result<Study, StudyError> {
+        Study::parse_for(text, file, read, &Scene::default())
+    }
+
+    /// As [`Study::parse`], for a machine, a scale and a device.
+    ///
+    /// # Errors
+    /// As [`Study::parse`]; a scale that does not exist, a formula that cannot be worked out.
+    pub fn parse_for(
+        text: &str,
+        file: &str,
+        read: &dyn Fn(&str) -> Result<String, StudyError>,
+        scene: &Scene,
+    ) -> Result<Study, StudyError> {
+        let mut study = Study::read(text, file, read, scene)?;
+        let text = std::mem::take(&mut study.1);
+        let place = Place { file, text: &text };
+        check(&study.0, &place)?;
+        names::check(&study.0, &place)?;
+        Ok(study.0)
+    }
+
+    /// A study with its text, formulas worked out, not checked.
+    fn read(
+        text: &str,
+        file: &str,
+        read: &dyn Fn(&str) -> Result<String, StudyError>,
+        scene: &Scene,
+    ) -> Result<(Study, String), StudyError> {
+        let Expanded { text, scale, variables } = expand(text, file, scene)?;
         let mut study: Study =
-            toml::from_str(text).map_err(|error| TextError::of_toml(file, text, &error))?;
+            toml::from_str(&text).map_err(|error| TextError::of_toml(file, &text, &error))?;
+        if !variables.is_empty() {
+            let value = |(name, value)| (name, toml::Value::String(value));
+            study.variables = variables.into_iter().map(value).collect();
+        }
+        study.scale.clear();
+        if let Some(evaluation) = &mut study.evaluation {
+            evaluation.scale = scale.or(evaluation.scale.take());
+        }
         if study.study.title.is_empty() {
             let stem = Path::new(file).file_stem().unwrap_or_default();
             study.study.title = stem.to_string_lossy().into_owned();
         }
-        let place = Place { file, text };
+        let place = Place { file, text: &text };
         for workload in &mut study.workloads {
             embed(workload, &place, read)?;
         }
-        check(&study, &place)?;
-        Ok(study)
+        Ok((study, text))
     }
 
     /// Checks a study that was put together in memory and whose workloads are embedded.
     pub(super) fn checked(self) -> Result<Study, StudyError> {
         check(&self, &Place { file: "command line", text: "" })?;
         Ok(self)
-    }
-}
-
-/// A study's text, for errors.
-struct Place<'a> {
-    file: &'a str,
-    text: &'a str,
-}
-
-impl Place<'_> {
-    fn error(&self, span: Option<std::ops::Range<usize>>, message: impl Into<String>) -> TextError {
-        TextError::new(self.file, self.text, span.filter(|span| !span.is_empty()), message)
-    }
-
-    /// An error at the `nth` table `[[name]]`.
-    fn at_table(&self, name: &str, nth: usize, message: impl Into<String>) -> TextError {
-        let header = format!("[[{name}]]");
-        let start = self.text.match_indices(&header).nth(nth).map(|(at, _)| at);
-        self.error(start.map(|at| at..at + header.len()), message)
-    }
-
-    /// An error at the first line that begins with `key`.
-    fn at_key(&self, key: &str, message: impl Into<String>) -> TextError {
-        let mut start = 0;
-        for line in self.text.split_inclusive('\n') {
-            let rest = line.trim_start();
-            let is_key = rest.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(['=', '.']));
-            if is_key || rest.trim_end() == format!("[{key}]") {
-                let at = start + line.len() - rest.len();
-                return self.error(Some(at..at + rest.trim_end().len()), message);
-            }
-            start += line.len();
-        }
-        self.error(None, message)
     }
 }
 
@@ -123,7 +133,8 @@ fn embed(
 fn check(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
     check_settings(study, place)?;
     check_workloads(study, place)?;
-    if study.stacks.is_empty() {
+    let rows_name_theirs = !study.rows.is_empty() && study.rows.iter().all(|row| row.stack.is_some());
+    if study.stacks.is_empty() && !rows_name_theirs {
         return Err(place
             .at_key("stacks", "no stack is named")
             .help("e.g. stacks = [\"ext4\", \"xfs\"]")
@@ -140,8 +151,9 @@ fn check(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
         return Err(place.error(None, message).into());
     }
     for published in &study.published {
-        one_cell(study, &published.as_ref().cell)
-            .map_err(|problem| explain(study, place, published.span(), &published.as_ref().cell, problem))?;
+        let Published::Cell(one) = published.as_ref() else { continue };
+        one_cell(study, &one.cell)
+            .map_err(|problem| explain(study, place, published.span(), &one.cell, problem))?;
     }
     study.claims.iter().try_for_each(|claim| check_claim(study, place, claim))
 }
@@ -199,19 +211,8 @@ fn check_workloads(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
 }
 
 fn check_claim(study: &Study, place: &Place<'_>, claim: &Spanned<Claim>) -> Result<(), StudyError> {
-    let (span, claim) = (claim.span(), claim.as_ref());
-    let bounds = [claim.expect, claim.at_least, claim.at_most];
-    if bounds.iter().flatten().count() != 1 {
-        let message = "a claim has exactly one of `expect`, `at_least` and `at_most`";
-        return Err(place.error(Some(span), message).into());
-    }
-    if bounds.iter().flatten().any(|bound| !(bound.is_finite() && *bound > 0.0)) {
-        return Err(place.error(Some(span), "the ratio that a claim speaks of is above 0").into());
-    }
-    if claim.tolerance.is_some() && claim.expect.is_none() {
-        return Err(place.error(Some(span), "`tolerance` belongs to `expect`").into());
-    }
-    for selector in [&claim.ratio.of, &claim.ratio.to] {
+    let (span, Rule::Ratio(rule)) = (claim.span(), &claim.as_ref().rule) else { return Ok(()) };
+    for selector in [&rule.ratio.of, &rule.ratio.to] {
         one_cell(study, selector)
             .map_err(|problem| explain(study, place, span.clone(), selector, problem))?;
     }

@@ -6,29 +6,50 @@
 //! | `mod` | the study itself: read from TOML, written as TOML |
 //! | [`mod@file`] | reads a study, embeds its workload files, checks it |
 //! | [`command`] | builds the study that a command line means |
+//! | [`scene`], [`formula`] | sizes by formulas of the machine, at several scales |
+//! | [`evaluation`] | rows, columns, tables and figures of a published evaluation |
+//! | [`claim`] | what others published, and what is to be shown |
+//! | `selector` | chooses cells |
+//! | `names` | checks that what an evaluation names is there |
+//! | `choose` | the rows and columns that are to run |
 //! | `field` | values with a spelling of their own: seconds, percents, sizes, engines, sweeps |
-//! | [`error`] | what is wrong, where, and what would be right |
+//! | [`error`], `place`, `nearest` | what is wrong, where, and what would be right |
 
+mod choose;
+pub mod claim;
 pub mod command;
 pub mod error;
+pub mod evaluation;
 mod field;
 pub mod file;
+pub mod formula;
+mod names;
 mod nearest;
+mod place;
+pub mod scene;
+mod selector;
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use spec::StackSpec;
 use toml::Spanned;
 
-use crate::results::{MetricName, Parameter};
+use crate::results::Parameter;
+pub use claim::{Claim, Published};
 pub use command::CommandLine;
 pub use error::StudyError;
+pub use evaluation::{Column, Evaluation, Row, Table};
 pub use field::{Bytes, Io, Percent, Seconds, Share, Sweeps};
+pub use scene::Scene;
+pub use selector::Selector;
 
 /// A study. As read from a file it may name other files; [`Study::parse`] embeds them.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Study {
-    /// The systems under test.
+    /// The systems under test; they may be left out when rows name theirs.
+    #[serde(default)]
     pub stacks: Vec<StackSpec>,
     /// Settings of the whole study.
     #[serde(default)]
@@ -39,6 +60,24 @@ pub struct Study {
     /// The loads.
     #[serde(rename = "workload")]
     pub workloads: Vec<Workload>,
+    /// About a published evaluation as a whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub evaluation: Option<Evaluation>,
+    /// Variables of each scale; gone once one is chosen.
+    #[serde(default, skip_serializing)]
+    pub scale: BTreeMap<String, toml::Table>,
+    /// Variables: formulas as they are written, values once they are worked out.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub variables: BTreeMap<String, toml::Value>,
+    /// Systems and settings under which every load runs.
+    #[serde(default, rename = "row", skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<Row>,
+    /// Figures that the loads yield.
+    #[serde(default, rename = "column", skip_serializing_if = "Vec::is_empty")]
+    pub columns: Vec<Column>,
+    /// Tables of columns.
+    #[serde(default, rename = "table", skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<Table>,
     /// Values that others have published for cells of this study.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Spanned<Published>>,
@@ -172,85 +211,15 @@ pub struct Workload {
     /// Overrides of the study's `io`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io: Option<Io>,
+    /// The variable that takes the sections of the columns that are to run, when the load has such.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sections: Option<String>,
     /// Variables to set, one value each.
     #[serde(skip_serializing_if = "Sweeps::is_empty")]
     pub set: Sweeps,
     /// Variables to sweep in this workload only.
     #[serde(skip_serializing_if = "Sweeps::is_empty")]
     pub parameters: Sweeps,
-}
-
-/// Chooses cells: what is left out matches every value.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Selector {
-    /// A workload's label.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub workload: Option<String>,
-    /// A stack.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stack: Option<StackSpec>,
-    /// Values of swept parameters.
-    #[serde(skip_serializing_if = "Sweeps::is_empty")]
-    pub parameters: Sweeps,
-}
-
-/// A published value (`[[published]]`); it must choose exactly one cell.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Published {
-    /// The cell.
-    #[serde(default)]
-    pub cell: Selector,
-    /// What was measured.
-    #[serde(default)]
-    pub metric: MetricName,
-    /// The value.
-    pub value: f64,
-    /// Its unit as published.
-    pub unit: String,
-    /// Publication, table or figure.
-    pub source: String,
-}
-
-/// A claim (`[[claim]]`) about the ratio of two cells. Exactly one of `expect`, `at_least`, `at_most` is
-/// given.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Claim {
-    /// The claim in words; without it one is made up.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-    /// What is compared.
-    #[serde(default)]
-    pub metric: MetricName,
-    /// The two cells.
-    pub ratio: Ratio,
-    /// The ratio is this, within `tolerance`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub expect: Option<f64>,
-    /// Relative: 0.2 lets the ratio be 20 % off. Belongs to `expect`; 0.2 when left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tolerance: Option<Share>,
-    /// The ratio is this or more.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at_least: Option<f64>,
-    /// The ratio is this or less.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub at_most: Option<f64>,
-    /// Publication, table or figure.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<String>,
-}
-
-/// Two cells: the value of `of` divided by the value of `to`. Each must choose exactly one cell.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Ratio {
-    /// Numerator.
-    pub of: Selector,
-    /// Denominator.
-    pub to: Selector,
 }
 
 impl Study {
@@ -277,17 +246,5 @@ impl Workload {
     pub fn variables(&self, parameters: &[Parameter]) -> Vec<(String, String)> {
         let set = self.set.iter().filter_map(|(name, values)| Some((name.clone(), values.first()?.clone())));
         set.chain(parameters.iter().map(|p| (p.name.clone(), p.value.clone()))).collect()
-    }
-}
-
-impl Selector {
-    /// Whether the cell of this workload, stack and parameters is chosen.
-    pub fn matches(&self, workload: &str, stack: &str, parameters: &[Parameter]) -> bool {
-        self.workload.as_deref().is_none_or(|wanted| wanted == workload)
-            && self.stack.as_ref().is_none_or(|wanted| wanted.label() == stack)
-            && self
-                .parameters
-                .iter()
-                .all(|(name, values)| parameters.iter().any(|p| p.name == *name && values.contains(&p.value)))
     }
 }

@@ -2,8 +2,8 @@
 
 use stats::{Comparison, Histogram};
 
-use super::ink::Ink;
-use super::plot::{Anchor, Drawing, Scale};
+use crate::ink::Ink;
+use crate::plot::{Anchor, Drawing, Scale};
 use super::text::pretty;
 use crate::format;
 use crate::view::flowop::Flowop;

@@ -5,27 +5,27 @@
 //! | `mod` | the page and its parts; the text is in `templates/` |
 //! | `parts` | the rows of its tables |
 //! | `charts` | its figures |
-//! | `plot` | scales, ticks, SVG |
-//! | `ink` | the colour and dash of a stack |
 //! | `text` | typographic signs |
 //!
 //! Styles are in `templates/style.css`, the little script (highlighting, opening what is folded before printing)
 //! in `templates/page.js`. Every colour is a CSS variable, with a light and a dark value.
 
 mod charts;
-mod ink;
 mod parts;
-mod plot;
 mod text;
 
 use askama::Template;
+use record::grid::Grid;
 use record::results::{Judgement, Run};
+use record::study::Load;
 use stats::Rules;
 
-use ink::Ink;
 use text::prose;
 
+use crate::evaluation::{self, Notes};
 use crate::format;
+use crate::ink::Ink;
+use crate::sheet::Sheet;
 use crate::view::facts::facts;
 use crate::view::headline::{Headline, headline};
 use crate::view::notice::{Notice, notices};
@@ -38,22 +38,30 @@ use crate::view::{Stack, View};
 pub fn page(run: &Run, claims: &[Judgement]) -> Result<String, askama::Error> {
     let view = View::new(run);
     let inks = inks(&view);
+    let grid = Grid::of(run);
+    let told = grid.as_ref().map(|grid| told(grid, claims));
+    let notices = notices(&view);
     let page = Page {
         run,
         title: if run.title.is_empty() { "Report".into() } else { run.title.clone() },
-        headline: tidy_headline(headline(&view)),
+        headline: tidy_headline(headline_of(&view, told.as_ref(), claims)),
         started: run.started.strftime("%-d %B %Y, %H:%M UTC").to_string(),
         took: run.finished.map(|end| format::span_seconds(end.duration_since(run.started).as_secs_f64())),
         done: view.trials_done(),
         planned: view.trials_planned(),
         legend: legend(&view, &inks),
-        grid: parts::grid(&view),
-        loads: (0..view.loads.len()).filter_map(|column| parts::load(&view, column, &inks)).collect(),
+        grid: if told.is_some() { parts::Grid::default() } else { parts::grid(&view) },
+        loads: shown_loads(&view, grid.as_ref())
+            .into_iter()
+            .filter_map(|column| parts::load(&view, column, &inks))
+            .collect(),
         fsyncs: parts::fsyncs(&view, &inks),
-        verdicts: parts::verdicts(&view, &Rules::default()),
+        verdicts: if told.is_some() { Vec::new() } else { parts::verdicts(&view, &Rules::default()) },
         published: parts::published(run),
         claims: parts::claims(claims),
-        notices: notices(&view).iter().map(tidy).collect(),
+        // an evaluation says by its own tables what has no result
+        notices: notices.iter().filter(|_| told.is_none()).map(tidy).collect(),
+        evaluation: told,
         environment: parts::environment(&view, facts(run)),
         builds: parts::builds(&view),
         command: format::shell_line(&run.command_line),
@@ -84,6 +92,7 @@ struct Page<'a> {
     published: Vec<parts::PublishedRow>,
     claims: Vec<parts::ClaimRow>,
     notices: Vec<Notice>,
+    evaluation: Option<EvaluationPart>,
     environment: parts::EnvironmentPart,
     builds: Vec<parts::Build>,
     command: String,
@@ -92,6 +101,67 @@ struct Page<'a> {
     device: Option<String>,
     style: &'static str,
     script: &'static str,
+}
+
+/// A published evaluation: tables, drawings, what a reader must know.
+#[derive(Debug)]
+struct EvaluationPart {
+    tables: Vec<TablePart>,
+    costs: Option<Sheet>,
+    legend: Vec<String>,
+    keys: Vec<Key>,
+    notes: Vec<Notes>,
+}
+
+/// A table with its drawing.
+#[derive(Debug)]
+struct TablePart {
+    anchor: String,
+    sheet: Sheet,
+    figure: Option<String>,
+}
+
+fn told(grid: &Grid, _claims: &[Judgement]) -> EvaluationPart {
+    let part = |part: evaluation::Part<'_>| TablePart {
+        anchor: format!("table-{}", part.table.id),
+        figure: evaluation::figure::of(grid, part.table),
+        sheet: part.sheet,
+    };
+    let key = |row: usize| Key {
+        class: evaluation::figure::ink(grid, row).class(),
+        name: grid.study.rows[row].title().to_string(),
+    };
+    EvaluationPart {
+        tables: evaluation::parts(grid).into_iter().map(part).collect(),
+        costs: evaluation::costs(grid),
+        legend: evaluation::legend(grid),
+        keys: grid.run_rows().into_iter().map(key).collect(),
+        notes: evaluation::notes(grid),
+    }
+}
+
+fn headline_of(view: &View<'_>, told: Option<&EvaluationPart>, claims: &[Judgement]) -> Headline {
+    let head = headline(view);
+    match told {
+        Some(_) => Headline {
+            question: "What of the publication holds here?".into(),
+            answer: evaluation::answer(claims),
+            ..head
+        },
+        None => head,
+    }
+}
+
+/// The loads that have a section of their own: all, or of an evaluation those in WML, whose operations are known.
+fn shown_loads(view: &View<'_>, grid: Option<&Grid>) -> Vec<usize> {
+    let is_wml = |load: &str| {
+        let of = |grid: &Grid| {
+            let workloads = &grid.study.workloads;
+            workloads.iter().any(|one| one.label() == load && matches!(one.load, Load::Wml { .. }))
+        };
+        grid.is_none_or(of)
+    };
+    (0..view.loads.len()).filter(|column| is_wml(&view.loads[*column].workload)).collect()
 }
 
 fn inks(view: &View<'_>) -> Vec<Ink> {

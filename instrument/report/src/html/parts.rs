@@ -5,7 +5,7 @@ use stats::compleat::{Compleat, Grade};
 use stats::{Histogram, Rules, Sample, Verdict};
 
 use super::charts::{self, Curve};
-use super::ink::Ink;
+use crate::ink::Ink;
 use super::text::{pretty, prose};
 use crate::format;
 use crate::terminal::comparison::{metric, show};
@@ -15,7 +15,7 @@ use crate::view::verdict::{against_first, doubt, word};
 use crate::view::{Measure, Point, View, headline};
 
 /// The compleat table.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Grid {
     pub heads: Vec<Head>,
     pub rows: Vec<Row>,

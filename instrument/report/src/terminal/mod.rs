@@ -11,6 +11,7 @@
 
 pub mod comparison;
 pub mod compleat;
+mod evaluation;
 pub mod summary;
 mod table;
 

@@ -1,10 +1,11 @@
 //! The whole run: head, tables, notices, verdicts.
 
+use record::grid::Grid;
 use record::results::Run;
 use stats::{Histogram, Rules, Verdict};
 
 use super::table::{Align, Cell, Table};
-use super::{Paint, Style, compleat};
+use super::{Paint, Style, compleat, evaluation};
 use crate::view::flowop::{self, Flowop};
 use crate::view::fsync::{fsyncs, parts};
 use crate::view::notice::{self, Kind};
@@ -21,6 +22,11 @@ const LABEL_WIDTH: usize = 26;
 pub fn summary(run: &Run, style: Style) -> String {
     let view = View::new(run);
     let mut text = head(&view, style);
+    if let Some(grid) = Grid::of(run) {
+        text.push_str(&evaluation::of_grid(&grid, style));
+        text.push_str(&explained(&view, style));
+        return text;
+    }
     if view.stacks.len() > 1 || view.loads.len() > 1 {
         text.push('\n');
         text.push_str(&compleat::of_view(&view, style));

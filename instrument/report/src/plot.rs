@@ -125,6 +125,15 @@ impl Drawing {
         );
     }
 
+    /// A rectangle with a tooltip.
+    pub fn bar(&mut self, class: &str, (x, y): (f64, f64), (w, h): (f64, f64), title: &str) {
+        let (w, h, title) = (w.max(0.0), h.max(0.0), escape(title));
+        let _ = write!(
+            self.body,
+            r#"<rect class="{class}" x="{x:.1}" y="{y:.1}" width="{w:.1}" height="{h:.1}"><title>{title}</title></rect>"#
+        );
+    }
+
     /// A circle with a tooltip.
     pub fn dot(&mut self, class: &str, (x, y): (f64, f64), r: f64, title: &str) {
         let title = escape(title);
@@ -169,6 +178,25 @@ impl Drawing {
     }
 }
 
+/// The style sheet of the page, of which a drawing by itself takes the colours and what is said of SVG.
+const STYLE: &str = include_str!("../templates/style.css");
+
+impl Drawing {
+    /// The drawing as a file of its own, light, with its style in it.
+    pub fn file(self, label: &str) -> String {
+        let Drawing { body, width, height } = self;
+        let label = escape(label);
+        let colours = STYLE.split_once('}').map_or("", |(colours, _)| colours);
+        let rules = STYLE.lines().filter(|line| line.starts_with("svg ") || line.starts_with(".s"));
+        let rules: String = rules.filter(|line| !line.contains("scroll")).collect::<Vec<_>>().join("\n");
+        format!(
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
+             height=\"{height:.0}\" role=\"img\">\n<title>{label}</title>\n<style>{colours}}}\n{rules}</style>\n\
+             <rect width=\"100%\" height=\"100%\" style=\"fill: var(--card)\"/>\n{body}</svg>\n"
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,6 +215,17 @@ mod tests {
         assert_eq!((scale.at(1.0), scale.at(10.0), scale.at(100.0)), (10.0, 20.0, 30.0));
         assert_eq!((scale.at(0.0), scale.at(1e9)), (10.0, 30.0));
         assert!(Scale::log(0.0, 0.0, 0.0, 1.0).at(5.0).is_finite());
+    }
+
+    #[test]
+    fn a_file_brings_its_style() {
+        let mut drawing = Drawing::new(10.0, 10.0);
+        drawing.bar("bars s0", (0.0, 0.0), (5.0, 5.0), "one");
+        let svg = drawing.file("a drawing");
+        for part in ["--c0: #", ".s0 {", "svg .bars {", "<title>a drawing</title>", "</style>"] {
+            assert!(svg.contains(part), "{part} in {svg}");
+        }
+        assert!(!svg.contains("prefers-color-scheme"), "{svg}");
     }
 
     #[test]

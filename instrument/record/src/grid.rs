@@ -1,0 +1,364 @@
+//! Rows x columns of an evaluation from a stored run.
+
+use stats::compleat::{Compleat, Grade, grade, is_compleat, shares_of_best};
+use stats::{Outcome, Sample};
+
+use crate::plan;
+use crate::results::{Cell, MetricName, Run, Status};
+use crate::study::evaluation::{Against, Better, Evaluation, PublishedColumn};
+use crate::study::{Column, Load, Published, Row, Study, Table};
+
+/// What a run says about every row and column of its study.
+#[derive(Debug, Clone)]
+pub struct Grid {
+    /// The study, with all its rows and columns.
+    pub study: Study,
+    /// `places[row][column]`, by position in the study.
+    places: Vec<Vec<Place>>,
+    /// Columns that the run measures.
+    measured: Vec<bool>,
+}
+
+/// One row in one column.
+#[derive(Debug, Clone, Default)]
+pub struct Place {
+    /// A value for each trial that is done, by trial index.
+    pub values: Vec<f64>,
+    /// The second figure of its table.
+    pub second: Vec<f64>,
+    /// What the trials measured.
+    pub outcomes: Vec<Outcome>,
+    /// Share of the best row of the same run, 0 to 1.
+    pub share: Option<f64>,
+    /// Why there is no value.
+    pub absent: Option<Absent>,
+}
+
+/// Why a place has no value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Absent {
+    /// It has not run.
+    NotRun,
+    /// It cannot run here.
+    Unavailable {
+        /// Why.
+        reason: String,
+        /// What would help.
+        remedy: String,
+    },
+    /// It failed.
+    Failed(String),
+}
+
+impl Absent {
+    /// A word in place of a value.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Absent::NotRun => "-",
+            Absent::Unavailable { .. } => "n/a",
+            Absent::Failed(_) => "failed",
+        }
+    }
+
+    /// Why the cell has no value: what came of its latest trial.
+    pub fn of(run: &Run, cell: u32) -> Absent {
+        match run.trials_of(cell).last().map(|trial| &trial.status) {
+            Some(Status::Unavailable { reason, remedy }) => {
+                Absent::Unavailable { reason: reason.clone(), remedy: remedy.clone() }
+            }
+            Some(Status::Failed { message }) => Absent::Failed(message.clone()),
+            Some(Status::TimedOut { after_seconds }) => {
+                Absent::Failed(format!("it took longer than {after_seconds} s"))
+            }
+            Some(Status::Done) => Absent::Failed("it measured nothing".into()),
+            Some(Status::Interrupted) | None => Absent::NotRun,
+        }
+    }
+
+    /// A sentence; `None` for what has not run.
+    pub fn why(&self) -> Option<String> {
+        match self {
+            Absent::NotRun => None,
+            Absent::Unavailable { reason, remedy } if remedy.is_empty() => Some(reason.clone()),
+            Absent::Unavailable { reason, remedy } => Some(format!("{reason}; {remedy}")),
+            Absent::Failed(message) => Some(message.clone()),
+        }
+    }
+}
+
+impl Place {
+    /// The median of its values.
+    pub fn median(&self) -> Option<f64> {
+        median(&self.values)
+    }
+
+    /// The median of the second figure.
+    pub fn second_median(&self) -> Option<f64> {
+        median(&self.second)
+    }
+
+    /// Good, middle or bad by its share.
+    pub fn grade(&self) -> Option<Grade> {
+        self.share.map(grade)
+    }
+
+    /// The median over the trials of a metric.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        median(&self.outcomes.iter().filter_map(|outcome| metric(outcome, name)).collect::<Vec<_>>())
+    }
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    Sample::new(values).ok().map(|sample| sample.median())
+}
+
+fn metric(outcome: &Outcome, name: &str) -> Option<f64> {
+    let found = outcome.metrics.iter().find(|metric| metric.name == name)?;
+    Some(found.value).filter(|value| value.is_finite())
+}
+
+impl Grid {
+    /// Reads a run; `None` when its study has no rows and columns, or cannot be read.
+    pub fn of(run: &Run) -> Option<Grid> {
+        let study = Study::from_stored(&run.study).ok().filter(|study| !study.columns.is_empty());
+        match study {
+            Some(study) => (!study.rows.is_empty()).then(|| Grid::new(study, run)),
+            None => crate::earlier::evaluated(run).map(|(study, run)| Grid::new(study, &run)),
+        }
+    }
+
+    pub(crate) fn new(study: Study, run: &Run) -> Grid {
+        let measured: Vec<bool> = study.columns.iter().map(|column| measures(&study, column)).collect();
+        let place = |row: &Row, at: usize| {
+            if measured[at] { place(run, &study, row, &study.columns[at]) } else { not_run() }
+        };
+        let mut places: Vec<Vec<Place>> = study
+            .rows
+            .iter()
+            .map(|row| (0..study.columns.len()).map(|at| place(row, at)).collect())
+            .collect();
+        for (at, column) in study.columns.iter().enumerate() {
+            let medians: Vec<Option<f64>> = places.iter().map(|row: &Vec<Place>| row[at].median()).collect();
+            for (row, share) in shares_of_best(&medians, column.better.sense()).into_iter().enumerate() {
+                places[row][at].share = share;
+            }
+        }
+        Grid { study, places, measured }
+    }
+
+    /// About the evaluation as a whole.
+    pub fn evaluation(&self) -> Evaluation {
+        self.study.evaluation.clone().unwrap_or_default()
+    }
+
+    /// The place of a row and a column by position in the study.
+    ///
+    /// # Panics
+    /// Outside the grid.
+    pub fn at(&self, row: usize, column: usize) -> &Place {
+        &self.places[row][column]
+    }
+
+    /// The place of a row and a column by their words.
+    pub fn place(&self, row: &str, column: &str) -> Option<&Place> {
+        Some(self.at(self.row(row)?, self.column(column)?))
+    }
+
+    /// Position of a row by its word.
+    pub fn row(&self, id: &str) -> Option<usize> {
+        self.study.rows.iter().position(|row| row.id == id)
+    }
+
+    /// Position of a column by its word.
+    pub fn column(&self, id: &str) -> Option<usize> {
+        self.study.columns.iter().position(|column| column.id == id)
+    }
+
+    /// Rows that were run, in whole or in part.
+    pub fn run_rows(&self) -> Vec<usize> {
+        let ran = |row: &usize| self.places[*row].iter().any(|place| place.absent != Some(Absent::NotRun));
+        (0..self.study.rows.len()).filter(ran).collect()
+    }
+
+    /// Columns of a table that the run measures.
+    pub fn columns_of(&self, table: &str) -> Vec<usize> {
+        let is = |at: &usize| self.measured[*at] && self.study.columns[*at].table == table;
+        (0..self.study.columns.len()).filter(is).collect()
+    }
+
+    /// Tables with a column that the run measures.
+    pub fn tables(&self) -> impl Iterator<Item = &Table> {
+        self.study.tables.iter().filter(|table| !self.columns_of(&table.id).is_empty())
+    }
+
+    /// The table of a column.
+    pub fn table_of(&self, column: usize) -> Option<&Table> {
+        self.study.tables.iter().find(|table| table.id == self.study.columns[column].table)
+    }
+
+    /// The unit of a column.
+    pub fn unit(&self, column: usize) -> &str {
+        let own = self.study.columns[column].unit.as_deref();
+        own.or_else(|| self.table_of(column).map(|table| table.unit.as_str())).unwrap_or_default()
+    }
+
+    /// Whether a column counts for "compleat" and for claims about all columns.
+    pub fn counts(&self, column: usize) -> bool {
+        self.table_of(column).is_none_or(|table| !table.aside)
+    }
+
+    /// Whether the run measures a column.
+    pub fn is_measured(&self, column: usize) -> bool {
+        self.measured[column]
+    }
+
+    /// How many times a row's figure is that of the base row; by the second figure of the table if `second`.
+    pub fn gain(&self, row: usize, column: usize, second: bool) -> Option<f64> {
+        let of = |row: usize| {
+            let place = self.at(row, column);
+            if second { place.second_median() } else { place.median() }
+        };
+        let base = self.row(self.study.evaluation.as_ref()?.base.as_deref()?)?;
+        let (own, base) = (of(row)?, of(base).filter(|base| *base > 0.0)?);
+        Some(match self.study.columns[column].better {
+            Better::More => own / base,
+            Better::Less => base / own,
+        })
+    }
+
+    /// The columns that count, as positions, whether they were run or not.
+    pub fn counted(&self) -> impl Iterator<Item = usize> {
+        (0..self.study.columns.len()).filter(|at| self.counts(*at))
+    }
+
+    /// Shares of a row in all columns that count, also those that were not run.
+    pub fn shares(&self, row: usize) -> Vec<Option<f64>> {
+        self.counted().map(|at| self.at(row, at).share).collect()
+    }
+
+    /// Whether a row is compleat on all columns that count; what was not run leaves it open.
+    pub fn compleat(&self, row: usize) -> Compleat {
+        let shares = self.shares(row);
+        if shares.iter().all(Option::is_none) { Compleat::Unknown } else { is_compleat(&shares) }
+    }
+
+    /// Whether some table compares with the best row, so that rows can be compleat.
+    pub fn grades(&self) -> bool {
+        self.tables().any(|table| table.against == Against::Best && !table.aside)
+    }
+
+    /// The best row of a column.
+    pub fn best(&self, column: usize) -> Option<usize> {
+        (0..self.study.rows.len()).find(|row| self.at(*row, column).share == Some(1.0))
+    }
+
+    /// What was published of a column.
+    pub fn published(&self, column: usize) -> Option<&PublishedColumn> {
+        let id = &self.study.columns[column].id;
+        self.study.published.iter().find_map(|published| match published.as_ref() {
+            Published::Column(one) if one.column == *id => Some(one),
+            _ => None,
+        })
+    }
+
+    /// The published value of a place.
+    pub fn published_value(&self, row: usize, column: usize) -> Option<f64> {
+        self.published(column)?.values.get(&self.study.rows[row].id).copied()
+    }
+
+    /// The published gain of a place over the base row.
+    pub fn published_gain(&self, row: usize, column: usize) -> Option<f64> {
+        let base = self.study.evaluation.as_ref()?.base.as_deref()?;
+        let values = &self.published(column)?.values;
+        Some(values.get(&self.study.rows[row].id)? / values.get(base)?)
+    }
+
+    /// Places that failed or cannot run: those of one reason together, rows that have nothing else by their titles.
+    pub fn absent(&self) -> Vec<(String, String)> {
+        let mut groups: Vec<(String, Vec<String>)> = Vec::new();
+        let mut add = |why: String, name: String| match groups.iter_mut().find(|(known, _)| *known == why) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((why, vec![name])),
+        };
+        for row in self.run_rows() {
+            let title = self.study.rows[row].title();
+            let measured: Vec<usize> =
+                (0..self.measured.len()).filter(|at| self.measured[*at] && self.counts(*at)).collect();
+            let empty = measured.iter().all(|at| self.at(row, *at).median().is_none());
+            let reasons: Vec<(usize, String)> = measured
+                .iter()
+                .filter_map(|at| Some((*at, self.at(row, *at).absent.as_ref()?.why()?)))
+                .collect();
+            match reasons.first() {
+                Some((_, why)) if empty && reasons.iter().all(|(_, other)| other == why) => {
+                    add(why.clone(), title.to_string());
+                }
+                _ => reasons.into_iter().for_each(|(at, why)| {
+                    add(why, format!("{title}, {}", self.study.columns[at].title()));
+                }),
+            }
+        }
+        groups.into_iter().map(|(why, names)| (shortened(&names), why)).collect()
+    }
+
+    /// Rows of the study that the run leaves out, by their titles.
+    pub fn left_out(&self) -> Vec<&str> {
+        let ran = self.run_rows();
+        let rows = self.study.rows.iter().enumerate();
+        rows.filter(|(at, _)| !ran.contains(at)).map(|(_, row)| row.title()).collect()
+    }
+}
+
+/// More names than this are counted.
+const NAMES_MAX: usize = 6;
+
+fn shortened(names: &[String]) -> String {
+    match names.len() {
+        0..=NAMES_MAX => names.join("; "),
+        number => format!("{}; and {} others", names[..NAMES_MAX - 1].join("; "), number - NAMES_MAX + 1),
+    }
+}
+
+fn not_run() -> Place {
+    Place { absent: Some(Absent::NotRun), ..Place::default() }
+}
+
+/// Whether a study runs what a column needs.
+fn measures(study: &Study, column: &Column) -> bool {
+    let Some(workload) = study.workloads.iter().find(|workload| workload.label() == column.load) else {
+        return false;
+    };
+    let Some(variable) = &workload.sections else { return true };
+    let sections = workload.set.get(variable).and_then(|values| values.first());
+    sections.is_none_or(|sections| sections.split_whitespace().any(|section| section == column.section()))
+}
+
+fn place(run: &Run, study: &Study, row: &Row, column: &Column) -> Place {
+    let is = |cell: &&Cell| cell.workload == column.load && plan::is_of_row(cell, row);
+    let Some(cell) = run.cells.iter().find(is).filter(|_| !row.skip) else { return not_run() };
+    let outcomes: Vec<Outcome> = run.outcomes_of(cell.id).into_iter().cloned().collect();
+    let values = outcomes.iter().filter_map(|outcome| value(study, column, outcome)).collect();
+    let table = study.tables.iter().find(|table| table.id == column.table);
+    let second = table.and_then(|table| table.second.as_ref());
+    let second = second.map(|second| format!("{}{}", column.id, second.metric));
+    let second = second.map_or(Vec::new(), |name| {
+        outcomes.iter().filter_map(|outcome| metric(outcome, &name)).collect()
+    });
+    let place = Place { values, second, outcomes, ..Place::default() };
+    let absent = place.median().is_none().then(|| Absent::of(run, cell.id));
+    Place { absent, ..place }
+}
+
+/// A column's value in what a trial measured.
+fn value(study: &Study, column: &Column, outcome: &Outcome) -> Option<f64> {
+    let load = study.workloads.iter().find(|workload| workload.label() == column.load)?;
+    let word = match (&column.metric, &load.load()) {
+        (Some(word), _) => word.as_str(),
+        (None, Load::Wml { .. }) => "throughput",
+        (None, _) => column.id.as_str(),
+    };
+    match MetricName::of_word(word) {
+        Some(name) => name.of(outcome).filter(|value| *value > 0.0),
+        None => metric(outcome, word),
+    }
+}

@@ -1,0 +1,198 @@
+//! Result files in the shape of a publication's artifact, for its parsers; and tables and drawings as files.
+
+use record::grid::Grid;
+use record::study::Table;
+use record::study::evaluation::Artifact;
+use stats::Sample;
+
+use super::figure;
+
+/// The files of an evaluation: `(name, text)`. `date` becomes part of BetrFS's names, as in its artifact.
+pub fn files(grid: &Grid, date: &str) -> Vec<(String, String)> {
+    let mut files = match grid.evaluation().artifact {
+        Some(Artifact::Betrfs) => betrfs(grid, date),
+        Some(Artifact::Crossprefetch) => crossprefetch(grid),
+        None => vec![("TABLES.csv".to_string(), tables(grid))],
+    };
+    for table in grid.tables() {
+        files.extend(figure::file(grid, table).map(|svg| (format!("{}.svg", table.id), svg)));
+    }
+    files
+}
+
+/// Every place with a value: for evaluations without an artifact of a known shape.
+fn tables(grid: &Grid) -> String {
+    let mut text = "table,column,row,unit,trials,median,min,max\n".to_string();
+    for table in grid.tables() {
+        for at in grid.columns_of(&table.id) {
+            for row in grid.run_rows() {
+                let Ok(sample) = Sample::new(&grid.at(row, at).values) else { continue };
+                let (column, row) = (&grid.study.columns[at].id, &grid.study.rows[row].id);
+                text.push_str(&format!(
+                    "{},{column},{row},{},{},{},{},{}\n",
+                    table.id,
+                    grid.unit(at),
+                    sample.len(),
+                    sample.median(),
+                    sample.min(),
+                    sample.max()
+                ));
+            }
+        }
+    }
+    text
+}
+
+/// A file for each row that was run, in the artifact's words.
+fn betrfs(grid: &Grid, date: &str) -> Vec<(String, String)> {
+    let mut units = BETRFS_UNITS.to_string();
+    let columns: Vec<usize> = (0..grid.study.columns.len()).filter(|at| grid.is_measured(*at)).collect();
+    for at in &columns {
+        units.push_str(&format!("master.{}: {}\n", grid.study.columns[*at].csv(), grid.unit(*at)));
+    }
+    let mut files = vec![("UNITS.txt".to_string(), units)];
+    for row in grid.run_rows() {
+        let mut text = "Name,N,Min,Max,Median,Avg,Stddev\n".to_string();
+        let head = text.len();
+        for at in &columns {
+            let Ok(sample) = Sample::new(&grid.at(row, *at).values) else { continue };
+            text.push_str(&format!(
+                "master.{},{},{},{},{},{},{}\n",
+                grid.study.columns[*at].csv(),
+                sample.len(),
+                sample.min(),
+                sample.max(),
+                sample.median(),
+                sample.mean(),
+                sample.stddev()
+            ));
+        }
+        // a row without any result has no file
+        if text.len() > head {
+            let row = &grid.study.rows[row];
+            files.push((format!("{}-{date}.csv", row.csv.as_ref().unwrap_or(&row.id)), text));
+        }
+    }
+    files
+}
+
+/// Units, with what the artifact's README says otherwise.
+const BETRFS_UNITS: &str = "\
+Units of the rows. MB is 10^6 bytes.
+The artifact's README says that `mailserver` is in seconds: its script has converted it to op/s already, and it is op/s here too.
+`tokubench` is MB/s of 200-byte payloads: 1 MB/s is 5,000 files a second.
+`seq-read80g` is bytes by seconds; the artifact takes a number of dd's line without its unit, which is GB/s above 1 GB/s.
+The sizes in the names (80g, 10g) are the paper's; those used here are in the report.
+
+";
+
+/// The artifact's order of configurations: header and row.
+const CONFIGURATIONS: [(&str, &str); 5] = [
+    ("APPonly", "app-only"),
+    ("OSonly", "os-only"),
+    ("CrossP[+fetchall+opt]", "fetch-all"),
+    ("CrossP[+predict]", "predict"),
+    ("CrossP[+predict+opt]", "auto"),
+];
+
+/// The table whose file of the artifact has no labels and no [`CONFIGURATIONS`] of `predict`.
+const WITHOUT_LABELS: &str = "shared-rw";
+
+/// Each figure has the artifact's file (its own timer, rounded, columns that it has), and `WALL-` beside it (all rows).
+/// `DETAILS.csv` has everything.
+fn crossprefetch(grid: &Grid) -> Vec<(String, String)> {
+    let mut files = vec![
+        ("DETAILS.csv".to_string(), details(grid)),
+        ("UNITS.txt".to_string(), CROSSPREFETCH_UNITS.to_string()),
+    ];
+    for table in grid.tables() {
+        let name = table.csv.as_ref().unwrap_or(&table.id);
+        files.push((name.clone(), by_timer(grid, table)));
+        files.push((format!("WALL-{name}"), by_wall(grid, table)));
+    }
+    files
+}
+
+const CROSSPREFETCH_UNITS: &str = "\
+Figure-*, Table-*: the artifact's files. MB/s, YCSB op/s, by the artifact's own timer, which begins after the opening of
+files; rounded; medians. The artifact's file of Figure 6 has no label column: its lines are 1, 4, 8 and 16 readers, its
+columns APPonly, OSonly, CrossP[+fetchall+opt], CrossP[+predict+opt], its values those of the writers.
+WALL-*: the same work by the wall time of the whole program, with the baselines that the paper lacks.
+DETAILS.csv: every cell; MB is 10^6 bytes; an empty field was not measured. MB/s of db_bench are those that it prints (2^20).
+";
+
+fn by_timer(grid: &Grid, table: &Table) -> String {
+    let mut text = String::new();
+    let plain = table.id == WITHOUT_LABELS;
+    let configurations: Vec<(&str, &str)> =
+        CONFIGURATIONS.into_iter().filter(|(_, row)| !plain || *row != "predict").collect();
+    if !plain {
+        let heads: Vec<&str> = configurations.iter().map(|(head, _)| *head).collect();
+        text.push_str(&format!("Workload,{}\n", heads.join(",")));
+    }
+    for at in grid.columns_of(&table.id) {
+        let column = &grid.study.columns[at];
+        if column.id.starts_with("readers-") {
+            continue;
+        }
+        let value = |row: &str| grid.place(row, &column.id).and_then(record::grid::Place::second_median);
+        let rounded = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.0}"));
+        let values: Vec<String> = configurations.iter().map(|(_, row)| rounded(value(row))).collect();
+        let label = if plain { String::new() } else { format!("{},", column.csv()) };
+        text.push_str(&format!("{label}{}\n", values.join(",")));
+    }
+    text
+}
+
+fn by_wall(grid: &Grid, table: &Table) -> String {
+    let rows = grid.run_rows();
+    let heads: Vec<&str> = rows.iter().map(|row| grid.study.rows[*row].title()).collect();
+    let mut text = format!("Workload,{}\n", heads.join(","));
+    for at in grid.columns_of(&table.id) {
+        let value = |row: &usize| grid.at(*row, at).median().map_or(String::new(), |value| format!("{value:.1}"));
+        let values: Vec<String> = rows.iter().map(value).collect();
+        text.push_str(&format!("{},{}\n", grid.study.columns[at].id, values.join(",")));
+    }
+    text
+}
+
+/// The fields of `DETAILS.csv` after `timed`: head, metrics that are added, divisor, whether they are the section's.
+const DETAILS: [(&str, &[&str], f64, bool); 9] = [
+    ("wall_seconds", &["wall_seconds"], 1.0, false),
+    ("timed_seconds", &["timed_seconds"], 1.0, true),
+    ("p50_us", &["p50_us"], 1.0, false),
+    ("p99_us", &["p99_us"], 1.0, false),
+    ("cpu_seconds", &["cpu_user_seconds", "cpu_system_seconds"], 1.0, true),
+    ("device_mb", &["device_read_bytes"], 1e6, true),
+    ("prefetched_mb", &["prefetched_bytes"], 1e6, true),
+    ("useful_mb", &["useful_bytes"], 1e6, true),
+    ("wasted_mb", &["wasted_bytes"], 1e6, true),
+];
+
+fn details(grid: &Grid) -> String {
+    let heads: Vec<&str> = DETAILS.iter().map(|(head, ..)| *head).collect();
+    let mut text = format!("column,row,unit,trials,wall,timed,{}\n", heads.join(","));
+    let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.4}"));
+    for (at, column) in grid.study.columns.iter().enumerate() {
+        for (row, named) in grid.study.rows.iter().enumerate() {
+            let place = grid.at(row, at);
+            let Some(wall) = place.median() else { continue };
+            let mut numbers = vec![number(Some(wall)), number(place.second_median())];
+            for (_, metrics, divisor, of_section) in DETAILS {
+                let section = if of_section { column.section() } else { &column.id };
+                let values: Option<Vec<f64>> =
+                    metrics.iter().map(|name| place.metric(&format!("{section}/{name}"))).collect();
+                numbers.push(number(values.map(|values| values.iter().sum::<f64>() / divisor)));
+            }
+            text.push_str(&format!(
+                "{},{},{},{},{}\n",
+                column.id,
+                named.id,
+                grid.unit(at),
+                place.values.len(),
+                numbers.join(",")
+            ));
+        }
+    }
+    text
+}

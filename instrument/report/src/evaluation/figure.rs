@@ -1,0 +1,148 @@
+//! The drawings of an evaluation: bars in the inks of the page.
+
+use record::grid::Grid;
+use record::study::Table;
+use record::study::evaluation::{Better, Figure};
+
+use crate::format;
+use crate::ink::Ink;
+use crate::plot::{Anchor, Drawing, Scale};
+
+/// Bars of a cluster.
+const BAR: f64 = 13.0;
+/// Between clusters.
+const GAP: f64 = 18.0;
+/// Left of the first cluster.
+const LEFT: f64 = 52.0;
+/// Height of the bars' room.
+const ROOM: f64 = 170.0;
+/// Above it.
+const TOP: f64 = 12.0;
+/// A panel: width and height.
+const PANEL: (f64, f64) = (250.0, 190.0);
+/// Panels side by side.
+const PANELS_ACROSS: usize = 4;
+
+/// The drawing of a table for the page; `None` when the study asks for none, or for its table alone.
+pub fn of(grid: &Grid, table: &Table) -> Option<String> {
+    let label = table.title.as_str();
+    Some(drawing(grid, table)?.finish(label))
+}
+
+/// The same as a file of its own.
+pub fn file(grid: &Grid, table: &Table) -> Option<String> {
+    Some(drawing(grid, table)?.file(&table.title))
+}
+
+fn drawing(grid: &Grid, table: &Table) -> Option<Drawing> {
+    match table.figure? {
+        Figure::Bars => Some(bars(grid, table)),
+        Figure::Gains => Some(gains(grid, table)),
+        Figure::Grid => None,
+    }
+}
+
+/// The ink of a row: the same in all figures of a run.
+pub fn ink(grid: &Grid, row: usize) -> Ink {
+    Ink::Stack(grid.run_rows().iter().position(|one| *one == row).unwrap_or(0))
+}
+
+/// A panel of bars for each column, with the range of the trials.
+fn bars(grid: &Grid, table: &Table) -> Drawing {
+    let columns = grid.columns_of(&table.id);
+    let across = columns.len().clamp(1, PANELS_ACROSS);
+    let down = columns.len().div_ceil(across);
+    let mut drawing = Drawing::new(PANEL.0 * across as f64, PANEL.1 * down as f64);
+    for (place, at) in columns.iter().enumerate() {
+        let origin = (PANEL.0 * (place % across) as f64, PANEL.1 * (place / across) as f64);
+        panel(grid, *at, origin, &mut drawing);
+    }
+    drawing
+}
+
+fn panel(grid: &Grid, at: usize, (left, top): (f64, f64), drawing: &mut Drawing) {
+    let column = &grid.study.columns[at];
+    let better = if column.better == Better::More { "more is better" } else { "less is better" };
+    drawing.text("name", (left + 10.0, top + 16.0), Anchor::Start, column.title());
+    drawing.text("tick", (left + 10.0, top + 31.0), Anchor::Start, &format!("{}, {better}", grid.unit(at)));
+    let rows = grid.run_rows();
+    let most = rows.iter().flat_map(|row| grid.at(*row, at).values.iter().copied()).fold(0.0, f64::max);
+    let (base, ceiling) = (top + PANEL.1 - 12.0, top + 58.0);
+    let y = Scale::linear(0.0, most, base, ceiling);
+    let step = (PANEL.0 - 30.0) / rows.len().max(1) as f64;
+    for (place, row) in rows.iter().enumerate() {
+        let (one, x) = (grid.at(*row, at), left + 12.0 + step * place as f64);
+        let (ink, middle) = (ink(grid, *row).class(), x + step * 0.4);
+        let Some(median) = one.median().filter(|_| most > 0.0) else {
+            let word = one.absent.as_ref().map_or("", record::grid::Absent::word);
+            drawing.text("tick", (middle, base - 4.0), Anchor::Middle, word);
+            continue;
+        };
+        let title = format!("{}: {} {}", grid.study.rows[*row].title(), format::digits(median), grid.unit(at));
+        drawing.bar(&format!("bars {ink}"), (x, y.at(median)), (step * 0.8, base - y.at(median)), &title);
+        let low = one.values.iter().copied().fold(f64::INFINITY, f64::min);
+        let high = one.values.iter().copied().fold(0.0, f64::max);
+        drawing.line("whisker", (middle, y.at(low)), (middle, y.at(high)));
+        drawing.text("tick", (middle, y.at(high) - 4.0), Anchor::Middle, &format::digits(median));
+    }
+    drawing.line("grid", (left + 10.0, base), (left + PANEL.0 - 14.0, base));
+}
+
+/// A cluster of bars for each column, heights by the logarithm of the gain; the second figure is an outline, what was
+/// published a circle.
+fn gains(grid: &Grid, table: &Table) -> Drawing {
+    let (columns, rows) = (grid.columns_of(&table.id), grid.run_rows());
+    let all = columns.iter().flat_map(|at| {
+        rows.iter().flat_map(|row| {
+            [grid.gain(*row, *at, false), grid.gain(*row, *at, true), grid.published_gain(*row, *at)]
+        })
+    });
+    let all: Vec<f64> = all.flatten().filter(|gain| *gain > 0.0).collect();
+    let low = all.iter().copied().fold(0.5, f64::min);
+    let high = all.iter().copied().fold(2.0, f64::max);
+    let base = TOP + ROOM;
+    let y = Scale::log(low * 0.9, high * 1.1, base, TOP);
+    let cluster = BAR * rows.len() as f64 + GAP;
+    let width = (LEFT + cluster * columns.len() as f64 + 10.0).max(420.0);
+    let mut drawing = Drawing::new(width, base + 24.0);
+    for tick in y.ticks(6) {
+        drawing.line("grid", (LEFT, y.at(tick)), (width - 8.0, y.at(tick)));
+        let text = format!("{} x", format::digits(tick));
+        drawing.text("tick", (LEFT - 6.0, y.at(tick) + 4.0), Anchor::End, &text);
+    }
+    for (place, at) in columns.iter().enumerate() {
+        let left = LEFT + GAP / 2.0 + cluster * place as f64;
+        for (bar, row) in rows.iter().enumerate() {
+            gain_bar(grid, table, (*row, *at), left + BAR * bar as f64, &y, &mut drawing);
+        }
+        let middle = left + (cluster - GAP) / 2.0;
+        drawing.text("tick", (middle, base + 16.0), Anchor::Middle, grid.study.columns[*at].title());
+    }
+    drawing.line("one", (LEFT, y.at(1.0)), (width - 8.0, y.at(1.0)));
+    drawing
+}
+
+fn gain_bar(
+    grid: &Grid,
+    table: &Table,
+    (row, at): (usize, usize),
+    x: f64,
+    y: &Scale,
+    drawing: &mut Drawing,
+) {
+    let (ink, title) = (ink(grid, row).class(), grid.study.rows[row].title());
+    let mut bar = |gain: Option<f64>, class: String, what: &str| {
+        let Some(gain) = gain else { return };
+        let (top, bottom) = (y.at(gain).min(y.at(1.0)), y.at(gain).max(y.at(1.0)));
+        let title = format!("{title}{what}: {} x", format::ratio(gain));
+        drawing.bar(&class, (x, top), (BAR - 2.0, (bottom - top).max(1.0)), &title);
+    };
+    bar(grid.gain(row, at, false), format!("bars {ink}"), "");
+    let second = table.second.as_ref().map_or(String::new(), |second| format!(", {}", second.title));
+    bar(grid.gain(row, at, true), "outline".into(), &second);
+    let is_base = grid.gain(row, at, false) == Some(1.0);
+    if let Some(gain) = grid.published_gain(row, at).filter(|_| !is_base) {
+        let title = format!("{title}, published: {} x", format::ratio(gain));
+        drawing.dot("published", (x + BAR / 2.0 - 1.0, y.at(gain)), 3.0, &title);
+    }
+}

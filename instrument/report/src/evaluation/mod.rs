@@ -1,0 +1,264 @@
+//! A published evaluation: its tables, figures and what a reader must know, from a [`Grid`].
+//!
+//! | module | holds |
+//! |---|---|
+//! | `mod` | tables as [`Sheet`]s, and the paragraphs around them |
+//! | [`explain`] | what the counters say about the bad places |
+//! | [`figure`] | the drawings |
+//! | [`artifact`] | result files in the shape of the publication's artifact |
+
+pub mod artifact;
+pub mod explain;
+pub mod figure;
+
+use record::grid::{Grid, Place};
+use record::results::{Answer, Judgement};
+use record::study::Table;
+use record::study::evaluation::Against;
+use stats::compleat::Compleat;
+
+use crate::format;
+use crate::sheet::{Head, Line, Sheet, Spot, Tint};
+
+/// From which gain over the base row a place is good, below which it is bad.
+const GAIN_GOOD: f64 = 1.1;
+/// See [`GAIN_GOOD`].
+const GAIN_BAD: f64 = 0.97;
+/// By how much the second figure must tell otherwise to be shown.
+const SECOND_TOLD: f64 = 0.1;
+/// More systems than this stand below each other, not side by side.
+const ACROSS_MAX: usize = 7;
+
+/// A table with what is drawn of it.
+#[derive(Debug, Clone)]
+pub struct Part<'a> {
+    /// The table in the study.
+    pub table: &'a Table,
+    /// Its figures.
+    pub sheet: Sheet,
+}
+
+/// The tables of a run, those of its study's order that it measures.
+pub fn parts(grid: &Grid) -> Vec<Part<'_>> {
+    grid.tables().map(|table| Part { table, sheet: sheet(grid, table) }).collect()
+}
+
+fn sheet(grid: &Grid, table: &Table) -> Sheet {
+    let (rows, columns) = (grid.run_rows(), grid.columns_of(&table.id));
+    let unit = |at: usize| if grid.unit(at) == table.unit { String::new() } else { grid.unit(at).to_string() };
+    let line = |row: usize| {
+        let spots = columns.iter().map(|at| spot(grid, table, row, *at)).collect();
+        Line { head: Head { name: grid.study.rows[row].title().into(), unit: compleat(grid, table, row) }, spots }
+    };
+    let head = |at: &usize| Head { name: grid.study.columns[*at].title().into(), unit: unit(*at) };
+    let sheet = Sheet {
+        title: table.title.clone(),
+        corner: table.unit.clone(),
+        heads: columns.iter().map(head).collect(),
+        lines: rows.iter().map(|row| line(*row)).collect(),
+    };
+    if rows.len() <= ACROSS_MAX { sheet.turned() } else { sheet }
+}
+
+fn compleat(grid: &Grid, table: &Table, row: usize) -> String {
+    match grid.compleat(row) {
+        _ if table.against != Against::Best || table.aside => "",
+        Compleat::Yes => "compleat",
+        Compleat::No => "not compleat",
+        Compleat::Unknown => "",
+    }
+    .into()
+}
+
+fn spot(grid: &Grid, table: &Table, row: usize, at: usize) -> Spot {
+    let place = grid.at(row, at);
+    let Some(median) = place.median() else {
+        let word = place.absent.as_ref().map_or("", record::grid::Absent::word);
+        return Spot { value: word.into(), ..Spot::default() };
+    };
+    let mut spot = Spot { value: format::digits(median), tint: Tint::Plain, ..Spot::default() };
+    if place.values.len() > 1 {
+        spot.details.push(range(place));
+    }
+    match table.against {
+        Against::Best => {
+            spot.beside = place.share.map_or(String::new(), format::share);
+            spot.tint = place.grade().map_or(Tint::Plain, Tint::of_grade);
+            if let Some(value) = grid.published_value(row, at) {
+                spot.details.push(format!("published {}", format::digits(value)));
+            }
+        }
+        Against::Base => against_base(grid, table, row, at, &mut spot),
+    }
+    spot
+}
+
+/// Smallest and largest trial.
+fn range(place: &Place) -> String {
+    let low = place.values.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = place.values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    format!("{} .. {}", format::digits(low), format::digits(high))
+}
+
+fn against_base(grid: &Grid, table: &Table, row: usize, at: usize, spot: &mut Spot) {
+    let base = grid.study.evaluation.as_ref().and_then(|evaluation| evaluation.base.clone());
+    if base.is_some_and(|base| grid.study.rows[row].id == base) {
+        return;
+    }
+    let Some(gain) = grid.gain(row, at, false) else { return };
+    spot.beside = times(gain);
+    spot.tint = match gain {
+        _ if gain >= GAIN_GOOD => Tint::Good,
+        _ if gain < GAIN_BAD => Tint::Bad,
+        _ => Tint::Middle,
+    };
+    let differs = |second: &f64| (second / gain - 1.0).abs() >= SECOND_TOLD;
+    if let (Some(second), Some(told)) = (grid.gain(row, at, true).filter(differs), &table.second) {
+        spot.details.push(format!("{} {}", told.mark, times(second)));
+    }
+    if let Some(gain) = grid.published_gain(row, at) {
+        spot.details.push(format!("published {}", times(gain)));
+    }
+}
+
+fn times(gain: f64) -> String {
+    format!("{} x", format::ratio(gain))
+}
+
+/// What the signs in the tables mean.
+pub fn legend(grid: &Grid) -> Vec<String> {
+    let mut lines = Vec::new();
+    let tables: Vec<&Table> = grid.tables().collect();
+    let range = "Median; below it the smallest and the largest trial.";
+    if tables.iter().any(|table| table.against == Against::Best) {
+        lines.push(format!(
+            "{range} Percent: share of the best row of this run; + 85 % or more, ! below 30 %. Compleat: no !, most +."
+        ));
+    }
+    if let Some(table) = tables.iter().find(|table| table.against == Against::Base) {
+        let base = grid.evaluation().base.unwrap_or_default();
+        let base = grid.row(&base).map_or(base.clone(), |row| grid.study.rows[row].title().to_string());
+        lines.push(format!(
+            "{range} x: times that of {base}; + {GAIN_GOOD} or more, ! below {GAIN_BAD}."
+        ));
+        if let Some(second) = &table.second {
+            lines.push(format!("{}: {}, where that is 10 % or more apart.", second.mark, second.title));
+        }
+    }
+    if (0..grid.study.columns.len()).any(|at| grid.is_measured(at) && grid.published(at).is_some()) {
+        lines.push("Published values come from other machines: compare ratios, not values.".into());
+    }
+    lines
+}
+
+/// A heading with its lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notes {
+    /// Heading.
+    pub title: &'static str,
+    /// Lines.
+    pub lines: Vec<String>,
+}
+
+/// What a reader must know beside the tables; empty ones are left out.
+pub fn notes(grid: &Grid) -> Vec<Notes> {
+    let evaluation = grid.evaluation();
+    let rows: Vec<String> = grid
+        .run_rows()
+        .into_iter()
+        .map(|row| &grid.study.rows[row])
+        .filter(|row| !row.note.is_empty())
+        .map(|row| format!("{}: {}", row.title(), row.note))
+        .collect();
+    let missing = grid.absent().into_iter().map(|(names, why)| format!("{names}: {why}"));
+    let unavailable =
+        evaluation.unavailable.iter().map(|one| format!("{}: {}; {}", one.what, one.why, one.nearest));
+    let left_out = grid.left_out();
+    let left_out = (!left_out.is_empty()).then(|| format!("{} (name them in --rows)", left_out.join(", ")));
+    let remarks = evaluation.remarks.iter().filter(|(letter, _)| {
+        let bears = |at: usize| {
+            grid.is_measured(at) && grid.published(at).is_some_and(|one| one.remark.as_ref() == Some(letter))
+        };
+        (0..grid.study.columns.len()).any(bears)
+    });
+    let of = |title, lines: Vec<String>| Notes { title, lines };
+    let explained = if evaluation.explain_bad { explain::bad_places(grid) } else { Vec::new() };
+    let all = [
+        of("Below 30 % of the best, and what the counters say", explained),
+        of("What published gains rest on", remarks.map(|(letter, text)| format!("{letter}: {text}")).collect()),
+        of("Without results", missing.chain(unavailable).collect()),
+        of("Not run", left_out.into_iter().collect()),
+        of("Rows", rows),
+        of("Sizes", evaluation.sizes.clone()),
+        of("Notes", evaluation.notes.clone()),
+    ];
+    all.into_iter().filter(|notes| !notes.lines.is_empty()).collect()
+}
+
+/// Costs of each row, summed over the columns that every row of the run has; `None` when the study names none.
+pub fn costs(grid: &Grid) -> Option<Sheet> {
+    let (evaluation, rows) = (grid.evaluation(), grid.run_rows());
+    let mut columns: Vec<usize> = Vec::new();
+    for at in 0..grid.study.columns.len() {
+        let (column, full) = (&grid.study.columns[at], |row: &usize| grid.at(*row, at).median().is_some());
+        // what two columns share is counted once
+        let seen = |other: &usize| {
+            let other = &grid.study.columns[*other];
+            other.load == column.load && other.section() == column.section()
+        };
+        if grid.is_measured(at) && rows.iter().all(full) && !columns.iter().any(seen) {
+            columns.push(at);
+        }
+    }
+    if evaluation.costs.is_empty() || columns.is_empty() {
+        return None;
+    }
+    let sum = |row: usize, metrics: &[String]| -> Option<f64> {
+        let name = |at: &usize, end: &String| format!("{}{end}", grid.study.columns[*at].section());
+        let values = columns.iter().flat_map(|at| {
+            metrics.iter().filter_map(move |end| {
+                let place = grid.at(row, *at);
+                // a counter of this column's own side, where its section is another's
+                place.metric(&name(at, end)).or_else(|| place.metric(&format!("{}{end}", grid.study.columns[*at].id)))
+            })
+        });
+        values.fold(None, |sum: Option<f64>, value| Some(sum.unwrap_or(0.0) + value))
+    };
+    let spot = |row: usize, cost: &record::study::evaluation::Cost| match sum(row, &cost.metrics) {
+        Some(value) => {
+            Spot { value: format::digits(value / cost.divide), tint: Tint::Plain, ..Spot::default() }
+        }
+        None => Spot { value: "-".into(), ..Spot::default() },
+    };
+    Some(Sheet {
+        title: format!("What it cost, {} columns together", columns.len()),
+        corner: String::new(),
+        heads: evaluation.costs.iter().map(|cost| Head { name: cost.title.clone(), unit: cost.unit.clone() }).collect(),
+        lines: rows
+            .iter()
+            .map(|row| Line {
+                head: Head { name: grid.study.rows[*row].title().into(), unit: String::new() },
+                spots: evaluation.costs.iter().map(|cost| spot(*row, cost)).collect(),
+            })
+            .collect(),
+    })
+}
+
+/// The answer in a sentence: how many claims hold.
+pub fn answer(judgements: &[Judgement]) -> String {
+    let of = |answer| judgements.iter().filter(|one| one.answer == answer).count();
+    let parts: Vec<String> = [
+        (of(Answer::Reproduced), "reproduced"),
+        (of(Answer::NotReproduced), "not reproduced"),
+        (of(Answer::CannotTell), "open: it cannot be told"),
+    ]
+    .into_iter()
+    .filter(|(number, _)| *number > 0)
+    .map(|(number, word)| format!("{number} {word}"))
+    .collect();
+    match judgements.len() {
+        0 => "It makes no claims.".into(),
+        1 => format!("Its claim is {}.", parts.join("").trim_start_matches("1 ")),
+        number => format!("Of {number} claims {}.", parts.join(", ")),
+    }
+}
