@@ -9,6 +9,7 @@ set $meandirwidth=1000000
 set $nthreads=max(100, $cores * 4)
 set $iosize=1m
 set $meanappendsize=16k
+set $memperthread=10m
 set $runtime=60
 
 define fileset name=cache, path=$dir, entries=$nfiles, size=$filesize, dirwidth=$meandirwidth, prealloc=80

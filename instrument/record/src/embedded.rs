@@ -15,16 +15,17 @@ pub struct Embedded {
 pub const STUDIES: [Embedded; 3] = [
     Embedded { name: "betrfs", text: include_str!("../../../studies/betrfs.toml") },
     Embedded { name: "crossprefetch", text: include_str!("../../../studies/crossprefetch.toml") },
-    Embedded { name: "filebench", text: include_str!("../../../studies/filebench.toml") },
+    Embedded { name: "hotos11", text: include_str!("../../../studies/hotos11.toml") },
 ];
 
 /// The workloads that they name, by file name.
-const WORKLOADS: [(&str, &str); 5] = [
+const WORKLOADS: [(&str, &str); 6] = [
     ("../workloads/oltp.f", include_str!("../../../workloads/oltp.f")),
     ("../workloads/fileserver.f", include_str!("../../../workloads/fileserver.f")),
     ("../workloads/webproxy.f", include_str!("../../../workloads/webproxy.f")),
     ("../workloads/webserver.f", include_str!("../../../workloads/webserver.f")),
     ("../workloads/varmail.f", include_str!("../../../workloads/varmail.f")),
+    ("../workloads/randomread.f", include_str!("../../../workloads/randomread.f")),
 ];
 
 impl Embedded {

@@ -352,7 +352,7 @@ fn place(run: &Run, study: &Study, row: &Row, column: &Column) -> Place {
 /// A column's value in what a trial measured.
 fn value(study: &Study, column: &Column, outcome: &Outcome) -> Option<f64> {
     let load = study.workloads.iter().find(|workload| workload.label() == column.load)?;
-    let word = match (&column.metric, &load.load()) {
+    let word = match (&column.metric, &load.load) {
         (Some(word), _) => word.as_str(),
         (None, Load::Wml { .. }) => "throughput",
         (None, _) => column.id.as_str(),

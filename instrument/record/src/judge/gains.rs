@@ -245,7 +245,7 @@ fn one(grid: &Grid, rule: &GainRule, at: usize, rules: &Rules) -> Option<(String
     let published = grid.published(at)?;
     let over = rule.over.as_ref()?;
     let times = published.values.get(&rule.row)? / published.values.get(over)?;
-    let title = |id: &String| grid.row(id).map_or(id.as_str(), |row| grid.study.rows[row].title());
+    let title = |id: &String| grid.row(id).map_or(id.clone(), |row| grid.study.rows[row].title().to_string());
     let column = grid.study.columns[at].title();
     let text = format!("{column}: {} {times:.2} x {} ({})", title(&rule.row), title(over), published.source);
     let Some(gained) = gain(grid, rule, at, false, rules) else {

@@ -30,6 +30,13 @@ impl Study {
         Ok(())
     }
 
+    /// Gives every cell the same number of trials.
+    pub fn all_trials(&mut self, trials: u32) {
+        self.study.trials = trials;
+        self.workloads.iter_mut().for_each(|workload| workload.trials = None);
+        self.rows.iter_mut().for_each(|row| row.trials = None);
+    }
+
     fn choose_rows(&mut self, list: &str) -> Result<(), StudyError> {
         let sets = self.evaluation.as_ref().map(|evaluation| evaluation.row_sets.clone()).unwrap_or_default();
         let mut wanted: Vec<String> = Vec::new();

@@ -1,15 +1,17 @@
 //! Reads a study from its text, embeds the workload files it names, checks it.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use toml::Spanned;
 
 use super::error::TextError;
+use super::load::Written;
 use super::nearest::nearest;
 use super::claim::{Published, Rule};
-use super::scene::{Expanded, expand};
 use super::place::Place;
-use super::{Claim, Scene, Selector, Study, StudyError, Workload, names};
+use super::scene::{Expanded, expand};
+use super::{Claim, Load, Scene, Selector, Study, StudyError, Sweeps, Workload, names};
 use crate::plan;
 
 /// Trials of one cell.
@@ -23,14 +25,12 @@ impl Study {
     /// # Errors
     /// A text that is no study (with the place), a study that contradicts itself.
     pub fn from_stored(text: &str) -> Result<Study, StudyError> {
-        let study: Study =
-            toml::from_str(text).map_err(|error| TextError::of_toml("stored study", text, &error))?;
-        if let Some(file) = study.workloads.iter().find_map(|workload| workload.file.as_ref()) {
-            let file = file.get_ref();
+        let place = Place { file: "stored study", text };
+        let study = Study::read(&place, &|file| {
             let message = format!("the stored study names the file {file} instead of holding its text");
-            return Err(StudyError::Argument(message));
-        }
-        check(&study, &Place { file: "stored study", text })?;
+            Err(StudyError::Argument(message))
+        })?;
+        check(&study, &place)?;
         Ok(study)
     }
 
@@ -57,57 +57,88 @@ impl Study {
         read: &dyn Fn(&str) -> Result<String, StudyError>,
         scene: &Scene,
     ) -> Result<Study, StudyError> {
-        let mut study = Study::read(text, file, read, scene)?;
-        let text = std::mem::take(&mut study.1);
-        let place = Place { file, text: &text };
-        check(&study.0, &place)?;
-        names::check(&study.0, &place)?;
-        Ok(study.0)
-    }
-
-    /// A study with its text, formulas worked out, not checked.
-    fn read(
-        text: &str,
-        file: &str,
-        read: &dyn Fn(&str) -> Result<String, StudyError>,
-        scene: &Scene,
-    ) -> Result<(Study, String), StudyError> {
         let Expanded { text, scale, variables } = expand(text, file, scene)?;
-        let mut study: Study =
-            toml::from_str(&text).map_err(|error| TextError::of_toml(file, &text, &error))?;
+        let place = Place { file, text: &text };
+        let mut study = Study::read(&place, read)?;
         if !variables.is_empty() {
             let value = |(name, value)| (name, toml::Value::String(value));
             study.variables = variables.into_iter().map(value).collect();
         }
-        study.scale.clear();
         if let Some(evaluation) = &mut study.evaluation {
             evaluation.scale = scale.or(evaluation.scale.take());
         }
-        if study.study.title.is_empty() {
-            let stem = Path::new(file).file_stem().unwrap_or_default();
-            study.study.title = stem.to_string_lossy().into_owned();
-        }
-        let place = Place { file, text: &text };
-        for workload in &mut study.workloads {
-            embed(workload, &place, read)?;
-        }
-        Ok((study, text))
+        check(&study, &place)?;
+        names::check(&study, &place)?;
+        Ok(study)
     }
 
-    /// Checks a study that was put together in memory and whose workloads are embedded.
+    /// Reads a study without formulas; it is not checked.
+    fn read(
+        place: &Place<'_>,
+        read: &dyn Fn(&str) -> Result<String, StudyError>,
+    ) -> Result<Study, StudyError> {
+        let Place { file, text } = place;
+        let mut written: Study<Written> =
+            toml::from_str(text).map_err(|error| TextError::of_toml(file, text, &error))?;
+        if written.study.title.is_empty() {
+            written.study.title = stem_of(file).unwrap_or_default();
+        }
+        written.resolve(place, read)
+    }
+
+    /// Checks a study that was put together in memory.
     pub(super) fn checked(self) -> Result<Study, StudyError> {
         check(&self, &Place { file: "command line", text: "" })?;
         Ok(self)
     }
 }
 
-fn embed(
-    workload: &mut Workload,
+impl Study<Written> {
+    /// The study whose workloads hold their loads.
+    fn resolve(
+        self,
+        place: &Place<'_>,
+        read: &dyn Fn(&str) -> Result<String, StudyError>,
+    ) -> Result<Study, StudyError> {
+                let resolve = |(at, written)| resolve(written, at, &self.parameters, place, read);
+        let workloads = self.workloads.into_iter().enumerate().map(resolve).collect::<Result<_, _>>()?;
+        Ok(Study {
+            workloads,
+            stacks: self.stacks,
+            study: self.study,
+            parameters: self.parameters,
+            evaluation: self.evaluation,
+            // one of them has been chosen
+            scale: BTreeMap::new(),
+            variables: self.variables,
+            rows: self.rows,
+            columns: self.columns,
+            tables: self.tables,
+            published: self.published,
+            claims: self.claims,
+        })
+    }
+}
+
+/// The workload that the table number `at` means; `swept` are the parameters of every workload.
+fn resolve(
+    mut written: Written,
+    at: usize,
+    swept: &Sweeps,
     place: &Place<'_>,
     read: &dyn Fn(&str) -> Result<String, StudyError>,
-) -> Result<(), StudyError> {
-    match (workload.file.take(), &workload.text) {
-        (Some(file), None) => {
+) -> Result<Workload, StudyError> {
+    let error = |message: String| place.at_table("workload", at, message);
+    written.modernize(swept).map_err(error)?;
+    let both = |span, one: &str, other: &str| {
+        place.error(Some(span), format!("a workload has both `{one}` and `{other}`; give one"))
+    };
+    match (written.file.take(), written.text.take(), written.app.take()) {
+        (Some(_), _, Some(app)) => Err(both(app.span(), "file", "app").into()),
+        (_, Some(_), Some(app)) => Err(both(app.span(), "text", "app").into()),
+        (Some(file), Some(_), _) => Err(both(file.span(), "file", "text").into()),
+        (None, None, None) => Err(error("a workload needs `file`, `text` or `app`".into()).into()),
+        (Some(file), None, None) => {
             let text = read(file.as_ref()).map_err(|error| match error {
                 StudyError::Read { path, source } => place
                     .error(Some(file.span()), format!("the workload file cannot be read: {path}: {source}"))
@@ -116,18 +147,26 @@ fn embed(
                 other => other,
             })?;
             let file = file.into_inner();
-            if workload.name.is_none() {
-                workload.name = Path::new(&file).file_stem().map(|stem| stem.to_string_lossy().into_owned());
-            }
-            workload.text = Some(text);
-            workload.origin = Some(file);
-            Ok(())
+            let name = written.name.take().or_else(|| stem_of(&file)).unwrap_or_default();
+            Ok(written.with(name, Load::Wml { text, origin: Some(file) }))
         }
-        (Some(file), Some(_)) => {
-            Err(place.error(Some(file.span()), "a workload has both `file` and `text`; give one").into())
+        (None, Some(text), None) => {
+            let named = written.name.take().filter(|name| !name.is_empty());
+            let name = named.ok_or_else(|| error("a workload with `text` needs a `name`".into()))?;
+            let origin = written.origin.take();
+            Ok(written.with(name, Load::Wml { text, origin }))
         }
-        _ => Ok(()),
+        (None, None, Some(app)) => {
+            let app = app.into_inner();
+            let name = written.name.take().unwrap_or_else(|| app.clone());
+            Ok(written.with(name, Load::App { name: app }))
+        }
     }
+}
+
+/// The stem of a file's name.
+pub(super) fn stem_of(file: &str) -> Option<String> {
+    Path::new(file).file_stem().map(|stem| stem.to_string_lossy().into_owned())
 }
 
 fn check(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
@@ -188,12 +227,9 @@ fn check_workloads(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
     }
     for (at, workload) in study.workloads.iter().enumerate() {
         let error = |message: String| place.at_table("workload", at, message);
-        if workload.text.is_none() {
-            return Err(error("a workload needs `file` or `text`".into()).into());
-        }
         let label = workload.label();
         if label.is_empty() {
-            return Err(error("a workload with `text` needs a `name`".into()).into());
+            return Err(error("the `name` of a workload is empty".into()).into());
         }
         if study.workloads[..at].iter().any(|other| other.label() == label) {
             return Err(error(format!("two workloads are called {label}; give one another `name`")).into());

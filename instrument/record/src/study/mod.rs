@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `mod` | the study itself: read from TOML, written as TOML |
 //! | [`mod@file`] | reads a study, embeds its workload files, checks it |
+//! | [`load`] | what a workload issues, and how a study writes it down |
 //! | [`command`] | builds the study that a command line means |
 //! | [`scene`], [`formula`] | sizes by formulas of the machine, at several scales |
 //! | [`evaluation`] | rows, columns, tables and figures of a published evaluation |
@@ -23,6 +24,7 @@ pub mod evaluation;
 mod field;
 pub mod file;
 pub mod formula;
+pub mod load;
 mod names;
 mod nearest;
 mod place;
@@ -41,13 +43,16 @@ pub use command::CommandLine;
 pub use error::StudyError;
 pub use evaluation::{Column, Evaluation, Row, Table};
 pub use field::{Bytes, Io, Percent, Seconds, Share, Sweeps};
+pub use load::Load;
+pub use nearest::nearest;
 pub use scene::Scene;
 pub use selector::Selector;
 
-/// A study. As read from a file it may name other files; [`Study::parse`] embeds them.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+/// A study. Its workloads are resolved: it names no other files. As its author writes it, it is a
+/// `Study<load::Written>`, which [`Study::parse`] resolves.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Study {
+pub struct Study<W = Workload> {
     /// The systems under test; they may be left out when rows name theirs.
     #[serde(default)]
     pub stacks: Vec<StackSpec>,
@@ -59,7 +64,7 @@ pub struct Study {
     pub parameters: Sweeps,
     /// The loads.
     #[serde(rename = "workload")]
-    pub workloads: Vec<Workload>,
+    pub workloads: Vec<W>,
     /// About a published evaluation as a whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub evaluation: Option<Evaluation>,
@@ -177,49 +182,51 @@ pub enum Order {
     Listed,
 }
 
-/// A load (`[[workload]]`): a WML script with its settings. Exactly one of `file` and `text` is given.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+/// A workload of a study (`[[workload]]`): a load with its settings.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(into = "load::Written")]
 pub struct Workload {
-    /// Label in the results; unique. Without it the file's stem.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// The WML file, relative to the study.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<Spanned<String>>,
-    /// The WML script itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-    /// Where an embedded text was read from; for the reader only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub origin: Option<String>,
+    /// Label in the results; unique.
+    pub name: String,
+    /// What it issues.
+    pub load: Load,
     /// Trials of each cell, when they are fewer than the study's.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub trials: Option<u32>,
     /// Overrides of the study's `seconds`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub seconds: Option<Seconds>,
     /// Overrides of the study's `warmup`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup: Option<Seconds>,
     /// Overrides of the study's `ops`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ops: Option<u64>,
     /// Overrides of the study's `rate`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     /// Overrides of the study's `io`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub io: Option<Io>,
     /// The variable that takes the sections of the columns that are to run, when the load has such.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub sections: Option<String>,
     /// Variables to set, one value each.
-    #[serde(skip_serializing_if = "Sweeps::is_empty")]
     pub set: Sweeps,
     /// Variables to sweep in this workload only.
-    #[serde(skip_serializing_if = "Sweeps::is_empty")]
     pub parameters: Sweeps,
+}
+
+impl<W> Default for Study<W> {
+    fn default() -> Self {
+        Study {
+            stacks: Vec::new(),
+            study: Settings::default(),
+            parameters: Sweeps::default(),
+            workloads: Vec::new(),
+            evaluation: None,
+            scale: BTreeMap::new(),
+            variables: BTreeMap::new(),
+            rows: Vec::new(),
+            columns: Vec::new(),
+            tables: Vec::new(),
+            published: Vec::new(),
+            claims: Vec::new(),
+        }
+    }
 }
 
 impl Study {
@@ -237,12 +244,17 @@ impl Study {
 }
 
 impl Workload {
-    /// The label in the results; empty before the study is resolved.
-    pub fn label(&self) -> &str {
-        self.name.as_deref().unwrap_or_default()
+    /// A workload with nothing but a label and a load.
+    pub fn new(name: impl Into<String>, load: Load) -> Workload {
+        load::Written::default().with(name.into(), load)
     }
 
-    /// Variables for the script: what it sets, then the parameters of a cell.
+    /// The label in the results.
+    pub fn label(&self) -> &str {
+        &self.name
+    }
+
+    /// Variables for the load: what the workload sets, then the parameters of a cell.
     pub fn variables(&self, parameters: &[Parameter]) -> Vec<(String, String)> {
         let set = self.set.iter().filter_map(|(name, values)| Some((name.clone(), values.first()?.clone())));
         set.chain(parameters.iter().map(|p| (p.name.clone(), p.value.clone()))).collect()

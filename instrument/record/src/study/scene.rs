@@ -5,7 +5,7 @@
 //! string that is one formula, `"${trials}"`, becomes a number. What is stored with a run is the outcome, so that it
 //! can be run again anywhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use super::error::{StudyError, TextError};
@@ -53,6 +53,7 @@ pub fn expand(text: &str, file: &str, scene: &Scene) -> Result<Expanded, StudyEr
     let (scale, own) = chosen_scale(scales, scene).map_err(|why| TextError::new(file, text, None, why))?;
     let formulas = formulas(&[variables, own]).map_err(|why| TextError::new(file, text, None, why))?;
     let mut known = Known { formulas, values: machine(scene), open: Vec::new() };
+    known.values.extend(scale.iter().map(|name| ("scale".to_string(), Value::Text(name.clone()))));
     for (name, value) in &scene.set {
         known.values.insert(name.clone(), value_of(value));
     }
@@ -138,8 +139,9 @@ impl Known {
             return Ok(value.clone());
         }
         let Some(formula) = self.formulas.get(name).cloned() else {
-            let known: Vec<&str> =
+            let known: BTreeSet<&str> =
                 self.values.keys().chain(self.formulas.keys()).map(String::as_str).collect();
+            let known: Vec<&str> = known.into_iter().collect();
             return Err(format!("there is no variable `{name}`; there are {}", known.join(", ")));
         };
         if self.open.iter().any(|open| open == name) {

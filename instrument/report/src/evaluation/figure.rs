@@ -43,7 +43,7 @@ fn drawing(grid: &Grid, table: &Table) -> Option<Drawing> {
 }
 
 /// The ink of a row: the same in all figures of a run.
-pub fn ink(grid: &Grid, row: usize) -> Ink {
+pub(crate) fn ink(grid: &Grid, row: usize) -> Ink {
     Ink::Stack(grid.run_rows().iter().position(|one| *one == row).unwrap_or(0))
 }
 

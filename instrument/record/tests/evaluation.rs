@@ -1,0 +1,168 @@
+//! The embedded studies, for many machines.
+
+use record::embedded::{Embedded, STUDIES};
+use record::plan;
+use record::study::{Scene, Study};
+
+const GIB: u64 = 1 << 30;
+
+fn scene(scale: &str, ram_gib: u64) -> Scene {
+    Scene { scale: Some(scale.into()), ram_bytes: ram_gib * GIB, cores: 2, ..Scene::default() }
+}
+
+fn study(name: &str, scene: &Scene) -> Study {
+    Embedded::named(name).unwrap().study(scene).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// A variable's value.
+fn number(study: &Study, name: &str) -> f64 {
+    let text = study.variables[name].as_str().unwrap();
+    text.parse().unwrap_or_else(|_| panic!("{name} = {text}"))
+}
+
+#[test]
+fn every_study_fits_every_machine_and_reads_back() {
+    for embedded in STUDIES {
+        let mut scales = vec!["quick", "default"];
+        scales.extend((embedded.name != "hotos11").then_some("paper"));
+        for scale in scales {
+            for gib in [1, 4, 24, 512] {
+                let mut study = study(embedded.name, &scene(scale, gib));
+                study.choose(None, None).unwrap();
+                assert!(study.study.title.ends_with(&format!("({scale})")), "{}", study.study.title);
+                let again = Study::from_stored(&study.to_toml()).unwrap();
+                assert_eq!((again.hash(), &again), (study.hash(), &study), "{}", embedded.name);
+                assert!(!plan::order(&study).is_empty());
+                assert!(study.evaluation.unwrap().sizes.iter().all(|line| !line.contains("${")));
+            }
+        }
+    }
+}
+
+#[test]
+fn betrfs_has_the_papers_sizes_on_the_papers_machine() {
+    let machine = Scene { device: Some("/dev/sdx".into()), disk_bytes: 250_000_000_000, ..scene("paper", 64) };
+    let study = study("betrfs", &machine);
+    for (name, value) in [
+        ("large_file", 80.0 * GIB as f64),
+        ("random_file", 10.0 * GIB as f64),
+        ("random_writes", 262_144.0),
+        ("tokubench_files", 3e6),
+        ("buffers", 2e3),
+        ("imap_messages", 2500.0),
+        ("imap_ops", 1e4),
+        ("filebench_divisor", 1.0),
+    ] {
+        assert_eq!(number(&study, name), value, "{name}");
+    }
+    assert_eq!(study.rows[0].stack.as_ref().unwrap().label(), "ext4@/dev/sdx");
+}
+
+#[test]
+fn betrfs_keeps_the_ratios_on_smaller_machines_and_the_file_fits() {
+    for scale in ["quick", "default", "paper"] {
+        for gib in [1, 4, 24, 64] {
+            for disk in [0, 2 * GIB, 250_000_000_000] {
+                let study = study("betrfs", &Scene { disk_bytes: disk, ..scene(scale, gib) });
+                let of = |name| number(&study, name);
+                assert!((of("large_file") / of("memory") - 2.5).abs() < 0.01, "{scale} {gib} {disk}");
+                assert!(of("random_writes") * 40_000.0 < of("random_file") * 1.2, "{scale} {gib} {disk}");
+                let device = if disk > 0 { disk as f64 } else { of("paper_device") * of("part") };
+                assert!(of("large_file") <= device * 0.8, "{scale} {gib} {disk}");
+            }
+        }
+    }
+    assert_eq!(number(&study("betrfs", &scene("quick", 24)), "memory"), GIB as f64 / 2.0);
+}
+
+#[test]
+fn crossprefetch_keeps_the_ratios_on_any_machine() {
+    for scale in ["quick", "default", "paper"] {
+        for gib in [1, 24, 512] {
+            for disk in [0, 1000 * GIB] {
+                let study = study("crossprefetch", &Scene { disk_bytes: disk, ..scene(scale, gib) });
+                let of = |name| number(&study, name);
+                assert!(of("bytes") * 2.0 <= of("memory"), "{scale} {gib} {disk}");
+                assert!(of("keys") * 5096.0 < of("memory"));
+                assert!(4.0 * of("memory") >= 3.0 * of("keys") * 5096.0, "compaction needs room");
+                assert!(of("bytes") / of("threads") >= of("file_bytes"), "each folder has a file");
+            }
+        }
+    }
+}
+
+#[test]
+fn only_what_is_asked_for_is_run() {
+    let mut study = study("crossprefetch", &scene("quick", 24));
+    study.choose(Some("app-only, os-only"), Some("writers-4,readers-4,readseq")).unwrap();
+    let sections: Vec<&str> = study.workloads.iter().map(|one| one.set.get("columns").unwrap()[0].as_str()).collect();
+    assert_eq!(sections, ["readers-4", "readseq"]);
+    assert_eq!(plan::cells(&study).len(), 4);
+    let trials = |config: &str| {
+        let cells = plan::cells(&study);
+        let is = |cell: u32| cells[cell as usize].parameters.iter().any(|one| one.value == config);
+        plan::order(&study).iter().filter(|slot| is(slot.cell)).count()
+    };
+    assert_eq!((trials("app-only"), trials("os-only")), (2 * 3, 2), "no claim is about os-only");
+}
+
+#[test]
+fn columns_of_one_load_are_measured_once_and_words_stand_for_several() {
+    let mut study = study("betrfs", &scene("quick", 24));
+    let whole = study.clone();
+    study.choose(None, Some("grep,find,del,seq-read")).unwrap();
+    let names: Vec<&str> = study.workloads.iter().map(|workload| workload.label()).collect();
+    assert_eq!(names, ["large-file", "tree"]);
+    let mut micro = whole.clone();
+    micro.choose(Some("all"), Some("micro")).unwrap();
+    assert_eq!((micro.workloads.len(), plan::stacks(&micro).len()), (5, 13));
+    for (rows, columns, part) in [
+        (Some("ntfs"), None, "cond-log"),
+        (None, Some("frobnicate"), "tokubench"),
+        (None, Some("corrected"), "tokubench"),
+        (Some(""), None, "name a row"),
+        (None, Some(","), "name a column"),
+        (None, Some("tokubensh"), "did you mean `tokubench`"),
+    ] {
+        let error = whole.clone().choose(rows, columns).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+#[test]
+fn names_that_lead_nowhere_are_refused_with_their_place() {
+    let text = "\
+stacks = [\"ext4\"]
+[[workload]]
+name = \"a\"
+text = \"\"
+[[row]]
+id = \"one\"
+[[table]]
+id = \"t\"
+title = \"T\"
+[[column]]
+id = \"c\"
+load = \"a\"
+table = \"t\"
+";
+    let read = |text: &str| Study::parse(text, "x.toml", &|_| unreachable!());
+    read(text).unwrap();
+    for (old, new, part) in [
+        ("load = \"a\"", "load = \"b\"", "x.toml:10:1: there is no load `b`; did you mean `a`?"),
+        ("table = \"t\"", "table = \"tt\"", "there is no table `tt`"),
+        ("title = \"T\"", "title = \"T\"\nagainst = \"base\"", "names no `base`"),
+        ("id = \"one\"", "id = \"one\"\nparameters = { x = [1, 2] }", "a row has one"),
+        ("[[row]]\n", "[[row]]\nid = \"one\"\n[[row]]\n", "two rows are called one"),
+        ("[[row]]\n", "[[claim]]\nrow = \"two\"\nnone_below = 0.3\n[[row]]\n", "there is no row `two`"),
+        (
+            "[[row]]\n",
+            "[[published]]\ncolumn = \"c\"\nsource = \"s\"\nvalues = { two = 1.0 }\n[[row]]\n",
+            "there is no row `two`",
+        ),
+    ] {
+        let wrong = text.replace(old, new);
+        let error = read(&wrong).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}
