@@ -166,3 +166,30 @@ table = \"t\"
         assert!(error.contains(part), "{error}");
     }
 }
+
+#[test]
+fn the_documents_show_a_whole_study() {
+    let page = include_str!("../../../docs/studies.md");
+    let text = Embedded::named("hotos11").unwrap().text;
+    assert!(page.contains(text), "docs/studies.md shows studies/hotos11.toml as it is");
+}
+
+#[test]
+fn published_values_are_read_from_lines_and_mistakes_named() {
+    let mut study = study("betrfs", &scene("quick", 24));
+    let before = study.published.len();
+    study.publish("ext4, seq-write80g, 500\nbetrfs,del,3.5 # s\n# done\n", "mine.txt").unwrap();
+    assert_eq!(study.published.len(), before + 2);
+    study.publish("ext4,mailserver,200\n", "mine.txt").unwrap();
+    assert_eq!(study.published.len(), before + 2, "the example of the README is there already");
+    for (text, part) in [
+        ("# Table 3\next4,seq-write\n", "mine.txt: published values, line 2"),
+        ("ntfs,grep,1", "`ntfs` is no row"),
+        ("ext4,grepp,1", "`grepp` is no column"),
+        ("ext4,grep,-1", "not a number above 0"),
+    ] {
+        let error = study.publish(text, "mine.txt").unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+    assert_eq!(Study::from_stored(&study.to_toml()).unwrap(), study);
+}

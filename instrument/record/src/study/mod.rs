@@ -12,6 +12,7 @@
 //! | [`claim`] | what others published, and what is to be shown |
 //! | `selector` | chooses cells |
 //! | `names` | checks that what an evaluation names is there |
+//! | `lines` | published values as lines of text |
 //! | `choose` | the rows and columns that are to run |
 //! | `field` | values with a spelling of their own: seconds, percents, sizes, engines, sweeps |
 //! | [`error`], `place`, `nearest` | what is wrong, where, and what would be right |
@@ -24,6 +25,7 @@ pub mod evaluation;
 mod field;
 pub mod file;
 pub mod formula;
+mod lines;
 pub mod load;
 mod names;
 mod nearest;
