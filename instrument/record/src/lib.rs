@@ -11,6 +11,7 @@
 //! | [`fsync`], [`cache`] | where fsyncs spent their time; what the page cache did |
 //! | [`compare`](mod@compare) | verdicts between runs and between stacks |
 //! | [`grid`] | rows x columns of a published evaluation |
+//! | [`paired`] | a baseline and a candidate in turns: runs, cells, whether they print the same |
 //! | [`judge`] | claims of a study against what was measured |
 //! | [`embedded`] | the studies that every `loadline` has with it |
 //! | `earlier` | runs of evaluations that were stored before studies had rows and columns |
@@ -26,6 +27,7 @@ pub mod estimate;
 pub mod fsync;
 pub mod grid;
 pub mod judge;
+pub mod paired;
 mod period;
 pub mod plan;
 pub mod results;

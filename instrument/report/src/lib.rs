@@ -14,6 +14,7 @@
 //! | [`json`], [`csv`] | for programs; the forms are described in `docs/formats.md` |
 //! | [`filebench`] | the text that Filebench 1.5 prints, for parsers that expect it |
 //! | [`fsync`], [`cache_table`] | what `loadline explain` shows |
+//! | [`harm`] | what `loadline prefetch harm` and `prefetch compare` show |
 //! | [`hdr`] | histograms as an HdrHistogram log |
 //! | [`format`](mod@format) | how numbers are written |
 
@@ -23,6 +24,7 @@ pub mod evaluation;
 pub mod filebench;
 pub mod format;
 pub mod fsync;
+pub mod harm;
 pub mod hdr;
 pub mod html;
 mod ink;

@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use prefetch::Mode;
 use prefetch_os::areas;
-use prefetch_os::launch::{self, Launch, Statistics};
 use stats::Direction;
 
 use super::config::{Config, READ_AHEAD_KIB};
+use super::library::{self, Library};
 use super::task::{ARGUMENT, Done, Task};
 use crate::bench::Section;
 use crate::error::at;
@@ -43,15 +43,14 @@ pub(super) fn provide(config: Config, home: &Path) -> Result<(), AppError> {
     if config == Config::CatFirst {
         program("cat", "coreutils")?;
     }
-    if config.mode().is_some() {
-        library()?;
+    if let Some(mode) = config.mode() {
+        library(mode)?;
     }
     Ok(())
 }
 
-fn library() -> Result<PathBuf, AppError> {
-    let own = own()?;
-    launch::find_library(&own).map_err(|error| AppError::Unavailable {
+fn library(mode: Mode) -> Result<Library, AppError> {
+    Library::find(None, Some(mode)).map_err(|error| AppError::Unavailable {
         reason: error.to_string(),
         remedy: "build it (cargo build --release -p loadline-prefetch-preload) beside loadline".into(),
     })
@@ -138,16 +137,10 @@ impl Measured<'_> {
     }
 
     fn program(&self, words: &[OsString], statistics: &Path) -> Result<Program, AppError> {
-        let Some(mode) = self.config.mode() else {
-            let (name, rest) = words.split_first().ok_or_else(|| AppError::Protocol("no program".into()))?;
-            let mut command = Command::new(name);
-            command.args(rest);
-            return Ok(Program::of(command));
-        };
-        let launch = Launch { mode, budget_mib: None, statistics: Statistics::In(statistics.to_path_buf()) };
-        let command =
-            launch.command(&library()?, words).map_err(|error| AppError::Protocol(error.to_string()))?;
-        Ok(Program::of(command))
+        Ok(Program::of(match self.config.mode() {
+            Some(mode) => library(mode)?.command(words, statistics)?,
+            None => library::without(words)?,
+        }))
     }
 
     fn tell(
