@@ -19,7 +19,7 @@ pub fn with_journal<T>(
 ) -> anyhow::Result<T> {
     let home = utf8(crate::run::home(options)?)?;
     let journal = Journal::open(&Journal::folder(&home), &format!("{command}.{}", std::process::id()))?;
-    let stop = crate::run::stop_on_signals(journal.clone())?;
+    let stop = lab::stop::on_signals(journal.clone(), crate::run::on_signal)?;
     let worked = work(&home, &journal, &stop);
     // the thread of the signals keeps the journal: it is not dropped at the end
     journal.undo();

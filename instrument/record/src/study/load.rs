@@ -1,9 +1,10 @@
-//! What a workload issues, and how a study writes it down.
+//! A workload: what it issues, its settings, and how a study writes it down.
 
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::{Io, Seconds, Sweeps, Workload};
+use super::field::{Io, Seconds, Sweeps};
+use crate::results::Parameter;
 
 /// How the text began that named an application in studies that are stored: such a study still opens.
 const OLD_MARK: &str = "#!loadline-app";
@@ -32,6 +33,52 @@ impl Load {
             Load::Wml { text, .. } => Some(text),
             Load::App { .. } => None,
         }
+    }
+}
+
+/// A workload of a study (`[[workload]]`): a load with its settings.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(into = "Written")]
+pub struct Workload {
+    /// Label in the results; unique.
+    pub name: String,
+    /// What it issues.
+    pub load: Load,
+    /// Trials of each cell, when they are fewer than the study's.
+    pub trials: Option<u32>,
+    /// Overrides of the study's `seconds`.
+    pub seconds: Option<Seconds>,
+    /// Overrides of the study's `warmup`.
+    pub warmup: Option<Seconds>,
+    /// Overrides of the study's `ops`.
+    pub ops: Option<u64>,
+    /// Overrides of the study's `rate`.
+    pub rate: Option<f64>,
+    /// Overrides of the study's `io`.
+    pub io: Option<Io>,
+    /// The variable that takes the sections of the columns that are to run, when the load has such.
+    pub sections: Option<String>,
+    /// Variables to set, one value each.
+    pub set: Sweeps,
+    /// Variables to sweep in this workload only.
+    pub parameters: Sweeps,
+}
+
+impl Workload {
+    /// A workload with nothing but a label and a load.
+    pub fn new(name: impl Into<String>, load: Load) -> Workload {
+        Written::default().with(name.into(), load)
+    }
+
+    /// The label in the results.
+    pub fn label(&self) -> &str {
+        &self.name
+    }
+
+    /// Variables for the load: what the workload sets, then the parameters of a cell.
+    pub fn variables(&self, parameters: &[Parameter]) -> Vec<(String, String)> {
+        let set = self.set.iter().filter_map(|(name, values)| Some((name.clone(), values.first()?.clone())));
+        set.chain(parameters.iter().map(|p| (p.name.clone(), p.value.clone()))).collect()
     }
 }
 

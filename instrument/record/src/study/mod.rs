@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `mod` | the study itself: read from TOML, written as TOML |
 //! | [`mod@file`] | reads a study, embeds its workload files, checks it |
-//! | [`load`] | what a workload issues, and how a study writes it down |
+//! | [`load`] | a workload: what it issues, its settings, and how a study writes it down |
 //! | [`command`] | builds the study that a command line means |
 //! | [`scene`], [`formula`] | sizes by formulas of the machine, at several scales |
 //! | [`evaluation`] | rows, columns, tables and figures of a published evaluation |
@@ -39,13 +39,12 @@ use serde::{Deserialize, Serialize};
 use spec::StackSpec;
 use toml::Spanned;
 
-use crate::results::Parameter;
 pub use claim::{Claim, Published};
 pub use command::CommandLine;
 pub use error::StudyError;
 pub use evaluation::{Column, Evaluation, Row, Table};
 pub use field::{Bytes, Io, Percent, Seconds, Share, Sweeps};
-pub use load::Load;
+pub use load::{Load, Workload};
 pub use nearest::nearest;
 pub use scene::Scene;
 pub use selector::Selector;
@@ -184,34 +183,6 @@ pub enum Order {
     Listed,
 }
 
-/// A workload of a study (`[[workload]]`): a load with its settings.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(into = "load::Written")]
-pub struct Workload {
-    /// Label in the results; unique.
-    pub name: String,
-    /// What it issues.
-    pub load: Load,
-    /// Trials of each cell, when they are fewer than the study's.
-    pub trials: Option<u32>,
-    /// Overrides of the study's `seconds`.
-    pub seconds: Option<Seconds>,
-    /// Overrides of the study's `warmup`.
-    pub warmup: Option<Seconds>,
-    /// Overrides of the study's `ops`.
-    pub ops: Option<u64>,
-    /// Overrides of the study's `rate`.
-    pub rate: Option<f64>,
-    /// Overrides of the study's `io`.
-    pub io: Option<Io>,
-    /// The variable that takes the sections of the columns that are to run, when the load has such.
-    pub sections: Option<String>,
-    /// Variables to set, one value each.
-    pub set: Sweeps,
-    /// Variables to sweep in this workload only.
-    pub parameters: Sweeps,
-}
-
 impl<W> Default for Study<W> {
     fn default() -> Self {
         Study {
@@ -242,23 +213,5 @@ impl Study {
     /// Hash of [`Study::to_toml`], 16 hexadecimal digits.
     pub fn hash(&self) -> String {
         format!("{:016x}", xxhash_rust::xxh3::xxh3_64(self.to_toml().as_bytes()))
-    }
-}
-
-impl Workload {
-    /// A workload with nothing but a label and a load.
-    pub fn new(name: impl Into<String>, load: Load) -> Workload {
-        load::Written::default().with(name.into(), load)
-    }
-
-    /// The label in the results.
-    pub fn label(&self) -> &str {
-        &self.name
-    }
-
-    /// Variables for the load: what the workload sets, then the parameters of a cell.
-    pub fn variables(&self, parameters: &[Parameter]) -> Vec<(String, String)> {
-        let set = self.set.iter().filter_map(|(name, values)| Some((name.clone(), values.first()?.clone())));
-        set.chain(parameters.iter().map(|p| (p.name.clone(), p.value.clone()))).collect()
     }
 }
