@@ -89,6 +89,11 @@ impl Host {
         self.read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
     }
 
+    /// Bytes of the machine's memory, as far as it says.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        crate::text::kib_of(&self.read("/proc/meminfo").ok()?, "MemTotal")
+    }
+
     /// Whether this process may mount: CAP_SYS_ADMIN in its effective set.
     pub fn has_sys_admin(&self) -> bool {
         let Ok(status) = self.read("/proc/self/status") else { return false };

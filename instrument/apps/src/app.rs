@@ -1,51 +1,59 @@
-//! The loads by name: reading a script makes one of them.
+//! The loads by name.
 
 use std::path::Path;
 
 use stats::Outcome;
 
-use crate::{AppError, Bench, Hooks, Load, Place, Script};
+use crate::{AppError, Bench, Hooks, Load, Parameters, Place};
 use crate::{imap, micro, prefetch, programs};
 
 /// A load with its name.
 #[derive(Debug)]
 pub struct App {
-    name: String,
+    name: &'static str,
     load: Box<dyn Load>,
 }
 
+/// Makes a load of its parameters.
+type Make = fn(&mut Parameters) -> Result<Box<dyn Load>, AppError>;
+
+/// Every load.
+const LOADS: [(&str, Make); 13] = [
+    ("large-file", |parameters| Ok(Box::new(micro::LargeFile::new(parameters)?))),
+    ("random-write", |parameters| Ok(Box::new(micro::RandomWrite::new(parameters)?))),
+    ("tokubench", |parameters| Ok(Box::new(micro::TokuBench::new(parameters)?))),
+    ("tree", |parameters| Ok(Box::new(micro::Tree::new(parameters)?))),
+    ("git", |parameters| Ok(Box::new(programs::Git::new(parameters)?))),
+    ("tar", |parameters| Ok(Box::new(programs::Tar::new(parameters)?))),
+    ("rsync", |parameters| Ok(Box::new(programs::Rsync::new(parameters)?))),
+    ("imap", |parameters| Ok(Box::new(imap::Imap::new(parameters)?))),
+    ("read-private", |parameters| Ok(Box::new(prefetch::ReadPrivate::new(parameters)?))),
+    ("read-shared", |parameters| Ok(Box::new(prefetch::ReadShared::new(parameters)?))),
+    ("compress", |parameters| Ok(Box::new(prefetch::Compress::new(parameters)?))),
+    ("db-bench", |parameters| Ok(Box::new(prefetch::DbBench::new(parameters)?))),
+    ("ycsb", |parameters| Ok(Box::new(prefetch::Ycsb::new(parameters)?))),
+];
+
 impl App {
-    /// Reads a script; `None` when the text is none of ours (WML). `set` goes before what the script says.
+    /// The load of this name with these parameters; of two values of one parameter the later counts.
     ///
     /// # Errors
     /// A load or a parameter that is not known, a value that cannot be read.
-    pub fn parse(text: &str, set: &[(String, String)]) -> Result<Option<App>, AppError> {
-        let Some(mut script) = Script::parse(text)? else { return Ok(None) };
-        set.iter().for_each(|(name, value)| script.put(name, value));
-        let name = script.name().to_string();
-        let load: Box<dyn Load> = match name.as_str() {
-            "large-file" => Box::new(micro::LargeFile::new(&mut script)?),
-            "random-write" => Box::new(micro::RandomWrite::new(&mut script)?),
-            "tokubench" => Box::new(micro::TokuBench::new(&mut script)?),
-            "tree" => Box::new(micro::Tree::new(&mut script)?),
-            "git" => Box::new(programs::Git::new(&mut script)?),
-            "tar" => Box::new(programs::Tar::new(&mut script)?),
-            "rsync" => Box::new(programs::Rsync::new(&mut script)?),
-            "imap" => Box::new(imap::Imap::new(&mut script)?),
-            "read-private" => Box::new(prefetch::ReadPrivate::new(&mut script)?),
-            "read-shared" => Box::new(prefetch::ReadShared::new(&mut script)?),
-            "compress" => Box::new(prefetch::Compress::new(&mut script)?),
-            "db-bench" => Box::new(prefetch::DbBench::new(&mut script)?),
-            "ycsb" => Box::new(prefetch::Ycsb::new(&mut script)?),
-            _ => return Err(AppError::Script(format!("`{name}` is not a load; {KNOWN}"))),
-        };
-        script.end()?;
-        Ok(Some(App { name, load }))
+    pub fn new(name: &str, variables: &[(String, String)]) -> Result<App, AppError> {
+        let found = LOADS.iter().find(|(known, _)| *known == name);
+        let (name, make) = found.ok_or_else(|| AppError::Unknown {
+            name: name.to_string(),
+            known: LOADS.iter().map(|(known, _)| *known).collect(),
+        })?;
+        let mut parameters = Parameters::new(name, variables);
+        let load = make(&mut parameters)?;
+        parameters.end()?;
+        Ok(App { name, load })
     }
 
     /// The load's name.
-    pub fn name(&self) -> &str {
-        &self.name
+    pub fn name(&self) -> &'static str {
+        self.name
     }
 
     /// See [`Load::phases`].
@@ -81,9 +89,6 @@ impl App {
         Ok(bench.outcome())
     }
 }
-
-const KNOWN: &str = "known are large-file, random-write, tokubench, tree, git, tar, rsync, imap, read-private, \
-     read-shared, compress, db-bench, ycsb";
 
 /// Joins what the phases of a trial measured, in their order.
 pub fn join(phases: impl IntoIterator<Item = Outcome>) -> Option<Outcome> {

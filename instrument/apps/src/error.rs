@@ -5,9 +5,17 @@ use std::path::{Path, PathBuf};
 /// Why a load has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum AppError {
-    /// The script says something that cannot be.
+    /// No load has this name.
+    #[error("`{name}` is not a load; known are {}", known.join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names that loads have.
+        known: Vec<&'static str>,
+    },
+    /// A parameter is not known, or its value cannot be.
     #[error("{0}")]
-    Script(String),
+    Parameter(String),
     /// This machine lacks something.
     #[error("{reason}; {remedy}")]
     Unavailable {

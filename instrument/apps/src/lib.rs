@@ -1,14 +1,14 @@
 //! Loads that are not WML: micro patterns with fixed sizes, and real programs on a directory.
 //!
 //! They are the workloads of "BetrFS: A Compleat File System for Commodity SSDs" (Jiao et al., EuroSys 2022) that
-//! Filebench's language does not express, and those of "CrossPrefetch" (ASPLOS 2024). A load is a [`script::Script`]: a text that begins with `#!loadline-app`.
-//! It runs in *phases*; whoever runs it makes the file system cold between them.
+//! Filebench's language does not express, and those of "CrossPrefetch" (ASPLOS 2024). A load has a name and
+//! [`Parameters`]. It runs in *phases*; whoever runs it makes the file system cold between them.
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`script`] | the text that names a load and its parameters |
+//! | [`parameters`] | a load's parameters with their checks |
 //! | [`load`] | what a load is, and where it runs |
-//! | [`app`] | the loads by name: a script's load, its phases' outcomes joined |
+//! | [`app`] | the loads by name; the outcomes of phases joined |
 //! | [`bench`](mod@bench) | timing: sections, operations, results |
 //! | [`micro`] | large file, random writes, TokuBench, find / grep / rm |
 //! | [`programs`] | git, tar, rsync; running a program |
@@ -23,13 +23,13 @@ pub mod error;
 pub mod imap;
 pub mod load;
 pub mod micro;
+pub mod parameters;
 pub mod prefetch;
 pub mod programs;
-pub mod script;
 pub mod source;
 
 pub use app::{App, join};
 pub use bench::{Bench, Hooks};
 pub use error::AppError;
 pub use load::{Load, Place};
-pub use script::Script;
+pub use parameters::Parameters;

@@ -22,10 +22,18 @@ fn home() -> tempfile::TempDir {
     home
 }
 
-/// Runs all phases of a script.
-fn run(script: &str, home: &Path) -> Outcome {
+/// The load that these words mean: its name, then its parameters.
+fn load(words: &str) -> Result<App, apps::AppError> {
+    let mut words = words.split(' ');
+    let name = words.next().unwrap();
+    let pair = |word: &str| word.split_once('=').map(|(name, value)| (name.to_string(), value.to_string()));
+    App::new(name, &words.filter_map(pair).collect::<Vec<_>>())
+}
+
+/// Runs all phases of a load.
+fn run(words: &str, home: &Path) -> Outcome {
     let root = tempfile::tempdir().unwrap();
-    let app = App::parse(script, &[]).unwrap().unwrap();
+    let app = load(words).unwrap();
     app.provide(home, &mut |_| {}).unwrap();
     let place = Place { root: root.path(), home, seed: 1 };
     let phase = |phase| {
@@ -42,7 +50,7 @@ fn value(outcome: &Outcome, name: &str) -> f64 {
 
 #[test]
 fn a_large_file_is_written_and_read_whole() {
-    let outcome = run("#!loadline-app large-file\nfile_bytes = 1000001\nbuffers = 3", Path::new("/"));
+    let outcome = run("large-file file_bytes=1000001 buffers=3", Path::new("/"));
     assert_eq!(outcome.ops.iter().map(|op| op.bytes).collect::<Vec<_>>(), [1_000_001; 2]);
     assert_eq!(outcome.ops[0].ops, 25);
     let seconds = value(&outcome, "seq-write/seconds");
@@ -53,27 +61,26 @@ fn a_large_file_is_written_and_read_whole() {
 #[test]
 fn random_writes_are_counted_and_repeated_aligned() {
     for (bytes, column) in [(4096, "rand-write-4096"), (4, "rand-write-4")] {
-        let script =
-            format!("#!loadline-app random-write\nfile_bytes = 1000000\nwrites = 300\nwrite_bytes = {bytes}");
-        let outcome = run(&script, Path::new("/"));
+        let words = format!("random-write file_bytes=1000000 writes=300 write_bytes={bytes}");
+        let outcome = run(&words, Path::new("/"));
         assert_eq!(outcome.ops[1].name, column);
         assert_eq!((outcome.ops[1].ops, outcome.ops[1].bytes), (300, 300 * bytes));
         assert_eq!(outcome.ops[1].service.count(), 300);
         assert!(value(&outcome, &format!("{column}-aligned")) > 0.0);
     }
-    assert!(App::parse("#!loadline-app random-write\nwrite_bytes = 512", &[]).is_err());
+    assert!(load("random-write write_bytes=512").is_err());
 }
 
 #[test]
 fn tokubench_creates_every_file() {
-    let outcome = run("#!loadline-app tokubench\nfiles = 1003\nthreads = 4", Path::new("/"));
+    let outcome = run("tokubench files=1003 threads=4", Path::new("/"));
     assert_eq!((outcome.io_ops(), outcome.io_bytes()), (1003, 1003 * 200));
     assert!(value(&outcome, "tokubench-synced") <= value(&outcome, "tokubench"));
 }
 
 /// Runs programs on a source tree: each of these columns is measured.
 fn on_the_source_tree(load: &str, columns: &[&str]) {
-    let outcome = run(&format!("#!loadline-app {load}"), home().path());
+    let outcome = run(load, home().path());
     columns.iter().for_each(|column| assert!(value(&outcome, column) > 0.0, "{column}"));
     assert!(outcome.notes.iter().any(|note| note.contains("a tiny tree")), "{:?}", outcome.notes);
 }
@@ -99,18 +106,16 @@ fn the_source_tree_is_cloned_by_git() {
 #[test]
 fn imap_clients_work_on_a_private_server() {
     needs!(Root, Mounts, Dovecot);
-    let outcome = run("#!loadline-app imap\nmessages = 20\nops = 30", Path::new("/"));
+    let outcome = run("imap messages=20 ops=30", Path::new("/"));
     assert_eq!(outcome.io_ops(), 8 * 30);
     assert!(value(&outcome, "mailserver") > 0.0);
 }
 
 #[test]
 fn what_is_not_known_is_refused() {
-    let wrong = |text: &str| App::parse(text, &[]).unwrap_err().to_string();
-    assert!(wrong("#!loadline-app nothing").contains("large-file"));
-    assert!(wrong("#!loadline-app tree\nsize = 3").contains("no parameter `size`"));
-    assert!(wrong("#!loadline-app tree\nsubset = huge").contains("medium"));
-    assert!(App::parse("set $dir=/tmp", &[]).unwrap().is_none());
-    let set = [("files".to_string(), "0".to_string())];
-    assert!(App::parse("#!loadline-app tokubench", &set).unwrap_err().to_string().contains("files = 0"));
+    let wrong = |words: &str| load(words).unwrap_err().to_string();
+    assert!(wrong("nothing").contains("large-file"));
+    assert!(wrong("tree size=3").contains("no parameter `size`"));
+    assert!(wrong("tree subset=huge").contains("medium"));
+    assert!(wrong("tokubench files=0").contains("files = 0"));
 }

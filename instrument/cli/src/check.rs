@@ -2,15 +2,12 @@
 
 use std::path::Path;
 
-use lab::check::{Started, started};
+use lab::load::{FREE_BYTES_ASSUMED, Ready, Started, started};
 use workload::{Draws, Step, Value, Workload};
 
 use crate::options::{self, Options};
 use crate::programs;
 use crate::screen::{self, Exit, bad_input};
-
-/// Free space that is assumed for `$free` when there is no target: that of a default image.
-const FREE_BYTES: u64 = 8 << 30;
 
 /// Checks a file.
 pub fn check(options: &Options, arguments: &options::Check) -> anyhow::Result<Exit> {
@@ -31,7 +28,7 @@ pub fn check(options: &Options, arguments: &options::Check) -> anyhow::Result<Ex
         .map_err(|error| bad_input(format!("{}: {error}", arguments.file.display())))?;
     let file = arguments.file.display().to_string();
     let name = arguments.file.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
-    let settings = wml::Settings { machine: lab::real::machine(None, FREE_BYTES), set, name };
+    let settings = wml::Settings { machine: lab::load::machine(None, FREE_BYTES_ASSUMED), set, name };
     match wml::load(&text, &settings) {
         Ok(loaded) => {
             if !loaded.warnings.is_empty() {
@@ -61,7 +58,7 @@ pub fn check(options: &Options, arguments: &options::Check) -> anyhow::Result<Ex
 
 fn check_study(file: &Path) -> anyhow::Result<Exit> {
     let study = lab::read::study(file).map_err(bad_input)?;
-    let machine = lab::real::machine(study.study.memory.map(|bytes| bytes.0), FREE_BYTES);
+    let machine = lab::load::machine(study.study.memory.map(|bytes| bytes.0), FREE_BYTES_ASSUMED);
     let checked = lab::check::workloads(&study, machine).map_err(bad_input)?;
     let cells = record::plan::cells(&study);
     let mut text = format!(
@@ -74,26 +71,23 @@ fn check_study(file: &Path) -> anyhow::Result<Exit> {
     for stack in &study.stacks {
         text += &format!("stack {stack}: {}\n", stack::probe_availability(stack));
     }
-    for one in &checked {
-        let parameters: String = one.parameters.iter().map(|p| format!(" {}={}", p.name, p.value)).collect();
-        text += &format!(
-            "\nworkload {}{parameters}\n{}{}",
-            one.workload,
-            describe(&one.model),
-            starts(&one.programs, study.study.allow_system)
-        );
-        if !one.warnings.is_empty() {
-            eprintln!("{}", one.warnings.trim_end());
+    for load in checked.iter() {
+        let parameters: String = load.parameters.iter().map(|p| format!(" {}={}", p.name, p.value)).collect();
+        text += &format!("\nworkload {}{parameters}\n", load.workload);
+        match &load.load {
+            Ready::Wml(model) => {
+                text += &describe(model);
+                text += &starts(&load.programs, study.study.allow_system);
+            }
+            Ready::App(app) => {
+                text += &format!("  the built-in load {}\n", app.name());
+                if !app.programs().is_empty() {
+                    text += &format!("  starts programs of its own choice: {}\n", app.programs().join(", "));
+                }
+            }
         }
-    }
-    for workload in &study.workloads {
-        let script = workload.text.as_deref().unwrap_or_default();
-        let Some(app) = apps::App::parse(script, &workload.variables(&[])).map_err(bad_input)? else {
-            continue;
-        };
-        text += &format!("\nworkload {}\n  the built-in load {}\n", workload.label(), app.name());
-        if !app.programs().is_empty() {
-            text += &format!("  starts programs of its own choice: {}\n", app.programs().join(", "));
+        if !load.warnings.is_empty() {
+            eprintln!("{}", load.warnings.trim_end());
         }
     }
     screen::print(&text)?;

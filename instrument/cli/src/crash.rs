@@ -23,7 +23,7 @@ pub fn crash(options: &Options, arguments: &Crash) -> anyhow::Result<Exit> {
     let home = utf8(crate::run::home(options)?)?;
     let folder = lab::real::journal_folder(&home);
     let journal = Journal::open(&folder, &format!("crash.{}", std::process::id()))?;
-    let stop = crate::run::stop_on_signals(journal.clone())?;
+    let stop = lab::stop::on_signals(journal.clone(), crate::run::on_signal)?;
     let checked = check(arguments, stacks, &home, &journal, &stop);
     // the thread of the signals keeps the journal: it is not dropped at the end
     journal.undo();

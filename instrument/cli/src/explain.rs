@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use engine::{Control, RunOptions, Stage};
 use journal::Journal;
-use lab::check::started;
+use lab::load::started;
 use lab::site::{Built, Site};
 use probe::fsync::Recording;
 use record::fsync::{Summary, summary};
@@ -138,7 +138,7 @@ fn on_stack<T>(
     let (images, home) = (utf8(home.join("images"))?, utf8(home)?);
     let folder = lab::real::journal_folder(&home);
     let journal = Journal::open(&folder, &format!("explain.{}", std::process::id()))?;
-    crate::run::stop_on_signals(journal.clone())?;
+    lab::stop::on_signals(journal.clone(), crate::run::on_signal)?;
     let built = Site::new(&home, &images)?.build(spec, &journal)?;
     let worked = work(&built);
     let down = built.teardown();
@@ -188,7 +188,7 @@ fn worked<E: Into<anyhow::Error>>(
 pub(crate) fn load(file: &Path, allow_system: bool) -> anyhow::Result<Workload> {
     let text = std::fs::read(file).map_err(|error| bad_input(format!("{}: {error}", file.display())))?;
     let name = file.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
-    let settings = wml::Settings { machine: lab::real::machine(None, 2 << 30), set: Vec::new(), name };
+    let settings = wml::Settings { machine: lab::load::machine(None, 2 << 30), set: Vec::new(), name };
     match wml::load(&text, &settings) {
         Ok(loaded) => {
             let permission = if allow_system { Permission::Option } else { Permission::Missing };

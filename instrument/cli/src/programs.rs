@@ -1,7 +1,7 @@
 //! Programs that workloads start by `system`: listed, and refused unless the user allows them. A workload may come from
 //! anywhere, and loadline is often run as root.
 
-use lab::check::Started;
+use lab::load::Started;
 
 use crate::screen::bad_input;
 

@@ -3,19 +3,18 @@
 mod betrfs;
 mod crossprefetch;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args, ValueEnum, ValueHint};
-use lab::session::{self, Ending};
-use lab::{RealRunner, Runner, Site, Store};
+use lab::Store;
+use lab::session::Ending;
 use record::results::{Answer, Run, Status};
 use record::study::Study;
-use stack::Availability;
 
 use crate::options::Options;
-use crate::progress::Progress;
 use crate::report::write;
+use crate::run::{Launch, run_study};
 use crate::screen::{self, Exit, bad_input};
 
 /// Options of `reproduce`.
@@ -126,32 +125,14 @@ pub fn reproduce(options: &Options, arguments: &Reproduce) -> anyhow::Result<Exi
         tell(options, arguments, &run)?;
         return Ok(Exit::Done);
     }
-    let study = study(arguments)?;
-    let work = arguments.work_dir.clone().unwrap_or_else(|| home.join("images"));
-    let site = crate::run::site(&home, &work, arguments.erase.as_deref())?;
-    if !can_here(&study, &site) {
-        return Ok(Exit::CannotHere);
-    }
-    // its loads are programs of their own, which stay within the stack
-    lab::overwrite::check(&site, &study, None, &mut |line| eprintln!("{line}")).map_err(bad_input)?;
-    let mut store = Store::open(&home)?;
-    let mut run = crate::run::begin(&mut store, &study, arguments.resume)?;
-    let mut runner = RealRunner::new(&home, &work, &run.id)?;
-    runner.site = site;
-    crate::run::warn_of_leftovers(&home);
-    provide(&study, &home, arguments.quiet);
-    let stop = crate::run::stop_on_signals(runner.journal().clone())?;
-    let mut progress = Progress::new(arguments.quiet, screen::color_on_stderr(options));
-    let here = study.stacks.iter().filter(|stack| runner.unavailable(stack).is_none()).count();
-    let share = here as f64 / study.stacks.len().max(1) as f64;
-    progress.announce(&run, share * session::estimate_seconds(&run, &mut runner)?);
-    let ending =
-        session::execute(&mut run, &mut store, &mut runner, &stop, &mut |notice| progress.notice(&notice))?;
-    progress.finish();
-    let undone = runner.journal().undo();
-    if undone.has_failures() {
-        eprintln!("loadline: some things could not be taken down; `loadline doctor` tries again\n{undone}");
-    }
+    let launch = Launch {
+        work_dir: arguments.work_dir.as_deref(),
+        erase: arguments.erase.as_deref(),
+        resume: arguments.resume,
+        quiet: arguments.quiet,
+        allow_system: false,
+    };
+    let (run, ending) = run_study(options, study(arguments)?, &launch)?;
     let answers = tell(options, arguments, &run)?;
     Ok(exit_of(&run, ending, &answers))
 }
@@ -201,37 +182,6 @@ fn shown(options: &Options, arguments: &Reproduce, id: &str) -> anyhow::Result<S
     let runs = store.runs()?;
     let ours = runs.iter().rev().find(|run| run.title.starts_with(arguments.what.title()));
     Ok(ours.map_or_else(|| id.to_string(), |run| run.id.clone()))
-}
-
-/// Whether any row can be had here; if not, says why.
-fn can_here(study: &Study, site: &Site) -> bool {
-    let mut reasons = Vec::new();
-    for stack in &study.stacks {
-        match site.availability(stack) {
-            Availability::Available => return true,
-            Availability::Unavailable(why) => {
-                reasons.push(format!("{stack}: {}; {}", why.reason, why.remedy))
-            }
-        }
-    }
-    reasons.iter().for_each(|reason| eprintln!("loadline: {reason}"));
-    false
-}
-
-/// Makes sources before the first trial, so that the estimate holds; what cannot be had shows in its trials.
-fn provide(study: &Study, home: &Path, quiet: bool) {
-    for workload in &study.workloads {
-        let text = workload.text.as_deref().unwrap_or_default();
-        let Ok(Some(app)) = apps::App::parse(text, &[]) else { continue };
-        let mut tell = |line: &str| {
-            if !quiet {
-                eprintln!("{}: {line}", workload.label());
-            }
-        };
-        if let Err(error) = app.provide(home, &mut tell) {
-            eprintln!("{}: unavailable: {error}", workload.label());
-        }
-    }
 }
 
 /// Shows and writes everything; returns the answers to the claims.

@@ -1,14 +1,14 @@
 //! `run`: from a command line to stored results.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
-use journal::Journal;
-use lab::check::Checked;
-use lab::session::{self, Ending};
-use lab::{RealRunner, Site, Store};
+use lab::campaign::{CampaignError, Opened, Opening};
+use lab::check::Loads;
+use lab::load::FREE_BYTES_ASSUMED;
+use lab::session::Ending;
+use lab::stop::Wish;
+use lab::{Campaign, Site};
 use record::results::{Run, Status};
 use record::study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study};
 use spec::StackSpec;
@@ -17,42 +17,93 @@ use stats::Rules;
 use crate::options::{self, Options};
 use crate::programs::{self, Permission};
 use crate::progress::Progress;
-use crate::screen::{self, Exit, bad_input};
+use crate::screen::{self, Exit, bad_input, cannot_here};
 
 /// Trials of each cell when nothing is said.
 const TRIALS: u32 = 3;
 
 /// Runs, and tells what came of it.
 pub fn run(options: &Options, arguments: &options::Run) -> anyhow::Result<Exit> {
-    let home = home(options)?;
-    let study = study(arguments)?;
-    let checked = check_workloads(&study, arguments.allow_system)?;
-    let work = arguments.work_dir.clone().unwrap_or_else(|| home.join("images"));
-    let site = site(&home, &work, arguments.erase.as_deref())?;
-    let workloads = checked.iter().map(|one| (one.workload.as_str(), &one.model));
-    lab::overwrite::check(&site, &study, workloads, &mut |line| eprintln!("{line}")).map_err(bad_input)?;
-    let mut store = Store::open(&home)?;
-    let mut run = begin(&mut store, &study, arguments.resume)?;
-    let mut runner = RealRunner::new(&home, &work, &run.id)?;
-    runner.site = site;
-    warn_of_leftovers(&home);
-    let stop = stop_on_signals(runner.journal().clone())?;
-    let mut progress = Progress::new(arguments.quiet, screen::color_on_stderr(options));
-    progress.announce(&run, session::estimate_seconds(&run, &mut runner)?);
-    let ending =
-        session::execute(&mut run, &mut store, &mut runner, &stop, &mut |notice| progress.notice(&notice))?;
-    progress.finish();
-    if !study.study.keep {
-        // Nothing is left by now; this closes the journal.
-        let undone = runner.journal().undo();
-        if undone.has_failures() {
-            eprintln!(
-                "loadline: some things could not be taken down; `loadline doctor` tries again\n{undone}"
-            );
-        }
-    }
+    let launch = Launch {
+        work_dir: arguments.work_dir.as_deref(),
+        erase: arguments.erase.as_deref(),
+        resume: arguments.resume,
+        quiet: arguments.quiet,
+        allow_system: arguments.allow_system,
+    };
+    let (run, ending) = run_study(options, study(arguments)?, &launch)?;
     tell(options, arguments, &run)?;
     exit_of(&run, ending)
+}
+
+/// What a command line says of running a study, whatever the study is.
+#[derive(Debug, Clone, Copy)]
+pub struct Launch<'a> {
+    /// Where image files go; `images` in the home of results when it is left out.
+    pub work_dir: Option<&'a Path>,
+    /// The one thing that may be overwritten.
+    pub erase: Option<&'a str>,
+    /// Go on with the latest unfinished run.
+    pub resume: bool,
+    /// No progress.
+    pub quiet: bool,
+    /// Workloads may start programs.
+    pub allow_system: bool,
+}
+
+/// Runs a study to its end, or until the user stops it; shows what happens. What came of it is in the run.
+pub fn run_study(options: &Options, study: Study, launch: &Launch<'_>) -> anyhow::Result<(Run, Ending)> {
+    let home = home(options)?;
+    let loads = check_workloads(&study, launch.allow_system)?;
+    let site = site(&home, launch.work_dir.unwrap_or(&home.join("images")), launch.erase)?;
+    let opening = Opening { resume: launch.resume, command_line: std::env::args().collect(), on_signal };
+    let mut campaign = Campaign::open(study, loads, site, &opening, &mut say_opened).map_err(refused)?;
+    campaign.provide(&mut |label, line| {
+        if !launch.quiet {
+            eprintln!("{label}: {line}");
+        }
+    });
+    let mut progress = Progress::new(launch.quiet, screen::color_on_stderr(options));
+    let seconds = campaign.estimate_seconds();
+    progress.announce(campaign.run(), seconds);
+    let ending = campaign.execute(&mut |notice| progress.notice(&notice));
+    progress.finish();
+    let (run, left) = campaign.close();
+    if let Some(left) = left {
+        eprintln!("loadline: some things could not be taken down; `loadline doctor` tries again\n{left}");
+    }
+    Ok((run, ending?))
+}
+
+fn refused(error: CampaignError) -> anyhow::Error {
+    match error {
+        CampaignError::Overwrite(error) => bad_input(error),
+        CampaignError::Unavailable(_) => cannot_here(error),
+        other => other.into(),
+    }
+}
+
+fn say_opened(opened: Opened<'_>) {
+    match opened {
+        Opened::Overwrites(what) => eprintln!("{what}"),
+        Opened::Resumes { run, done, planned } => {
+            eprintln!("resuming run {run}: {done} of {planned} trials are done");
+        }
+        Opened::NothingToResume => {
+            eprintln!("no unfinished run of this study with these settings: a new one begins");
+        }
+        Opened::Leftovers => {
+            eprintln!("an earlier run was killed and left things behind: `loadline doctor` cleans up");
+        }
+    }
+}
+
+/// Says what a signal does.
+pub fn on_signal(wish: Wish) {
+    match wish {
+        Wish::End => eprintln!("\nloadline: ending this trial; once more ends at once"),
+        Wish::EndNow => eprintln!("\nloadline: ended at once; taking down what was made"),
+    }
 }
 
 /// Where results are kept.
@@ -143,76 +194,27 @@ fn percent_of(option: &str, percent: u8) -> anyhow::Result<Percent> {
 }
 
 /// Where stacks are built; `erase` is the one thing that may be overwritten.
-pub fn site(home: &Path, work: &Path, erase: Option<&str>) -> anyhow::Result<Site> {
+fn site(home: &Path, work: &Path, erase: Option<&str>) -> anyhow::Result<Site> {
     let path = |path| camino::Utf8Path::from_path(path).context("a path is not UTF-8");
     let mut site = Site::new(path(home)?, path(work)?)?;
     site.builder.erase = erase.map(camino::absolute_utf8).transpose().context("--erase")?;
     Ok(site)
 }
 
-/// Reads every workload as a trial would, so that a mistake shows now, and programs that nobody allowed.
-fn check_workloads(study: &Study, by_option: bool) -> anyhow::Result<Vec<Checked>> {
-    let machine = lab::real::machine(study.study.memory.map(|bytes| bytes.0), 8 << 30);
-    let checked = lab::check::workloads(study, machine).map_err(bad_input)?;
-    for one in checked.iter().filter(|one| !one.warnings.is_empty()) {
-        eprintln!("{}", one.warnings.trim_end());
+/// Resolves every load as a trial would, so that a mistake shows now, and programs that nobody allowed.
+fn check_workloads(study: &Study, by_option: bool) -> anyhow::Result<Loads> {
+    let machine = lab::load::machine(study.study.memory.map(|bytes| bytes.0), FREE_BYTES_ASSUMED);
+    let loads = lab::check::workloads(study, machine).map_err(bad_input)?;
+    for load in loads.iter().filter(|load| !load.warnings.is_empty()) {
+        eprintln!("{}", load.warnings.trim_end());
     }
     let permission = match (by_option, study.study.allow_system) {
         (true, _) => Permission::Option,
         (false, true) => Permission::Study,
         (false, false) => Permission::Missing,
     };
-    programs::admit(checked.iter().flat_map(|one| &one.programs), permission)?;
-    Ok(checked)
-}
-
-/// A new run of a study, or the latest unfinished one.
-pub fn begin(store: &mut Store, study: &Study, resume: bool) -> anyhow::Result<Run> {
-    let command_line: Vec<String> = std::env::args().collect();
-    if !resume {
-        return Ok(store.begin(study, &command_line)?);
-    }
-    match store.unfinished(&study.hash())?.first() {
-        Some(unfinished) => {
-            eprintln!(
-                "resuming run {}: {} of {} trials are done",
-                unfinished.id, unfinished.trials_done, unfinished.trials_planned
-            );
-            Ok(store.resume(&unfinished.id)?)
-        }
-        None => {
-            eprintln!("no unfinished run of this study with these settings: a new one begins");
-            Ok(store.begin(study, &command_line)?)
-        }
-    }
-}
-
-/// Says when an earlier run left things behind.
-pub fn warn_of_leftovers(home: &Path) {
-    let Some(home) = camino::Utf8Path::from_path(home) else { return };
-    let leftovers = Journal::leftovers(&lab::real::journal_folder(home)).unwrap_or_default();
-    if !leftovers.is_empty() {
-        eprintln!("an earlier run was killed and left things behind: `loadline doctor` cleans up");
-    }
-}
-
-/// The first signal ends the run with partial results, the second one at once; both undo what was made.
-pub fn stop_on_signals(journal: Arc<Journal>) -> anyhow::Result<Arc<AtomicBool>> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let stop = Arc::new(AtomicBool::new(false));
-    let seen = stop.clone();
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        for _ in signals.forever() {
-            if seen.swap(true, Ordering::AcqRel) {
-                eprintln!("\nloadline: ended at once; taking down what was made");
-                journal.undo();
-                std::process::exit(i32::from(Exit::Interrupted.code()));
-            }
-            eprintln!("\nloadline: ending this trial; once more ends at once");
-        }
-    })?;
-    Ok(stop)
+    programs::admit(loads.iter().flat_map(|load| &load.programs), permission)?;
+    Ok(loads)
 }
 
 fn tell(options: &Options, arguments: &options::Run, run: &Run) -> anyhow::Result<()> {

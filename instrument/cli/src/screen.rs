@@ -36,7 +36,7 @@ impl Exit {
 
     /// The code for an error.
     pub fn of_error(error: &anyhow::Error) -> Exit {
-        if error.is::<WrongInput>() { Exit::BadInput } else { Exit::Failed }
+        error.downcast_ref::<Coded>().map_or(Exit::Failed, |coded| coded.exit)
     }
 
     /// The number.
@@ -47,7 +47,7 @@ impl Exit {
             Exit::BadInput => 2,
             Exit::CannotHere => 3,
             Exit::CannotTell => 4,
-            Exit::Interrupted => 130,
+            Exit::Interrupted => lab::stop::INTERRUPTED,
         }
     }
 }
@@ -58,21 +58,29 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Something in the input is wrong: an error with an exit code of its own.
+/// An error with an exit code of its own.
 #[derive(Debug)]
-pub struct WrongInput(String);
+struct Coded {
+    exit: Exit,
+    message: String,
+}
 
-impl std::fmt::Display for WrongInput {
+impl std::fmt::Display for Coded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.message)
     }
 }
 
-impl std::error::Error for WrongInput {}
+impl std::error::Error for Coded {}
 
-/// An input error.
+/// Something in the input is wrong.
 pub fn bad_input(message: impl std::fmt::Display) -> anyhow::Error {
-    WrongInput(message.to_string()).into()
+    Coded { exit: Exit::BadInput, message: message.to_string() }.into()
+}
+
+/// This machine cannot: the message says what, and what would help.
+pub fn cannot_here(message: impl std::fmt::Display) -> anyhow::Error {
+    Coded { exit: Exit::CannotHere, message: message.to_string() }.into()
 }
 
 /// How to write to standard output.

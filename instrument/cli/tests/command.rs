@@ -184,7 +184,7 @@ fn a_study_says_itself_that_its_programs_may_start() {
     let study = |allow: &str| {
         format!(
             "stacks = ['dir:.']\n[study]\ntrials = 1\nseconds = 0.1\n{allow}[[workload]]\nfile = 'system.f'\n\
-             [[workload]]\nname = 'git'\ntext = '#!loadline-app git'\n"
+             [[workload]]\napp = 'git'\n"
         )
     };
     bench.write("study.toml", &study(""));
@@ -196,7 +196,7 @@ fn a_study_says_itself_that_its_programs_may_start() {
     let (_, err) = bench.expect(2, &["run", "study.toml"]);
     assert!(err.contains("system.f:10: echo x") && err.contains("allow_system = true"), "{err}");
     let alone = study("allow_system = true\n");
-    bench.write("study.toml", alone.split("[[workload]]\nname = 'git'").next().unwrap());
+    bench.write("study.toml", alone.split("[[workload]]\napp = 'git'").next().unwrap());
     let (_, err) = bench.expect(0, &["run", "study.toml"]);
     assert!(err.contains("system.f:10: echo x") && err.contains("of the study allows"), "{err}");
 }

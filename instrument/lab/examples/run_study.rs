@@ -2,11 +2,10 @@
 //! verdicts.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use lab::session::{estimate_seconds, execute};
-use lab::{Ending, Notice, RealRunner, Store};
+use lab::campaign::Opening;
+use lab::load::FREE_BYTES_ASSUMED;
+use lab::{Campaign, Ending, Notice, Site};
 use record::results::MetricName;
 use record::{compare, judge};
 use stats::Rules;
@@ -23,18 +22,16 @@ fn main() -> Result<(), Failure> {
 }
 
 fn run(study: &Path, home: &Path, work: &Path, words: &[String]) -> Result<(), Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    signal_hook::flag::register(signal_hook::consts::SIGINT, stop.clone())?;
     let study = lab::read::study(study)?;
-    lab::check::workloads(&study, lab::real::machine(None, 4 << 30))?;
-    let mut store = Store::open(home)?;
-    let mut run = match store.unfinished(&study.hash())?.pop() {
-        Some(unfinished) => store.resume(&unfinished.id)?,
-        None => store.begin(&study, words)?,
-    };
-    let mut runner = RealRunner::new(home, work, &run.id)?;
-    println!("run {}, about {:.0} s", run.id, estimate_seconds(&run, &mut runner)?);
-    let ending = execute(&mut run, &mut store, &mut runner, &stop, &mut |notice| match notice {
+    let machine = lab::load::machine(study.study.memory.map(|bytes| bytes.0), FREE_BYTES_ASSUMED);
+    let loads = lab::check::workloads(&study, machine)?;
+    let site = Site::new(&camino::absolute_utf8(home)?, &camino::absolute_utf8(work)?)?;
+    let opening =
+        Opening { resume: true, command_line: words.to_vec(), on_signal: |wish| eprintln!("{wish:?}") };
+    let mut campaign = Campaign::open(study, loads, site, &opening, &mut |opened| println!("{opened:?}"))?;
+    let seconds = campaign.estimate_seconds();
+    println!("run {}, about {seconds:.0} s", campaign.run().id);
+    let ended = campaign.execute(&mut |notice| match notice {
         Notice::Begins { cell, index, ended, planned, remaining_seconds } => {
             println!("{ended}/{planned} {} trial {index} ({remaining_seconds:.0} s left)", cell.label());
         }
@@ -46,7 +43,10 @@ fn run(study: &Path, home: &Path, work: &Path, words: &[String]) -> Result<(), F
             println!("{stack} is unavailable: {reason}; {remedy}")
         }
         _ => {}
-    })?;
+    });
+    let (run, left) = campaign.close();
+    left.iter().for_each(|left| println!("not taken down:\n{left}"));
+    let ending = ended?;
     for cell in &run.cells {
         let values = compare::values(&run, cell.id, MetricName::Throughput);
         let median = stats::Sample::new(&values).map_or(f64::NAN, |sample| sample.median());

@@ -11,9 +11,10 @@ use engine::options::Event;
 use probe::Counters;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use stats::{Metric, Outcome};
+use workload::Workload;
 
 use crate::inprocess::InProcess;
-use crate::protocol::{Message, Request};
+use crate::protocol::{Issue, Message, Request};
 
 /// Longest request that is read.
 const REQUEST_BYTES_MAX: u64 = 64 << 20;
@@ -83,13 +84,12 @@ fn say(message: &Message) {
 }
 
 fn run(request: &Request, control: &Control) -> Result<Outcome, String> {
-    let app = apps::App::parse(&request.text, &request.set).map_err(|error| error.to_string())?;
-    match app {
-        Some(_) if request.in_process.is_some() => {
-            Err("this load runs programs, which need a mounted file system: leave out `inprocess`".into())
+    match &request.load {
+        Issue::Wml { model } => run_wml(model, request, control),
+        Issue::App { name, variables } => {
+            let app = apps::App::new(name, variables).map_err(|error| error.to_string())?;
+            run_app(&app, request, control)
         }
-        Some(app) => run_app(&app, request, control),
-        None => run_wml(request, control),
     }
 }
 
@@ -103,21 +103,7 @@ fn run_app(app: &apps::App, request: &Request, control: &Control) -> Result<Outc
     app.run(request.phase, place, hooks).map_err(|error| error.to_string())
 }
 
-fn run_wml(request: &Request, control: &Control) -> Result<Outcome, String> {
-    let settings = wml::Settings {
-        machine: wml::Machine {
-            ram_bytes: request.ram_bytes,
-            cores: request.cores,
-            free_bytes: request.free_bytes,
-        },
-        set: request.set.clone(),
-        name: request.name.clone(),
-    };
-    let text = request.text.as_bytes();
-    let loaded = wml::load(text, &settings).map_err(|found| found.render(&request.name, text, false))?;
-    if !loaded.warnings.is_empty() {
-        say(&Message::Warnings { text: loaded.warnings.render(&request.name, text, false) });
-    }
+fn run_wml(model: &Workload, request: &Request, control: &Control) -> Result<Outcome, String> {
     let sample = || Counters::sample(request.device.as_deref(), request.disk.as_deref());
     let before = Mutex::new(None);
     let mut heard = |event: Event| {
@@ -129,16 +115,16 @@ fn run_wml(request: &Request, control: &Control) -> Result<Outcome, String> {
     let mut outcome = match &request.in_process {
         None => {
             // held until the load has ended
-            let approved = crate::overwrite::approve(&loaded.workload, request.erase.as_deref())?;
+            let approved = crate::overwrite::approve(model, request.erase.as_deref())?;
             let (root, options) = (&request.root, &request.options);
-            engine::run_with_devices(&loaded.workload, root, options, control, &mut heard, &approved)
+            engine::run_with_devices(model, root, options, control, &mut heard, &approved)
                 .map_err(|error| error.to_string())?
         }
         Some(options) => {
             let options = betrfs::MountOptions::parse(options).map_err(|error| error.to_string())?;
             let fs = betrfs::mount::open(&request.root, &options).map_err(|error| error.to_string())?;
             let volume = InProcess::new(fs);
-            let outcome = engine::run_on(&loaded.workload, &volume, &request.options, control, &mut heard);
+            let outcome = engine::run_on(model, &volume, &request.options, control, &mut heard);
             let closed = volume.finish();
             let outcome = outcome.map_err(|error| error.to_string())?;
             closed.map_err(|error| format!("closing the file system: {error}"))?;

@@ -3,28 +3,38 @@
 //! | module | holds |
 //! |---|---|
 //! | [`read`] | studies and workload files from disk |
-//! | [`check`] | reads the workloads of a study as a trial would |
-//! | [`session`] | executes the plan, trial by trial, each stored the moment it ends. Start here |
+//! | [`load`] | a workload's load resolved for a cell: typed, sized, ready to run |
+//! | [`check`] | resolves all loads of a study before its first trial |
+//! | [`campaign`] | the execution of a study, from its opening to the undoing of what is left. Start here |
+//! | [`session`] | executes the plan, trial by trial, each stored the moment it ends |
+//! | [`queue`] | what is still to run, and how long that will take |
 //! | [`runner`] | the seam: executes one trial. [`real`] does it on this machine |
+//! | [`stop`] | Ctrl-C: the first ends in good order, the second at once |
 //! | [`site`] | builds stacks, emulated SSDs included |
 //! | [`overwrite`] | what a study would overwrite, shown and decided before the first trial and again in each |
 //! | [`inprocess`] | betrfs without the kernel in between |
 //! | [`protocol`], [`supervise`], [`child`] | the trial's process: what is said, the parent's side, the child's |
 //! | [`store`] | the SQLite database of runs |
 
+pub mod campaign;
 pub mod check;
 pub mod child;
 pub mod inprocess;
+pub mod load;
 pub mod overwrite;
 pub mod protocol;
+pub mod queue;
 pub mod read;
 pub mod real;
 pub mod runner;
 pub mod session;
 pub mod site;
+pub mod stop;
 pub mod store;
 pub mod supervise;
 
+pub use campaign::Campaign;
+pub use load::Prepared;
 pub use real::RealRunner;
 pub use runner::Runner;
 pub use session::{Ending, Notice};

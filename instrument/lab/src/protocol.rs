@@ -13,35 +13,43 @@ pub const ARGUMENT: &str = "trial";
 pub struct Request {
     /// Process number of the parent: when it is not our parent any more, it has died already.
     pub parent: u32,
-    /// The workload's label.
-    pub name: String,
-    /// The WML script, or the script of a load of crate `apps`.
-    pub text: String,
-    /// Which phase of a load of crate `apps` to run.
+    /// What to run.
+    pub load: Issue,
+    /// Which phase of an application to run.
     pub phase: u32,
-    /// The home of results, where such a load keeps what it makes once.
+    /// The home of results, where an application keeps what it makes once.
     pub home: std::path::PathBuf,
-    /// Variables to set.
-    pub set: Vec<(String, String)>,
-    /// Bytes of memory for `$ram`.
-    pub ram_bytes: u64,
-    /// Number of cores for `$cores`.
-    pub cores: u64,
-    /// Free bytes of the target for `$free`.
-    pub free_bytes: u64,
     /// Options to open the betrfs file system on `root` with, which is then a block device.
     pub in_process: Option<String>,
     /// Directory to run on.
     pub root: std::path::PathBuf,
     /// Options of the run.
     pub options: RunOptions,
-    /// What the user has named with `--erase`: the only block device that the script may write to.
+    /// What the user has named with `--erase`: the only block device that the load may write to.
     #[serde(default)]
     pub erase: Option<camino::Utf8PathBuf>,
     /// Kernel name of the target's block device, for its counters.
     pub device: Option<String>,
     /// Kernel name of the disk below it.
     pub disk: Option<String>,
+}
+
+/// What is run: nothing is left to be read or resolved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Issue {
+    /// The model of a script in Filebench's language.
+    Wml {
+        /// The model.
+        model: Box<workload::Workload>,
+    },
+    /// An application of crate `apps`.
+    App {
+        /// Its name.
+        name: String,
+        /// Its parameters.
+        variables: Vec<(String, String)>,
+    },
 }
 
 /// What the child says.
@@ -52,11 +60,6 @@ pub enum Message {
     Event {
         /// What.
         event: Event,
-    },
-    /// Warnings about the workload, as text.
-    Warnings {
-        /// As WML renders them.
-        text: String,
     },
     /// The end: what was measured.
     Outcome {

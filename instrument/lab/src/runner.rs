@@ -7,8 +7,10 @@ use spec::StackSpec;
 use stats::Outcome;
 
 use record::plan::Slot;
-use record::results::{Cell, Command, Status};
+use record::results::{Cell, Command, Parameter, Status};
 use record::study::{Study, Workload};
+
+use crate::load::Prepared;
 
 /// Everything that one trial needs to know.
 #[derive(Debug, Clone, Copy)]
@@ -21,19 +23,14 @@ pub struct Job<'a> {
     pub cell: &'a Cell,
     /// The stack to build.
     pub stack: &'a StackSpec,
-    /// The workload to run.
+    /// Its workload, for its settings.
     pub workload: &'a Workload,
+    /// What to run, as far as it can be known without the target.
+    pub load: &'a Prepared,
     /// The whole study, for its settings.
     pub study: &'a Study,
     /// No trial follows, so that its stack may be kept.
     pub last: bool,
-}
-
-impl Job<'_> {
-    /// Variables for the workload: what it sets, then the parameters of the cell.
-    pub fn set(&self) -> Vec<(String, String)> {
-        self.workload.variables(&self.cell.parameters)
-    }
 }
 
 /// What a trial came to.
@@ -57,6 +54,8 @@ pub struct Report {
     pub fsync: Option<record::fsync::FsyncSplit>,
     /// What its script asked to be told beside the result.
     pub extras: record::results::Extras,
+    /// Final values of the variables of what ran.
+    pub variables: Vec<Parameter>,
 }
 
 impl Report {
@@ -72,6 +71,7 @@ impl Report {
             seconds: 0.0,
             fsync: None,
             extras: Default::default(),
+            variables: Vec::new(),
         }
     }
 }
@@ -93,10 +93,6 @@ pub enum Progress {
 pub trait Runner {
     /// Why this machine cannot run a stack: reason and remedy. `None` when nothing is known against it.
     fn unavailable(&mut self, stack: &StackSpec) -> Option<(String, String)>;
-
-    /// Seconds of load (warm-up and measured interval) that a trial of this job is planned to take, for
-    /// estimates.
-    fn load_seconds(&mut self, job: &Job<'_>) -> f64;
 
     /// Runs a trial to its end and takes everything down again. Never fails: what goes wrong is the report's
     /// status. When `stop` becomes true, the trial ends soon, as [`Status::Interrupted`], with what it has

@@ -1,33 +1,22 @@
 //! Executes the plan of a run, trial by trial, each stored the moment it ends.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
 use stats::Outcome;
 use stats::stopping::{Decision, StopRule, decide};
-use thiserror::Error;
 
+use crate::check::Loads;
+use crate::queue::Queue;
 use crate::runner::{Job, Progress, Report, Runner};
 use crate::store::{Store, StoreError};
-use record::estimate::Estimate;
 use record::plan::{self, Slot};
 use record::results::{Cell, Run, Status, Trial};
-use record::study::{Study, StudyError};
+use record::study::Study;
 
 /// A cell that has failed so often without any result gets no further trials in this session.
 const FAILURES_MAX: u32 = 2;
-
-/// Why a session ended before its plan.
-#[derive(Debug, Error)]
-pub enum SessionError {
-    /// The store refused.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The stored study cannot be read.
-    #[error("the stored study of the run: {0}")]
-    Study(#[from] StudyError),
-}
 
 /// How a session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,145 +77,101 @@ pub enum Notice<'a> {
     },
 }
 
-/// Runs what is missing of a run and extends it. `stop` ends the session after the trial that runs, which is
-/// told to end early.
-///
-/// # Errors
-/// The store cannot be written. What goes wrong in a trial is in its status and stops no other trial.
-pub fn execute(
-    run: &mut Run,
-    store: &mut Store,
-    runner: &mut dyn Runner,
-    stop: &AtomicBool,
-    notify: &mut dyn FnMut(Notice<'_>),
-) -> Result<Ending, SessionError> {
-    let study = Study::from_stored(&run.study)?;
-    let mut session = Session::new(&study, run, runner);
-    session.skip_unavailable(run, store, runner, notify)?;
-    session.settle(run, notify);
-    while !stop.load(Ordering::Acquire) {
-        let Some(slot) = session.next() else {
-            run.finished = Some(store.finish(&run.id)?);
-            return Ok(Ending::Complete);
-        };
-        session.trial(slot, run, store, runner, stop, notify)?;
-        session.settle(run, notify);
-    }
-    store.release(&run.id)?;
-    Ok(Ending::Interrupted)
+/// What a session works with.
+pub struct Means<'m> {
+    /// What each cell runs.
+    pub loads: &'m Loads,
+    /// Where every trial goes.
+    pub store: &'m mut Store,
+    /// What executes a trial.
+    pub runner: &'m mut dyn Runner,
+    /// Ends the session after the trial that runs, which is told to end early.
+    pub stop: &'m AtomicBool,
+    /// Hears what happens.
+    pub notify: &'m mut dyn FnMut(Notice<'_>),
 }
 
-/// Seconds that the rest of a run is likely to take.
-///
-/// # Errors
-/// The stored study cannot be read.
-pub fn estimate_seconds(run: &Run, runner: &mut dyn Runner) -> Result<f64, SessionError> {
-    let study = Study::from_stored(&run.study)?;
-    let session = Session::new(&study, run, runner);
-    Ok(session.estimate.total_seconds(&session.waiting))
-}
-
-struct Session<'s> {
+/// Runs what is missing of a run and extends it.
+pub struct Session<'s> {
     study: &'s Study,
-    /// Trials to run, the next one first.
-    waiting: VecDeque<Slot>,
-    /// How many there were at the beginning, less those of cells that get no further trials.
-    planned: usize,
+    run: &'s mut Run,
+    means: Means<'s>,
+    queue: Queue,
+    /// Trials that have ended.
     ended: usize,
-    estimate: Estimate,
     /// Failures in a row of cells without any result.
     failures: HashMap<u32, u32>,
 }
 
 impl<'s> Session<'s> {
-    fn new(study: &'s Study, run: &Run, runner: &mut dyn Runner) -> Self {
-        let waiting: VecDeque<Slot> = plan::remaining(&plan::order(study), &run.trials).into();
-        let mut estimate = Estimate::new(load_seconds(study, run, runner));
-        run.trials.iter().for_each(|trial| estimate.learn(trial));
-        Session { study, planned: waiting.len(), waiting, ended: 0, estimate, failures: HashMap::new() }
+    /// A session that is to complete `run`, which is one of `study`.
+    pub fn new(study: &'s Study, run: &'s mut Run, means: Means<'s>) -> Self {
+        let queue = Queue::new(study, run, means.loads);
+        Session { study, run, means, queue, ended: 0, failures: HashMap::new() }
     }
 
-    fn next(&mut self) -> Option<Slot> {
-        self.waiting.pop_front()
+    /// Runs until the plan is done or the user wishes to stop.
+    ///
+    /// # Errors
+    /// The store cannot be written. What goes wrong in a trial is in its status and stops no other trial.
+    pub fn execute(mut self) -> Result<Ending, StoreError> {
+        self.skip_unavailable()?;
+        self.settle();
+        while !self.means.stop.load(Ordering::Acquire) {
+            let Some(slot) = self.queue.take() else {
+                self.run.finished = Some(self.means.store.finish(&self.run.id)?);
+                return Ok(Ending::Complete);
+            };
+            self.trial(slot)?;
+            self.settle();
+        }
+        self.means.store.release(&self.run.id)?;
+        Ok(Ending::Interrupted)
     }
 
-    /// Takes the waiting trials of a cell off the plan.
-    fn close(&mut self, cell: u32) {
-        let before = self.waiting.len();
-        self.waiting.retain(|slot| slot.cell != cell);
-        self.planned -= before - self.waiting.len();
-    }
-
-    fn skip_unavailable(
-        &mut self,
-        run: &mut Run,
-        store: &mut Store,
-        runner: &mut dyn Runner,
-        notify: &mut dyn FnMut(Notice<'_>),
-    ) -> Result<(), SessionError> {
+    fn skip_unavailable(&mut self) -> Result<(), StoreError> {
         for stack in &self.study.stacks {
             let label = stack.label();
-            let mut cells: Vec<Slot> = Vec::new();
-            for slot in &self.waiting {
-                let of_stack = run.cell(slot.cell).is_some_and(|cell| cell.stack == label);
-                if of_stack && cells.iter().all(|known| known.cell != slot.cell) {
-                    cells.push(*slot);
-                }
-            }
+            let cells = self.queue.cells_on(self.run, &label);
             if cells.is_empty() {
                 continue;
             }
-            let Some((reason, remedy)) = runner.unavailable(stack) else { continue };
-            notify(Notice::Unavailable { stack: &label, reason: &reason, remedy: &remedy });
+            let Some((reason, remedy)) = self.means.runner.unavailable(stack) else { continue };
+            (self.means.notify)(Notice::Unavailable { stack: &label, reason: &reason, remedy: &remedy });
             for slot in cells {
                 let status = Status::Unavailable { reason: reason.clone(), remedy: remedy.clone() };
-                self.keep(slot, Report::empty(status), Timestamp::now(), run, store, notify)?;
-                self.close(slot.cell);
+                self.keep(slot, Report::empty(status), Timestamp::now())?;
+                self.queue.close(slot.cell);
             }
         }
         Ok(())
     }
 
-    fn trial(
-        &mut self,
-        slot: Slot,
-        run: &mut Run,
-        store: &mut Store,
-        runner: &mut dyn Runner,
-        stop: &AtomicBool,
-        notify: &mut dyn FnMut(Notice<'_>),
-    ) -> Result<(), SessionError> {
+    fn trial(&mut self, slot: Slot) -> Result<(), StoreError> {
         let started = Timestamp::now();
-        let report = match job(self.study, run, slot, self.waiting.is_empty()) {
+        let Means { loads, runner, stop, notify, .. } = &mut self.means;
+        let report = match job(self.study, loads, self.run, slot, self.queue.is_empty()) {
             Some(job) => {
-                let next = self.estimate.trial_seconds(slot.cell);
+                let next = self.queue.trial_seconds(slot.cell);
                 notify(Notice::Begins {
                     cell: job.cell,
                     index: slot.index,
                     ended: self.ended,
-                    planned: self.planned,
-                    remaining_seconds: next + self.estimate.total_seconds(&self.waiting),
+                    planned: self.queue.planned(),
+                    remaining_seconds: next + self.queue.seconds(),
                 });
                 runner.run(&job, stop, &mut |progress| notify(Notice::Progress(progress)))
             }
             None => Report::empty(Status::Failed { message: "the cell is not in the stored study".into() }),
         };
         self.ended += 1;
-        self.keep(slot, report, started, run, store, notify)?;
-        self.count_failures(slot.cell, run, notify);
+        self.keep(slot, report, started)?;
+        self.count_failures(slot.cell);
         Ok(())
     }
 
     /// Stores what a trial came to.
-    fn keep(
-        &mut self,
-        slot: Slot,
-        report: Report,
-        started: Timestamp,
-        run: &mut Run,
-        store: &mut Store,
-        notify: &mut dyn FnMut(Notice<'_>),
-    ) -> Result<(), SessionError> {
+    fn keep(&mut self, slot: Slot, report: Report, started: Timestamp) -> Result<(), StoreError> {
         let trial = Trial {
             cell: slot.cell,
             index: slot.index,
@@ -241,47 +186,48 @@ impl<'s> Session<'s> {
             seconds: report.seconds,
             fsync: report.fsync,
             extras: report.extras,
+            variables: report.variables,
         };
-        store.add_trial(&run.id, &trial)?;
-        self.estimate.learn(&trial);
-        run.trials.retain(|other| (other.cell, other.index) != (trial.cell, trial.index));
-        run.trials.push(trial);
-        if let (Some(trial), Some(cell)) = (run.trials.last(), run.cell(slot.cell)) {
-            notify(Notice::Ended { cell, trial });
+        self.means.store.add_trial(&self.run.id, &trial)?;
+        self.queue.learn(&trial);
+        self.run.trials.retain(|other| (other.cell, other.index) != (trial.cell, trial.index));
+        self.run.trials.push(trial);
+        if let (Some(trial), Some(cell)) = (self.run.trials.last(), self.run.cell(slot.cell)) {
+            (self.means.notify)(Notice::Ended { cell, trial });
         }
         Ok(())
     }
 
-    fn count_failures(&mut self, cell: u32, run: &Run, notify: &mut dyn FnMut(Notice<'_>)) {
-        let failed = run.trials.last().is_some_and(|trial| {
+    fn count_failures(&mut self, cell: u32) {
+        let failed = self.run.trials.last().is_some_and(|trial| {
             matches!(
                 trial.status,
                 Status::Failed { .. } | Status::TimedOut { .. } | Status::Unavailable { .. }
             )
         });
-        if !failed || run.trials_of(cell).any(|trial| trial.status.is_done()) {
+        if !failed || self.run.trials_of(cell).any(|trial| trial.status.is_done()) {
             return;
         }
         let failures = self.failures.entry(cell).or_default();
         *failures += 1;
         if *failures >= FAILURES_MAX {
-            self.close(cell);
-            run.cell(cell).into_iter().for_each(|cell| notify(Notice::GivenUp { cell }));
+            self.queue.close(cell);
+            self.run.cell(cell).into_iter().for_each(|cell| (self.means.notify)(Notice::GivenUp { cell }));
         }
     }
 
     /// Closes the cells whose interval is narrow enough.
-    fn settle(&mut self, run: &Run, notify: &mut dyn FnMut(Notice<'_>)) {
+    fn settle(&mut self) {
         let Some(share) = self.study.study.stop_early else { return };
         let rule = StopRule { relative_half_width: share.0, trials_max: usize::MAX, ..StopRule::default() };
-        for cell in &run.cells {
-            let values = run.throughputs_of(cell.id);
-            if !self.waiting.iter().any(|slot| slot.cell == cell.id) {
+        for cell in &self.run.cells {
+            let values = self.run.throughputs_of(cell.id);
+            if !self.queue.holds(cell.id) {
                 continue;
             }
             if let Ok(Decision::NarrowEnough(estimate)) = decide(&values, &rule) {
-                self.close(cell.id);
-                notify(Notice::Settled {
+                self.queue.close(cell.id);
+                (self.means.notify)(Notice::Settled {
                     cell,
                     trials: values.len(),
                     half_width: estimate.relative_half_width(),
@@ -291,7 +237,7 @@ impl<'s> Session<'s> {
     }
 }
 
-fn job<'a>(study: &'a Study, run: &'a Run, slot: Slot, last: bool) -> Option<Job<'a>> {
+fn job<'a>(study: &'a Study, loads: &'a Loads, run: &'a Run, slot: Slot, last: bool) -> Option<Job<'a>> {
     let cell = run.cell(slot.cell)?;
     Some(Job {
         run: &run.id,
@@ -299,19 +245,10 @@ fn job<'a>(study: &'a Study, run: &'a Run, slot: Slot, last: bool) -> Option<Job
         cell,
         stack: study.stacks.iter().find(|stack| stack.label() == cell.stack)?,
         workload: plan::workload_of(study, cell)?,
+        load: loads.of(cell)?,
         study,
         last,
     })
-}
-
-fn load_seconds(study: &Study, run: &Run, runner: &mut dyn Runner) -> Vec<f64> {
-    run.cells
-        .iter()
-        .map(|cell| {
-            let slot = Slot { cell: cell.id, index: 0, order: 0 };
-            job(study, run, slot, false).map_or(0.0, |job| runner.load_seconds(&job))
-        })
-        .collect()
 }
 
 /// JSON has no infinite numbers and no NaN; a metric that is one tells nothing.

@@ -65,6 +65,11 @@ impl Site {
         Ok(Site { builder, home: home.to_owned(), launcher })
     }
 
+    /// The loadline home that its devices belong to.
+    pub fn home(&self) -> &Utf8Path {
+        &self.home
+    }
+
     /// Whether `spec` can be built here, as far as can be told without doing it.
     pub fn availability(&self, spec: &StackSpec) -> Availability {
         if let Err(error) = stack::emulated::options(spec, "asked") {

@@ -5,9 +5,10 @@ mod common;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use lab::RealRunner;
+use lab::check::Loads;
 use lab::runner::{Job, Progress, Report, Runner};
 use lab::supervise::Program;
+use lab::{RealRunner, Site};
 use needs::needs;
 use record::Study;
 use record::plan::{self, Slot};
@@ -65,7 +66,9 @@ impl Bench {
 
     fn at(folder: tempfile::TempDir, home: &Path) -> Self {
         std::fs::create_dir(folder.path().join("target")).unwrap();
-        let mut runner = RealRunner::new(home, &home.join("work"), "test-run").unwrap();
+        let home = camino::Utf8Path::from_path(home).unwrap();
+        let site = Site::new(home, &home.join("work")).unwrap();
+        let mut runner = RealRunner::new(site, "test-run").unwrap();
         let arguments = ["--exact", "child", "--ignored", "--nocapture"];
         runner.program = Program::new(std::env::current_exe().unwrap(), &arguments);
         Bench { folder, runner }
@@ -84,11 +87,25 @@ impl Bench {
         stop: &AtomicBool,
         progress: &mut dyn FnMut(Progress),
     ) -> Report {
+        let load = format!("text = '''{script}'''");
+        self.issue(&load, stack, settings, stop, progress)
+    }
+
+    /// Runs one trial of a load with these settings.
+    fn issue(
+        &mut self,
+        load: &str,
+        stack: &str,
+        settings: &str,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Report {
         let study = common::study(&format!(
-            "stacks = ['{stack}']\n[study]\n{settings}\n[[workload]]\nname = 'w'\ntext = '''{script}'''\n"
+            "stacks = ['{stack}']\n[study]\n{settings}\n[[workload]]\nname = 'w'\n{load}\n"
         ));
         let cells = plan::cells(&study);
-        let report = self.runner.run(&job(&study, &cells[0]), stop, progress);
+        let loads = common::loads(&study);
+        let report = self.runner.run(&job(&study, &loads, &cells[0]), stop, progress);
         assert!(is_empty(&self.folder.path().join("target")), "nothing stays on the target");
         assert!(self.runner.journal().is_empty(), "nothing stays in the journal");
         report
@@ -100,13 +117,14 @@ impl Bench {
     }
 }
 
-fn job<'a>(study: &'a Study, cell: &'a Cell) -> Job<'a> {
+fn job<'a>(study: &'a Study, loads: &'a Loads, cell: &'a Cell) -> Job<'a> {
     Job {
         run: "test-run",
         slot: Slot { cell: 0, index: 0, order: 0 },
         cell,
         stack: &study.stacks[0],
         workload: &study.workloads[0],
+        load: loads.of(cell).unwrap(),
         study,
         last: true,
     }
@@ -134,9 +152,9 @@ fn a_trial_gives_an_outcome_with_its_evidence() {
 #[test]
 fn a_load_of_another_kind_runs_in_phases_and_its_results_are_joined() {
     let mut bench = Bench::new();
-    let script = "#!loadline-app large-file\nfile_bytes = 100000";
+    let load = "app = 'large-file'\nset = { file_bytes = '100k' }";
     let (mut cooled, target) = (0, bench.target());
-    let report = bench.trial(script, &target, "", &AtomicBool::new(false), &mut |progress| {
+    let report = bench.issue(load, &target, "", &AtomicBool::new(false), &mut |progress| {
         cooled += u32::from(progress == Progress::Cooling);
     });
     assert_eq!((report.status, cooled), (Status::Done, 1));
@@ -144,10 +162,9 @@ fn a_load_of_another_kind_runs_in_phases_and_its_results_are_joined() {
     let names: Vec<&str> = outcome.ops.iter().map(|op| op.name.as_str()).collect();
     assert_eq!(names, ["seq-write", "seq-read"]);
     assert!(outcome.metrics.iter().any(|metric| metric.name == "seq-read" && metric.unit == "MB/s"));
-
-    let report = bench.plain("#!loadline-app large-file\nfile_bites = 1", "");
-    let Status::Failed { message } = &report.status else { panic!("{report:?}") };
-    assert!(message.contains("file_bites"), "{message}");
+    let variables: Vec<(&str, &str)> =
+        report.variables.iter().map(|one| (one.name.as_str(), one.value.as_str())).collect();
+    assert_eq!(variables, [("file_bytes", "100k")], "what ran is told");
 }
 
 #[test]
@@ -180,13 +197,24 @@ fn what_a_script_asks_for_beside_the_result_is_kept() {
 }
 
 #[test]
-fn parameters_reach_the_script_and_its_errors_the_status() {
+fn a_load_that_speaks_of_free_space_is_sized_by_the_target_and_told() {
     let mut bench = Bench::new();
-    let broken = SCRIPT.replace("entries=$n", "entries=$missing");
-    let report = bench.plain(&broken, "seconds = 0.1");
-    let Status::Failed { message } = &report.status else { panic!("{report:?}") };
-    assert!(message.contains("missing"), "{message}");
-    assert_eq!(report.outcome, None);
+    let script = SCRIPT.replace("set $n=20", "set $room=$free\nset $n=min(20, $free)");
+    let report = bench.plain(&script, "seconds = 0.1");
+    assert_eq!(report.status, Status::Done, "{report:?}");
+    let of = |name: &str| report.variables.iter().find(|one| one.name == name).map(|one| one.value.clone());
+    let free: u64 = of("room").unwrap().parse().unwrap();
+    let assumed: u64 = 1 << 30;
+    assert!(free != assumed && free > 0, "{free}");
+    assert_eq!(of("n").as_deref(), Some("20"));
+    let plain = Bench::new().plain(SCRIPT, "seconds = 0.1").variables;
+    assert_eq!(plain.iter().map(|one| one.name.as_str()).collect::<Vec<_>>(), ["n"]);
+}
+
+#[test]
+fn warnings_of_a_script_are_in_the_log_of_its_trial() {
+    let report = Bench::new().plain(&format!("{SCRIPT}\nset $n=30\n"), "seconds = 0.1");
+    assert!(report.log.iter().any(|line| line.contains("nothing behind the run")), "{:?}", report.log);
 }
 
 #[test]

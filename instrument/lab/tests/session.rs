@@ -5,9 +5,11 @@ mod common;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::AtomicBool;
 
-use common::{Fake, Fate, eight_cells};
+use common::{Fake, Fate, eight_cells, loads};
 use lab::Store;
-use lab::session::{Ending, Notice, estimate_seconds, execute};
+use lab::check::Loads;
+use lab::queue::Queue;
+use lab::session::{Ending, Means, Notice, Session};
 use record::results::{Run, Status};
 use record::{Study, plan};
 use stats::rng::SplitMix;
@@ -31,8 +33,31 @@ impl Bench {
     }
 
     fn execute(&mut self, run: &mut Run, fake: &mut Fake) -> Ending {
-        execute(run, &mut self.store, fake, &AtomicBool::new(false), &mut |_| {}).unwrap()
+        self.hear(run, fake, &mut |_| {})
     }
+
+    fn hear(&mut self, run: &mut Run, fake: &mut Fake, notify: &mut dyn FnMut(Notice<'_>)) -> Ending {
+        self.until(run, fake, &AtomicBool::new(false), notify)
+    }
+
+    fn until(
+        &mut self,
+        run: &mut Run,
+        fake: &mut Fake,
+        stop: &AtomicBool,
+        notify: &mut dyn FnMut(Notice<'_>),
+    ) -> Ending {
+        let (study, loads) = opened(run);
+        let means = Means { loads: &loads, store: &mut self.store, runner: fake, stop, notify };
+        Session::new(&study, run, means).execute().unwrap()
+    }
+}
+
+/// The study of a run, as it is stored, and its loads.
+fn opened(run: &Run) -> (Study, Loads) {
+    let study = Study::from_stored(&run.study).unwrap();
+    let loads = loads(&study);
+    (study, loads)
 }
 
 #[test]
@@ -143,13 +168,12 @@ fn a_failing_cell_stops_no_other_and_is_given_up_after_two_failures() {
         _ => Fate::Ops(7),
     });
     let mut given_up = Vec::new();
-    let stop = AtomicBool::new(false);
-    let ending = execute(&mut run, &mut bench.store, &mut fake, &stop, &mut |notice| {
+    let ending = bench.hear(&mut run, &mut fake, &mut |notice| {
         if let Notice::GivenUp { cell } = notice {
             given_up.push(cell.id);
         }
     });
-    assert_eq!(ending.unwrap(), Ending::Complete);
+    assert_eq!(ending, Ending::Complete);
     given_up.sort_unstable();
     assert_eq!(given_up, [2, 4]);
     let mut attempts: HashMap<u32, u32> = HashMap::new();
@@ -166,13 +190,11 @@ fn unavailable_stacks_are_told_beforehand_and_tried_again_on_resume() {
     let mut fake = Fake::steady();
     fake.unavailable.insert("xfs".into(), ("no mkfs.xfs".into(), "apt install xfsprogs".into()));
     let mut told = Vec::new();
-    let stop = AtomicBool::new(false);
-    execute(&mut run, &mut bench.store, &mut fake, &stop, &mut |notice| {
+    bench.hear(&mut run, &mut fake, &mut |notice| {
         if let Notice::Unavailable { stack, reason, .. } = notice {
             told.push(format!("{stack}: {reason}"));
         }
-    })
-    .unwrap();
+    });
     assert_eq!(told, ["xfs: no mkfs.xfs"]);
     assert_eq!(fake.ran.len(), 12);
     let mut unavailable: Vec<u32> = run
@@ -200,14 +222,12 @@ fn a_cell_stops_early_when_its_interval_is_narrow_and_a_noisy_one_goes_on() {
         _ => Fate::Ops(1000 + u64::from(job.slot.index)),
     });
     let mut settled = HashMap::new();
-    let stop = AtomicBool::new(false);
-    execute(&mut run, &mut bench.store, &mut fake, &stop, &mut |notice| {
+    bench.hear(&mut run, &mut fake, &mut |notice| {
         if let Notice::Settled { cell, trials, half_width } = notice {
             assert!(half_width <= 0.05);
             settled.insert(cell.id, trials);
         }
-    })
-    .unwrap();
+    });
     // Six trials are the fewest whose range covers the median at 95 %.
     assert_eq!(settled, (1..8).map(|cell| (cell, 6)).collect());
     assert_eq!(run.throughputs_of(0).len(), 30);
@@ -225,16 +245,15 @@ fn the_estimate_begins_with_a_guess_and_learns() {
     let mut run = bench.begin(&eight_cells(2, ""));
     let mut fake = Fake::steady();
     // 16 trials of 10 s and a guess of 2 s each.
-    assert!((estimate_seconds(&run, &mut fake).unwrap() - 192.0).abs() < 1e-9);
+    let (study, loads) = opened(&run);
+    assert!((Queue::new(&study, &run, &loads).seconds() - 192.0).abs() < 1e-9);
     let mut remaining = Vec::new();
-    let stop = AtomicBool::new(false);
-    execute(&mut run, &mut bench.store, &mut fake, &stop, &mut |notice| {
+    bench.hear(&mut run, &mut fake, &mut |notice| {
         if let Notice::Begins { remaining_seconds, ended, planned, .. } = notice {
             assert_eq!((ended, planned), (remaining.len(), 16));
             remaining.push(remaining_seconds);
         }
-    })
-    .unwrap();
+    });
     // The fake's trials take 15 s: from the second one on that is known.
     let expected: Vec<f64> =
         std::iter::once(192.0).chain((1..16).map(|n| 15.0 * f64::from(16 - n))).collect();
@@ -246,8 +265,8 @@ fn a_wish_to_stop_before_the_first_trial_runs_nothing() {
     let mut bench = Bench::new();
     let mut run = bench.begin(&eight_cells(2, ""));
     let mut fake = Fake::steady();
-    let ending = execute(&mut run, &mut bench.store, &mut fake, &AtomicBool::new(true), &mut |_| {});
-    assert_eq!((ending.unwrap(), fake.ran.len()), (Ending::Interrupted, 0));
+    let ending = bench.until(&mut run, &mut fake, &AtomicBool::new(true), &mut |_| {});
+    assert_eq!((ending, fake.ran.len()), (Ending::Interrupted, 0));
 }
 
 #[test]

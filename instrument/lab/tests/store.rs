@@ -32,6 +32,7 @@ fn trial(cell: u32, index: u32, status: Status) -> Trial {
         seconds: 1.0 / 3.0,
         fsync: None,
         extras: Default::default(),
+        variables: Vec::new(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use record::plan;
 use record::results::MetricName;
-use record::study::{CommandLine, Settings, Study, StudyError};
+use record::study::{CommandLine, Load, Settings, Study, StudyError};
 
 const FULL: &str = r#"
 stacks = ["ext4", "xfs@image:2G", "ext4,data=journal"]
@@ -93,8 +93,9 @@ fn a_written_study_reads_as_an_equal_one_without_its_files() {
     assert_eq!(again, study);
     assert_eq!(again.hash(), study.hash());
     assert_eq!(plan::cells(&again), plan::cells(&study));
-    assert_eq!(again.workloads[0].text.as_deref(), Some("set $nthreads=1\nrun 60\n"));
-    assert_eq!(again.workloads[0].origin.as_deref(), Some("w/one.f"));
+    assert_eq!(again.workloads[0].load.wml(), Some("set $nthreads=1\nrun 60\n"));
+    let origin = Load::Wml { text: "set $nthreads=1\nrun 60\n".into(), origin: Some("w/one.f".into()) };
+    assert_eq!(again.workloads[0].load, origin);
 }
 
 #[test]
@@ -103,7 +104,7 @@ fn a_script_of_any_letters_survives_being_embedded() {
     let study =
         Study::parse("stacks=['ext4']\n[[workload]]\nfile='a.f'", "s.toml", &|_| Ok(script.into())).unwrap();
     let again = Study::from_stored(&study.to_toml()).unwrap();
-    assert_eq!(again.workloads[0].text.as_deref(), Some(script));
+    assert_eq!(again.workloads[0].load.wml(), Some(script));
 }
 
 #[test]
@@ -118,7 +119,7 @@ fn files_are_found_relative_to_the_study() {
     std::fs::write(folder.path().join("w/one.f"), b"# caf\xe9\nrun 5").unwrap();
     std::fs::write(folder.path().join("s.toml"), "stacks=['ext4']\n[[workload]]\nfile='w/one.f'").unwrap();
     let study = lab::read::study(&folder.path().join("s.toml")).unwrap();
-    assert_eq!(study.workloads[0].text.as_deref(), Some("# caf\u{fffd}\nrun 5"));
+    assert_eq!(study.workloads[0].load.wml(), Some("# caf\u{fffd}\nrun 5"));
     assert!(matches!(lab::read::study(Path::new("/no/such.toml")), Err(StudyError::Read { .. })));
 }
 
@@ -146,6 +147,7 @@ fn wrong_studies_are_explained() {
         ("no workload", "stacks = ['ext4']\nworkload = []\n".to_string()),
         ("workload without text", format!("{head}[[workload]]\nname = 'a'\n")),
         ("two workloads of a name", format!("{head}{tail}{tail}")),
+        ("file and app", format!("{head}[[workload]]\nfile = 'w/one.f'\napp = 'tree'\n")),
         ("file and text", format!("{head}[[workload]]\nfile = 'w/one.f'\ntext = 'run'\n")),
         ("missing file", format!("{head}[[workload]]\nfile = 'w/two.f'\n")),
         ("several values set", format!("{head}{tail}set = {{ n = [1, 2] }}\n")),
@@ -276,12 +278,55 @@ fn workloads_are_checked_before_the_first_trial() {
         Study::parse(text, "s.toml", &|_| Ok(script.into())).unwrap()
     };
     let checked = lab::check::workloads(&study(script), machine).unwrap();
-    let entries: Vec<u64> = checked.iter().map(|checked| checked.model.filesets[0].entries).collect();
+    let entries: Vec<u64> =
+        checked.iter().map(|checked| checked.model().unwrap().filesets[0].entries).collect();
     assert_eq!(entries, [10, 20], "once for each combination, not for each stack");
     let broken = lab::check::workloads(&study(&script.replace("filesetname=f", "filesetname=g")), machine);
     let Err(StudyError::Workload { workload, report }) = broken else { panic!("{broken:?}") };
     assert_eq!(workload, "w");
     assert!(report.contains("w.f:3"), "{report}");
+}
+
+#[test]
+fn applications_are_checked_as_scripts_are() {
+    let machine = wml::Machine { ram_bytes: 1 << 30, cores: 2, free_bytes: 1 << 30 };
+    let check = |workload: &str| {
+        lab::check::workloads(
+            &parse(&format!("stacks = ['ext4']\n[[workload]]\n{workload}\n")).unwrap(),
+            machine,
+        )
+    };
+    let checked = check("app = 'read-shared'\nparameters = { config = ['app-only', 'os-only'] }").unwrap();
+    assert!(checked.len() == 2 && checked.iter().all(|load| load.app().is_some() && load.model().is_none()));
+    assert!(checked[0].seconds > 0.0);
+    for (workload, wrong) in [
+        ("app = 'large-fil'", "`large-fil` is not a load; known are large-file, random-write"),
+        ("app = 'large-fil'", "did you mean `large-file`?"),
+        (
+            "name = 'w'\napp = 'large-file'\nset = { file_bites = 1 }",
+            "w: large-file has no parameter `file_bites`",
+        ),
+        ("app = 'large-file'\nset = { file_bytes = 0 }", "file_bytes = 0 is not a whole number from 1"),
+        ("app = 'read-shared'\nparameters = { config = ['auto', 'x'] }", "config = x is none of"),
+    ] {
+        let error = check(workload).unwrap_err().to_string();
+        assert!(error.contains(wrong), "{workload}: {error}");
+    }
+}
+
+#[test]
+fn planned_seconds_are_those_of_workload_study_and_script_in_this_order() {
+    let machine = wml::Machine { ram_bytes: 1 << 30, cores: 2, free_bytes: 1 << 30 };
+    let seconds = |settings: &str, workload: &str| {
+        let script = "define process name=p { thread name=t { flowop hog name=h } }\nwarmup 3\nrun 7\n";
+        let text = format!("stacks=['ext4']\n[study]\n{settings}\n[[workload]]\nfile='w.f'\n{workload}");
+        let study = Study::parse(&text, "s.toml", &|_| Ok(script.into())).unwrap();
+        let loads = lab::check::workloads(&study, machine).unwrap();
+        (loads[0].warmup_seconds, loads[0].seconds)
+    };
+    assert_eq!(seconds("", ""), (3.0, 7.0));
+    assert_eq!(seconds("seconds = 5", ""), (3.0, 5.0));
+    assert_eq!(seconds("seconds = 5\nwarmup = 2", "seconds = 4\nwarmup = 1"), (1.0, 4.0));
 }
 
 fn repository() -> PathBuf {

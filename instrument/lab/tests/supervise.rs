@@ -6,20 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use common::outcome;
-use lab::protocol::{Message, Request};
+use engine::Event;
+use lab::protocol::{Issue, Message, Request};
 use lab::supervise::{Departure, Program, Told, supervise};
 
 fn request() -> Request {
     Request {
         parent: std::process::id(),
-        name: "w".into(),
-        text: "run".into(),
+        load: Issue::App { name: "w".into(), variables: vec![] },
         phase: 0,
         home: "/".into(),
-        set: vec![],
-        ram_bytes: 1,
-        cores: 1,
-        free_bytes: 1,
         in_process: None,
         root: "/".into(),
         options: Default::default(),
@@ -27,6 +23,11 @@ fn request() -> Request {
         device: None,
         disk: None,
     }
+}
+
+/// The message that holds a line.
+fn line(text: &str) -> Message {
+    Message::Event { event: Event::Line { text: text.into() } }
 }
 
 /// Runs a script that may print the outcome by `cat $1`.
@@ -37,7 +38,7 @@ fn child(script: &str, deadline: Option<Duration>, stop: &AtomicBool) -> (Depart
 /// Longer than any child needs here that ends by itself.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The warning of a child that wants the user's wish to end it.
+/// The line of a child that wants the user's wish to end it.
 const STOP: &str = "interrupt me";
 
 /// As [`child`], which has so long from the first signal to the last.
@@ -58,7 +59,7 @@ fn patient_child(
     let mut heard = Vec::new();
     let deadline = deadline.map(|time| Instant::now() + time);
     let departure = supervise(&program, &request(), deadline, stop, |_| Ok(()), &mut |message| {
-        stop.fetch_or(message == Message::Warnings { text: STOP.into() }, Ordering::Release);
+        stop.fetch_or(message == line(STOP), Ordering::Release);
         heard.push(message);
     });
     (departure, heard)
@@ -70,11 +71,10 @@ fn never() -> AtomicBool {
 
 #[test]
 fn the_outcome_is_read_from_between_other_output() {
-    let script =
-        r#"read request; echo noise; echo '{"say":"warnings","text":"careful"}'; echo raw >&2; cat $1"#;
+    let script = r#"read request; echo noise; echo '{"say":"event","event":{"event":"line","text":"careful"}}'; echo raw >&2; cat $1"#;
     let (departure, heard) = child(script, None, &never());
     assert_eq!(departure, Departure { result: Ok(outcome(77)), told: None, raw_output: "raw\n".into() });
-    assert_eq!(heard, [Message::Warnings { text: "careful".into() }]);
+    assert_eq!(heard, [line("careful")]);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_child_that_takes_no_request_is_an_error() {
 }
 
 /// Says that its traps are set.
-const READY: &str = r#"read request; echo '{"say":"warnings","text":"ready"}'; while :; do sleep 0.01; done"#;
+const READY: &str = r#"read request; echo '{"say":"event","event":{"event":"line","text":"ready"}}'; while :; do sleep 0.01; done"#;
 
 /// The departure of a child whose time is up after its traps are set. On a busy machine the time may be up before; then
 /// another child gets more.
@@ -144,12 +144,12 @@ fn the_users_wish_reaches_the_child_as_sigint() {
 #[test]
 fn what_a_child_leaves_running_is_killed_and_not_waited_for() {
     // The background process holds both pipes.
-    let script = r#"read request; sleep 600 & printf '{"say":"warnings","text":"%s"}\n' $!; cat $1"#;
+    let script = r#"read request; sleep 600 & printf '{"say":"event","event":{"event":"line","text":"%s"}}\n' $!; cat $1"#;
     let start = Instant::now();
     let (departure, heard) = child(script, None, &never());
     assert_eq!(departure.result, Ok(outcome(77)));
     assert!(start.elapsed() < Duration::from_secs(300));
-    let [Message::Warnings { text: pid }] = heard.as_slice() else { panic!("{heard:?}") };
+    let [Message::Event { event: Event::Line { text: pid } }] = heard.as_slice() else { panic!("{heard:?}") };
     let gone = || match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
         // A zombie waits for whoever reaps orphans here.
         Ok(stat) => stat.rsplit_once(')').is_none_or(|(_, rest)| rest.trim_start().starts_with('Z')),

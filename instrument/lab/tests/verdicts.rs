@@ -30,6 +30,7 @@ fn run(study: &Study, throughputs: &[&[u64]]) -> Run {
                 seconds: 1.0,
                 fsync: None,
                 extras: Default::default(),
+                variables: Vec::new(),
             });
         }
     }

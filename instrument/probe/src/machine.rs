@@ -1,6 +1,6 @@
 //! Kernel, processors, memory and load.
 
-use host::text::value_of;
+use host::text::{kib_of, value_of};
 use record::environment::{Cpu, Kernel, Load, Memory};
 
 use crate::root::Root;
@@ -133,11 +133,6 @@ pub fn load(root: &Root) -> Load {
     }
 }
 
-fn kib_of(meminfo: &str, key: &str) -> Option<u64> {
-    let value = value_of(meminfo, key, ':')?;
-    value.strip_suffix("kB").unwrap_or(value).trim().parse::<u64>().ok()?.checked_mul(1024)
-}
-
 /// How many numbers a list such as `0-3,8` holds.
 fn count_list(list: &str) -> Option<u32> {
     list.split(',').try_fold(0_u32, |sum, part| {
@@ -157,11 +152,5 @@ mod tests {
         assert_eq!(count_list("0-3,8"), Some(5));
         assert_eq!(count_list("3-1"), None);
         assert_eq!(count_list("x"), None);
-    }
-
-    #[test]
-    fn memory_lines_are_in_bytes() {
-        assert_eq!(kib_of("MemTotal:       24684084 kB\n", "MemTotal"), Some(24_684_084 * 1024));
-        assert_eq!(kib_of("MemTotal: kB\n", "MemTotal"), None);
     }
 }

@@ -157,7 +157,7 @@ pub struct Cell {
 /// A parameter's value.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Parameter {
-    /// The WML variable without `$`.
+    /// The variable's name, in WML without `$`.
     pub name: String,
     /// The value as it was written.
     pub value: String,
@@ -195,6 +195,9 @@ pub struct Trial {
     /// What its script asked to be told beside the result.
     #[serde(default, skip_serializing_if = "Extras::is_empty")]
     pub extras: Extras,
+    /// Final values of the variables of its load, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<Parameter>,
 }
 
 /// A command that loadline ran, as one line that a shell would take.

@@ -86,6 +86,7 @@ fn run(list: &str, value: impl Fn(&str, &str, u32) -> Option<f64>) -> Run {
             seconds: 1.0,
             fsync: None,
             extras: Default::default(),
+            variables: Vec::new(),
         });
     }
     run

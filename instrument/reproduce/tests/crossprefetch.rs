@@ -89,6 +89,7 @@ fn run(list: &str, trials: u32, value: impl Fn(&str, &str, u32) -> Option<f64>) 
             seconds: 1.0,
             fsync: None,
             extras: Default::default(),
+            variables: Vec::new(),
         });
     }
     run

@@ -44,6 +44,19 @@ fn mean(loaded: &Loaded, value: Value) -> f64 {
 const GIB: u64 = 1 << 30;
 
 #[test]
+fn what_they_resolve_to_survives_being_sent_as_json() {
+    let files = files();
+    assert!(files.len() >= 23, "{files:?}");
+    for path in &files {
+        let machine = Machine { ram_bytes: 24 * GIB, cores: 2, free_bytes: 7 * GIB };
+        let sent = load(path, machine, Vec::new()).workload;
+        let json = serde_json::to_string(&sent).unwrap();
+        let received: workload::Workload = serde_json::from_str(&json).unwrap();
+        assert_eq!(received, sent, "{}", path.display());
+    }
+}
+
+#[test]
 fn all_load_without_a_warning_and_run_a_minute() {
     let files = files();
     assert!(files.len() >= 23, "{files:?}");

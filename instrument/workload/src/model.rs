@@ -1,7 +1,10 @@
-//! The workload: plain data, fully resolved (no variables, no names to look up but targets of flowops).
+//! The workload: plain data, fully resolved (no variables, no names to look up but targets of flowops). As JSON it goes from
+//! the process that resolved it to the one that runs it.
+
+use serde::{Deserialize, Serialize};
 
 /// A workload, ready to run on any target.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Workload {
     /// Name for reports, usually the file's stem.
     pub name: String,
@@ -24,7 +27,8 @@ pub struct Workload {
 }
 
 /// A number: fixed, or drawn anew at every evaluation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Value {
     /// A fixed value.
     Int(u64),
@@ -49,7 +53,7 @@ impl Value {
 }
 
 /// A random variable: `randvar(...)` or `cvar(...)`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Draw {
     /// The variable's name without `$`; empty for an anonymous one.
     pub name: String,
@@ -69,7 +73,8 @@ pub struct Draw {
 }
 
 /// How [`Draw::round`] rounds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Rounding {
     /// To the nearest multiple, halves up (`randvar`).
     #[default]
@@ -79,7 +84,8 @@ pub enum Rounding {
 }
 
 /// Distributions; parameters are already in their final unit (never "x 1000").
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Distribution {
     /// Always this value.
     Constant(f64),
@@ -153,7 +159,7 @@ pub enum Distribution {
 }
 
 /// One row of a table distribution.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TableRow {
     /// Share in percent.
     pub percent: f64,
@@ -164,7 +170,7 @@ pub struct TableRow {
 }
 
 /// A tree of files (`define fileset`), or a single file (`define file`).
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fileset {
     /// Name; the tree's root is `path/name`.
     pub name: String,
@@ -199,7 +205,7 @@ pub struct Fileset {
 }
 
 /// A process definition.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Process {
     /// Name.
     pub name: String,
@@ -212,7 +218,7 @@ pub struct Process {
 }
 
 /// A thread definition.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Thread {
     /// Name.
     pub name: String,
@@ -227,7 +233,8 @@ pub struct Thread {
 }
 
 /// One step of a thread's loop: a flowop, or a composite one with its inner list.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Node {
     /// A flowop.
     Op(FlowOp),
@@ -243,7 +250,8 @@ pub enum Node {
 }
 
 /// Types of flowops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "the names are Filebench's; their semantics stand in docs/wml.md")]
 pub enum Kind {
     OpenFile,
@@ -329,7 +337,7 @@ impl Kind {
 }
 
 /// A flowop with its attributes; an attribute that a kind does not use is ignored.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FlowOp {
     /// Instance name, for inner ones of composites `outer.inner`.
     pub name: String,
@@ -402,7 +410,8 @@ impl FlowOp {
 }
 
 /// When a run ends (`set mode quit ...`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum EndMode {
     /// When the time is up.
     #[default]
@@ -414,7 +423,8 @@ pub enum EndMode {
 }
 
 /// A step of the script.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Step {
     /// Print a line.
     Echo(String),

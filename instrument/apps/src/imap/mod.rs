@@ -17,7 +17,7 @@ use stats::Direction;
 
 use crate::bench::Tally;
 use crate::error::at;
-use crate::{AppError, Bench, Load, Place, Script};
+use crate::{AppError, Bench, Load, Parameters, Place};
 
 use client::Client;
 use dovecot::Dovecot;
@@ -45,10 +45,10 @@ impl Imap {
     ///
     /// # Errors
     /// A value out of range.
-    pub fn new(script: &mut Script) -> Result<Imap, AppError> {
+    pub fn new(parameters: &mut Parameters) -> Result<Imap, AppError> {
         Ok(Imap {
-            messages: script.number("messages", 500, 1..=1_000_000)?,
-            ops: script.number("ops", 250, 1..=100_000_000)?,
+            messages: parameters.number("messages", 500, 1..=1_000_000)?,
+            ops: parameters.number("ops", 250, 1..=100_000_000)?,
         })
     }
 }

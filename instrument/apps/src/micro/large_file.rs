@@ -9,7 +9,7 @@ use stats::Direction;
 use super::MEGA;
 use super::data::{BLOCK_BYTES, Buffers};
 use crate::error::at;
-use crate::{AppError, Bench, Load, Place, Script};
+use crate::{AppError, Bench, Load, Parameters, Place};
 
 const NAME: &str = "large-file";
 
@@ -27,10 +27,10 @@ impl LargeFile {
     ///
     /// # Errors
     /// A value out of range.
-    pub fn new(script: &mut Script) -> Result<LargeFile, AppError> {
+    pub fn new(parameters: &mut Parameters) -> Result<LargeFile, AppError> {
         Ok(LargeFile {
-            file_bytes: script.number("file_bytes", 1 << 30, 1..=1 << 50)?,
-            buffers: script.number("buffers", 64, 1..=100_000)?,
+            file_bytes: parameters.bytes("file_bytes", 1 << 30, 1..=1 << 50)?,
+            buffers: parameters.number("buffers", 64, 1..=100_000)?,
         })
     }
 }

@@ -10,7 +10,7 @@ use stats::Direction;
 use super::data::Buffers;
 use super::{MEGA, large_file};
 use crate::error::at;
-use crate::{AppError, Bench, Load, Place, Script};
+use crate::{AppError, Bench, Load, Parameters, Place};
 
 const NAME: &str = "random-file";
 
@@ -30,16 +30,16 @@ impl RandomWrite {
     ///
     /// # Errors
     /// A value out of range.
-    pub fn new(script: &mut Script) -> Result<RandomWrite, AppError> {
-        let write_bytes = script.number("write_bytes", 4096, 4..=4096)?;
+    pub fn new(parameters: &mut Parameters) -> Result<RandomWrite, AppError> {
+        let write_bytes = parameters.bytes("write_bytes", 4096, 4..=4096)?;
         if ![4, 4096].contains(&write_bytes) {
-            return Err(AppError::Script(format!("write_bytes = {write_bytes} is neither 4 nor 4096")));
+            return Err(AppError::Parameter(format!("write_bytes = {write_bytes} is neither 4 nor 4096")));
         }
         Ok(RandomWrite {
-            file_bytes: script.number("file_bytes", 160 << 20, 8192..=1 << 50)?,
-            writes: script.number("writes", 4096, 1..=1 << 40)?,
+            file_bytes: parameters.bytes("file_bytes", 160 << 20, 8192..=1 << 50)?,
+            writes: parameters.number("writes", 4096, 1..=1 << 40)?,
             small: write_bytes == 4,
-            buffers: script.number("buffers", 64, 1..=100_000)?,
+            buffers: parameters.number("buffers", 64, 1..=100_000)?,
         })
     }
 

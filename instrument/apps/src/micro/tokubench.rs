@@ -12,7 +12,7 @@ use stats::Direction;
 use super::MEGA;
 use crate::bench::Tally;
 use crate::error::at;
-use crate::{AppError, Bench, Load, Place, Script};
+use crate::{AppError, Bench, Load, Parameters, Place};
 
 /// Largest number of directories within a directory, and of files that make a leaf.
 const FAN_OUT: u64 = 128;
@@ -32,10 +32,10 @@ impl TokuBench {
     ///
     /// # Errors
     /// A value out of range.
-    pub fn new(script: &mut Script) -> Result<TokuBench, AppError> {
+    pub fn new(parameters: &mut Parameters) -> Result<TokuBench, AppError> {
         Ok(TokuBench {
-            files: script.number("files", 46_875, 1..=100_000_000)?,
-            threads: script.number("threads", 4, 1..=1024)?,
+            files: parameters.number("files", 46_875, 1..=100_000_000)?,
+            threads: parameters.number("threads", 4, 1..=1024)?,
         })
     }
 }

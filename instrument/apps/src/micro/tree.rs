@@ -6,7 +6,7 @@ use stats::Direction;
 
 use crate::programs::{copy_tree, program, time};
 use crate::source::{self, Subset};
-use crate::{AppError, Bench, Load, Place, Script};
+use crate::{AppError, Bench, Load, Parameters, Place};
 
 /// `find`: `find TREE -name wait.c`. `grep`: `grep -r cpu_to_be64 TREE`. `del`: `rm -rf` of a directory with two
 /// copies of the tree, without a sync in the timer, as in the artifact; `del-synced` has one. Each cold.
@@ -20,8 +20,8 @@ impl Tree {
     ///
     /// # Errors
     /// A subset that is not known.
-    pub fn new(script: &mut Script) -> Result<Tree, AppError> {
-        Ok(Tree { subset: Subset::take(script)? })
+    pub fn new(parameters: &mut Parameters) -> Result<Tree, AppError> {
+        Ok(Tree { subset: Subset::take(parameters)? })
     }
 }
 

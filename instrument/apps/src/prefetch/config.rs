@@ -2,7 +2,7 @@
 
 use prefetch::Mode;
 
-use crate::{AppError, Script};
+use crate::{AppError, Parameters};
 
 /// Read-ahead of [`Config::ReadAhead`], KiB: sixty-four times what Linux has by default.
 pub const READ_AHEAD_KIB: u64 = 8192;
@@ -66,12 +66,12 @@ impl Config {
     ///
     /// # Errors
     /// A word that is no configuration.
-    pub fn take(script: &mut Script) -> Result<Config, AppError> {
-        let word = script.word("config", "app-only");
+    pub fn take(parameters: &mut Parameters) -> Result<Config, AppError> {
+        let word = parameters.word("config", "app-only");
         let found = Config::ALL.into_iter().find(|config| config.word() == word);
         found.ok_or_else(|| {
             let known: Vec<_> = Config::ALL.iter().map(|config| config.word()).collect();
-            AppError::Script(format!("config = {word} is none of {}", known.join(", ")))
+            AppError::Parameter(format!("config = {word} is none of {}", known.join(", ")))
         })
     }
 }

@@ -9,7 +9,7 @@ use super::measure::{Measured, Timed, provide};
 use super::task::Task;
 use super::{db_bench, files_in, number_of, rocks, take_columns, ycsb};
 use crate::programs::program;
-use crate::{AppError, Bench, Load, Place, Script};
+use crate::{AppError, Bench, Load, Parameters, Place};
 
 /// Columns of [`DbBench`]. `scale-` are multireadrandom by threads, `memory-` with memory for a part of the data.
 pub const DB_COLUMNS: [&str; 14] = [
@@ -53,14 +53,14 @@ impl DbBench {
     ///
     /// # Errors
     /// A value that cannot be.
-    pub fn new(script: &mut Script) -> Result<DbBench, AppError> {
+    pub fn new(parameters: &mut Parameters) -> Result<DbBench, AppError> {
         Ok(DbBench {
-            config: Config::take(script)?,
-            columns: take_columns(script, &DB_COLUMNS)?,
-            keys: script.number("keys", 20_000, 100..=1 << 40)?,
-            reads: script.number("reads", 500, 1..=1 << 40)?,
-            threads: script.number("threads", 4, 1..=256)?,
-            memory_bytes: script.number("memory_bytes", 0, 0..=1 << 50)?,
+            config: Config::take(parameters)?,
+            columns: take_columns(parameters, &DB_COLUMNS)?,
+            keys: parameters.number("keys", 20_000, 100..=1 << 40)?,
+            reads: parameters.number("reads", 500, 1..=1 << 40)?,
+            threads: parameters.number("threads", 4, 1..=256)?,
+            memory_bytes: parameters.bytes("memory_bytes", 0, 0..=1 << 50)?,
         })
     }
 
@@ -144,13 +144,13 @@ impl Ycsb {
     ///
     /// # Errors
     /// A value that cannot be.
-    pub fn new(script: &mut Script) -> Result<Ycsb, AppError> {
+    pub fn new(parameters: &mut Parameters) -> Result<Ycsb, AppError> {
         Ok(Ycsb {
-            config: Config::take(script)?,
-            columns: take_columns(script, &YCSB_COLUMNS)?,
-            records: script.number("records", 20_000, 100..=1 << 40)?,
-            threads: script.number("threads", 4, 1..=256)?,
-            milliseconds: script.number("milliseconds", 1000, 10..=3_600_000)?,
+            config: Config::take(parameters)?,
+            columns: take_columns(parameters, &YCSB_COLUMNS)?,
+            records: parameters.number("records", 20_000, 100..=1 << 40)?,
+            threads: parameters.number("threads", 4, 1..=256)?,
+            milliseconds: parameters.number("milliseconds", 1000, 10..=3_600_000)?,
         })
     }
 }

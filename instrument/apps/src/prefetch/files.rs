@@ -8,7 +8,7 @@ use super::measure::{Measured, provide, read_ahead_kib};
 use super::task::{Pattern, Task};
 use super::{compress, mapped, mixed, number_of, read, take_columns};
 use crate::error::at;
-use crate::{AppError, Bench, Load, Place, Script};
+use crate::{AppError, Bench, Load, Parameters, Place};
 
 /// Files of the private reads: the artifact's 16, one a thread.
 const PRIVATE_FILES: u64 = 16;
@@ -61,12 +61,12 @@ struct Common {
 }
 
 impl Common {
-    fn take(script: &mut Script, known: &[&'static str]) -> Result<Common, AppError> {
+    fn take(parameters: &mut Parameters, known: &[&'static str]) -> Result<Common, AppError> {
         Ok(Common {
-            config: Config::take(script)?,
-            columns: take_columns(script, known)?,
-            bytes: script.number("bytes", 64 << 20, 1 << 20..=1 << 50)?,
-            threads: script.number("threads", 4, 1..=256)? as usize,
+            config: Config::take(parameters)?,
+            columns: take_columns(parameters, known)?,
+            bytes: parameters.bytes("bytes", 64 << 20, 1 << 20..=1 << 50)?,
+            threads: parameters.number("threads", 4, 1..=256)? as usize,
         })
     }
 
@@ -100,8 +100,8 @@ impl ReadPrivate {
     ///
     /// # Errors
     /// A value that cannot be.
-    pub fn new(script: &mut Script) -> Result<ReadPrivate, AppError> {
-        Common::take(script, &PRIVATE_COLUMNS).map(ReadPrivate)
+    pub fn new(parameters: &mut Parameters) -> Result<ReadPrivate, AppError> {
+        Common::take(parameters, &PRIVATE_COLUMNS).map(ReadPrivate)
     }
 }
 
@@ -157,10 +157,10 @@ impl ReadShared {
     ///
     /// # Errors
     /// A value that cannot be.
-    pub fn new(script: &mut Script) -> Result<ReadShared, AppError> {
+    pub fn new(parameters: &mut Parameters) -> Result<ReadShared, AppError> {
         Ok(ReadShared {
-            common: Common::take(script, &SHARED_COLUMNS)?,
-            milliseconds: script.number("milliseconds", 1000, 10..=3_600_000)?,
+            common: Common::take(parameters, &SHARED_COLUMNS)?,
+            milliseconds: parameters.number("milliseconds", 1000, 10..=3_600_000)?,
         })
     }
 
@@ -244,11 +244,11 @@ impl Compress {
     ///
     /// # Errors
     /// A value that cannot be.
-    pub fn new(script: &mut Script) -> Result<Compress, AppError> {
+    pub fn new(parameters: &mut Parameters) -> Result<Compress, AppError> {
         Ok(Compress {
-            common: Common::take(script, &COMPRESS_COLUMNS)?,
-            file_bytes: script.number("file_bytes", 4 << 20, 4096..=1 << 32)?,
-            memory_bytes: script.number("memory_bytes", 0, 0..=1 << 50)?,
+            common: Common::take(parameters, &COMPRESS_COLUMNS)?,
+            file_bytes: parameters.bytes("file_bytes", 4 << 20, 4096..=1 << 32)?,
+            memory_bytes: parameters.bytes("memory_bytes", 0, 0..=1 << 50)?,
         })
     }
 

@@ -37,7 +37,7 @@ pub use config::Config;
 pub use database::{DbBench, Ycsb};
 pub use files::{Compress, ReadPrivate, ReadShared};
 
-use crate::{AppError, Script};
+use crate::{AppError, Parameters};
 
 /// Regular files of a folder, by name; none when it cannot be read.
 fn files_in(folder: &Path) -> Vec<PathBuf> {
@@ -49,11 +49,11 @@ fn files_in(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Takes the parameter `columns`, words of `known` (all, when it is not given), in the order of `known`.
-fn take_columns(script: &mut Script, known: &[&'static str]) -> Result<Vec<&'static str>, AppError> {
-    let text = script.word("columns", &known.join(" "));
+fn take_columns(parameters: &mut Parameters, known: &[&'static str]) -> Result<Vec<&'static str>, AppError> {
+    let text = parameters.word("columns", &known.join(" "));
     let words: Vec<&str> = text.split_whitespace().collect();
     if let Some(word) = words.iter().find(|word| !known.contains(word)) {
-        return Err(AppError::Script(format!("`{word}` is no column; columns are {}", known.join(", "))));
+        return Err(AppError::Parameter(format!("`{word}` is no column; columns are {}", known.join(", "))));
     }
     Ok(known.iter().copied().filter(|one| words.contains(one)).collect())
 }

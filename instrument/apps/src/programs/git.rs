@@ -6,7 +6,7 @@ use stats::Direction;
 
 use super::run::{git_program, time};
 use crate::source::{self, NEW_TAG, OLD_TAG, Subset};
-use crate::{AppError, Bench, Load, Place, Script};
+use crate::{AppError, Bench, Load, Parameters, Place};
 
 /// `git-clone`: `git clone PATH` into the file system. `git-diff`: cold, `git diff --patch OLD NEW > patch` within
 /// the clone. The history lies elsewhere and is read once before, so that its disk is not measured.
@@ -20,8 +20,8 @@ impl Git {
     ///
     /// # Errors
     /// A subset that is not known.
-    pub fn new(script: &mut Script) -> Result<Git, AppError> {
-        Ok(Git { subset: Subset::take(script)? })
+    pub fn new(parameters: &mut Parameters) -> Result<Git, AppError> {
+        Ok(Git { subset: Subset::take(parameters)? })
     }
 }
 

@@ -6,7 +6,7 @@ use stats::Direction;
 
 use super::run::{copy_tree, program, time};
 use crate::source::{self, Subset};
-use crate::{AppError, Bench, Load, Place, Script};
+use crate::{AppError, Bench, Load, Parameters, Place};
 
 /// `rsync`: cold, `rsync --stats -r -t -S src rsynced`. `rsync-inplace`: cold,
 /// `rsync --stats -r -t -W --inplace rsynced rsynced2`. The figure is rsync's bytes by wall seconds; its
@@ -21,8 +21,8 @@ impl Rsync {
     ///
     /// # Errors
     /// A subset that is not known.
-    pub fn new(script: &mut Script) -> Result<Rsync, AppError> {
-        Ok(Rsync { subset: Subset::take(script)? })
+    pub fn new(parameters: &mut Parameters) -> Result<Rsync, AppError> {
+        Ok(Rsync { subset: Subset::take(parameters)? })
     }
 }
 

@@ -7,7 +7,7 @@ use stats::Direction;
 use super::run::{program, time};
 use crate::error::at;
 use crate::source::{self, Subset};
-use crate::{AppError, Bench, Load, Place, Script};
+use crate::{AppError, Bench, Load, Parameters, Place};
 
 /// `untar`: `tar -xf linux.tar.xz` (the archive lies on the file system, cold). `tar`: cold,
 /// `tar -zcf linux.tar.gz linux`. On a fast device both are bound by xz and gzip.
@@ -21,8 +21,8 @@ impl Tar {
     ///
     /// # Errors
     /// A subset that is not known.
-    pub fn new(script: &mut Script) -> Result<Tar, AppError> {
-        Ok(Tar { subset: Subset::take(script)? })
+    pub fn new(parameters: &mut Parameters) -> Result<Tar, AppError> {
+        Ok(Tar { subset: Subset::take(parameters)? })
     }
 }
 

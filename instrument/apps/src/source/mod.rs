@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::at;
 use crate::programs::program;
-use crate::{AppError, Script};
+use crate::{AppError, Parameters};
 
 pub use history::{NEW_TAG, OLD_TAG, history};
 
@@ -35,20 +35,20 @@ pub enum Subset {
 }
 
 impl Subset {
-    /// Takes the parameter `subset` of a script.
+    /// Takes the parameter `subset`.
     ///
     /// # Errors
     /// Another word than `small`, `medium`, `full`.
-    pub fn take(script: &mut Script) -> Result<Subset, AppError> {
-        match script.word("subset", "small").as_str() {
+    pub fn take(parameters: &mut Parameters) -> Result<Subset, AppError> {
+        match parameters.word("subset", "small").as_str() {
             "small" => Ok(Subset::Small),
             "medium" => Ok(Subset::Medium),
             "full" => Ok(Subset::Full),
-            other => Err(AppError::Script(format!("subset = {other} is none of small, medium, full"))),
+            other => Err(AppError::Parameter(format!("subset = {other} is none of small, medium, full"))),
         }
     }
 
-    /// The word in a script.
+    /// Its word as a parameter.
     pub fn word(self) -> &'static str {
         match self {
             Subset::Small => "small",

@@ -19,7 +19,7 @@ const COLUMNS: &str = "micro,applications";
 /// The study of a request.
 pub(super) fn study(arguments: &Reproduce, scale: Scale) -> anyhow::Result<Study> {
     let machine = Machine {
-        memory_bytes: lab::real::machine(None, 0).ram_bytes,
+        memory_bytes: lab::load::machine(None, 0).ram_bytes,
         device_bytes: arguments.device.as_deref().and_then(device_bytes),
     };
     let sizes = Sizes::new(scale, machine);

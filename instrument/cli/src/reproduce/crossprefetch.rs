@@ -18,7 +18,7 @@ pub(super) fn study(arguments: &Reproduce, scale: Scale) -> anyhow::Result<Study
     }
     let device = arguments.device.clone().unwrap_or_else(|| plan::DEVICE.to_string());
     let emulated = !device.contains('/') || device.contains("slow(");
-    let sizes = Sizes::new(scale, lab::real::machine(None, 0).ram_bytes, emulated);
+    let sizes = Sizes::new(scale, lab::load::machine(None, 0).ram_bytes, emulated);
     let request = Request {
         rows: rows::choose(arguments.rows.as_deref().unwrap_or("all")).map_err(bad_input)?,
         columns: columns::choose(arguments.columns.as_deref().unwrap_or("all")).map_err(bad_input)?,

@@ -20,8 +20,18 @@ pub fn study(toml: &str) -> Study {
 pub fn eight_cells(trials: u32, settings: &str) -> Study {
     study(&format!(
         "stacks = ['ext4', 'xfs']\n[study]\ntrials = {trials}\nseconds = 10\n{settings}\n[parameters]\nn = [1, 16]\n\
-         [[workload]]\nname = 'a'\ntext = 'run 10'\n[[workload]]\nname = 'b'\ntext = 'run 10'\n"
+         [[workload]]\nname = 'a'\ntext = '{HOG}'\n[[workload]]\nname = 'b'\ntext = '{HOG}'\n"
     ))
+}
+
+/// The least script with a variable `n`.
+const HOG: &str = "define process name=p,instances=$n { thread name=t { flowop hog name=h } } run 10";
+
+/// The loads of a study, for a small machine.
+#[allow(dead_code, reason = "not every test file uses it")]
+pub fn loads(study: &Study) -> lab::check::Loads {
+    let machine = wml::Machine { ram_bytes: 1 << 30, cores: 2, free_bytes: 1 << 30 };
+    lab::check::workloads(study, machine).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// An outcome of one second with so many operations, of one microsecond each.
@@ -87,10 +97,6 @@ impl Fake {
 impl Runner for Fake {
     fn unavailable(&mut self, stack: &StackSpec) -> Option<(String, String)> {
         self.unavailable.get(&stack.label()).cloned()
-    }
-
-    fn load_seconds(&mut self, job: &Job<'_>) -> f64 {
-        job.study.study.seconds.map_or(60.0, |seconds| seconds.0)
     }
 
     fn run(&mut self, job: &Job<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Report {

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use spec::StackSpec;
-use toml::Spanned;
 
-use super::{Settings, Study, StudyError, Sweeps, Workload};
+use super::file::stem_of;
+use super::{Load, Settings, Study, StudyError, Sweeps, Workload};
 
 /// What a command line says. Settings that it leaves out have their defaults.
 #[derive(Debug, Clone, Default)]
@@ -45,38 +45,21 @@ impl Study {
         if settings.title.is_empty() {
             settings.title = title_of(&line.files, &stacks);
         }
-        let workloads = line
-            .files
-            .iter()
-            .map(|file| Workload {
-                file: Some(Spanned::new(0..0, file.display().to_string())),
-                set: set.clone(),
-                ..Workload::default()
-            })
-            .collect();
+        let workload = |file: &PathBuf| -> Result<Workload, StudyError> {
+            let origin = file.display().to_string();
+            let name = stem_of(&origin).unwrap_or_default();
+            let load = Load::Wml { text: read(file)?, origin: Some(origin) };
+            Ok(Workload { set: set.clone(), ..Workload::new(name, load) })
+        };
         let study = Study {
             stacks,
             study: settings,
             parameters,
-            workloads,
+            workloads: line.files.iter().map(workload).collect::<Result<_, _>>()?,
             published: Vec::new(),
             claims: Vec::new(),
         };
-        study.embed_files(read)?.checked()
-    }
-
-    fn embed_files(
-        mut self,
-        read: &dyn Fn(&Path) -> Result<String, StudyError>,
-    ) -> Result<Study, StudyError> {
-        for workload in &mut self.workloads {
-            let Some(file) = workload.file.take() else { continue };
-            let path = Path::new(file.as_ref());
-            workload.text = Some(read(path)?);
-            workload.name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-            workload.origin = Some(file.into_inner());
-        }
-        Ok(self)
+        study.checked()
     }
 }
 
@@ -95,8 +78,7 @@ fn split_values(text: &str) -> Vec<String> {
 }
 
 fn title_of(files: &[PathBuf], stacks: &[StackSpec]) -> String {
-    let stems: Vec<String> =
-        files.iter().filter_map(|file| Some(file.file_stem()?.to_string_lossy().into_owned())).collect();
+    let stems: Vec<String> = files.iter().filter_map(|file| stem_of(&file.to_string_lossy())).collect();
     let stacks: Vec<String> = stacks.iter().map(StackSpec::label).collect();
     format!("{} on {}", stems.join(", "), stacks.join(" "))
 }

@@ -5,8 +5,9 @@ use std::path::Path;
 use toml::Spanned;
 
 use super::error::TextError;
+use super::load::Written;
 use super::nearest::nearest;
-use super::{Claim, Selector, Study, StudyError, Workload};
+use super::{Claim, Load, Selector, Study, StudyError, Sweeps, Workload};
 use crate::plan;
 
 /// Trials of one cell.
@@ -36,24 +37,35 @@ impl Study {
         file: &str,
         read: &dyn Fn(&str) -> Result<String, StudyError>,
     ) -> Result<Study, StudyError> {
-        let mut study: Study =
+        let mut written: Study<Written> =
             toml::from_str(text).map_err(|error| TextError::of_toml(file, text, &error))?;
-        if study.study.title.is_empty() {
-            let stem = Path::new(file).file_stem().unwrap_or_default();
-            study.study.title = stem.to_string_lossy().into_owned();
+        if written.study.title.is_empty() {
+            written.study.title = stem_of(file).unwrap_or_default();
         }
         let place = Place { file, text };
-        for workload in &mut study.workloads {
-            embed(workload, &place, read)?;
-        }
+        let study = written.resolve(&place, read)?;
         check(&study, &place)?;
         Ok(study)
     }
 
-    /// Checks a study that was put together in memory and whose workloads are embedded.
+    /// Checks a study that was put together in memory.
     pub(super) fn checked(self) -> Result<Study, StudyError> {
         check(&self, &Place { file: "command line", text: "" })?;
         Ok(self)
+    }
+}
+
+impl Study<Written> {
+    /// The study whose workloads hold their loads.
+    fn resolve(
+        self,
+        place: &Place<'_>,
+        read: &dyn Fn(&str) -> Result<String, StudyError>,
+    ) -> Result<Study, StudyError> {
+        let Study { stacks, study, parameters, workloads, published, claims } = self;
+        let resolve = |(at, written)| resolve(written, at, &parameters, place, read);
+        let workloads = workloads.into_iter().enumerate().map(resolve).collect::<Result<_, _>>()?;
+        Ok(Study { stacks, study, parameters, workloads, published, claims })
     }
 }
 
@@ -91,13 +103,25 @@ impl Place<'_> {
     }
 }
 
-fn embed(
-    workload: &mut Workload,
+/// The workload that the table number `at` means; `swept` are the parameters of every workload.
+fn resolve(
+    mut written: Written,
+    at: usize,
+    swept: &Sweeps,
     place: &Place<'_>,
     read: &dyn Fn(&str) -> Result<String, StudyError>,
-) -> Result<(), StudyError> {
-    match (workload.file.take(), &workload.text) {
-        (Some(file), None) => {
+) -> Result<Workload, StudyError> {
+    let error = |message: String| place.at_table("workload", at, message);
+    written.modernize(swept).map_err(error)?;
+    let both = |span, one: &str, other: &str| {
+        place.error(Some(span), format!("a workload has both `{one}` and `{other}`; give one"))
+    };
+    match (written.file.take(), written.text.take(), written.app.take()) {
+        (Some(_), _, Some(app)) => Err(both(app.span(), "file", "app").into()),
+        (_, Some(_), Some(app)) => Err(both(app.span(), "text", "app").into()),
+        (Some(file), Some(_), _) => Err(both(file.span(), "file", "text").into()),
+        (None, None, None) => Err(error("a workload needs `file`, `text` or `app`".into()).into()),
+        (Some(file), None, None) => {
             let text = read(file.as_ref()).map_err(|error| match error {
                 StudyError::Read { path, source } => place
                     .error(Some(file.span()), format!("the workload file cannot be read: {path}: {source}"))
@@ -106,18 +130,26 @@ fn embed(
                 other => other,
             })?;
             let file = file.into_inner();
-            if workload.name.is_none() {
-                workload.name = Path::new(&file).file_stem().map(|stem| stem.to_string_lossy().into_owned());
-            }
-            workload.text = Some(text);
-            workload.origin = Some(file);
-            Ok(())
+            let name = written.name.take().or_else(|| stem_of(&file)).unwrap_or_default();
+            Ok(written.with(name, Load::Wml { text, origin: Some(file) }))
         }
-        (Some(file), Some(_)) => {
-            Err(place.error(Some(file.span()), "a workload has both `file` and `text`; give one").into())
+        (None, Some(text), None) => {
+            let named = written.name.take().filter(|name| !name.is_empty());
+            let name = named.ok_or_else(|| error("a workload with `text` needs a `name`".into()))?;
+            let origin = written.origin.take();
+            Ok(written.with(name, Load::Wml { text, origin }))
         }
-        _ => Ok(()),
+        (None, None, Some(app)) => {
+            let app = app.into_inner();
+            let name = written.name.take().unwrap_or_else(|| app.clone());
+            Ok(written.with(name, Load::App { name: app }))
+        }
     }
+}
+
+/// The stem of a file's name.
+pub(super) fn stem_of(file: &str) -> Option<String> {
+    Path::new(file).file_stem().map(|stem| stem.to_string_lossy().into_owned())
 }
 
 fn check(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
@@ -176,12 +208,9 @@ fn check_workloads(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
     }
     for (at, workload) in study.workloads.iter().enumerate() {
         let error = |message: String| place.at_table("workload", at, message);
-        if workload.text.is_none() {
-            return Err(error("a workload needs `file` or `text`".into()).into());
-        }
         let label = workload.label();
         if label.is_empty() {
-            return Err(error("a workload with `text` needs a `name`".into()).into());
+            return Err(error("the `name` of a workload is empty".into()).into());
         }
         if study.workloads[..at].iter().any(|other| other.label() == label) {
             return Err(error(format!("two workloads are called {label}; give one another `name`")).into());

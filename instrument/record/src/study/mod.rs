@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `mod` | the study itself: read from TOML, written as TOML |
 //! | [`mod@file`] | reads a study, embeds its workload files, checks it |
+//! | [`load`] | a workload: what it issues, its settings, and how a study writes it down |
 //! | [`command`] | builds the study that a command line means |
 //! | `field` | values with a spelling of their own: seconds, percents, sizes, engines, sweeps |
 //! | [`error`] | what is wrong, where, and what would be right |
@@ -13,6 +14,7 @@ pub mod command;
 pub mod error;
 mod field;
 pub mod file;
+pub mod load;
 mod nearest;
 
 use serde::{Deserialize, Serialize};
@@ -23,11 +25,14 @@ use crate::results::{MetricName, Parameter};
 pub use command::CommandLine;
 pub use error::StudyError;
 pub use field::{Bytes, Io, Percent, Seconds, Share, Sweeps};
+pub use load::{Load, Workload};
+pub use nearest::nearest;
 
-/// A study. As read from a file it may name other files; [`Study::parse`] embeds them.
+/// A study. Its workloads are resolved: it names no other files. As its author writes it, it is a
+/// `Study<load::Written>`, which [`Study::parse`] resolves.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Study {
+pub struct Study<W = Workload> {
     /// The systems under test.
     pub stacks: Vec<StackSpec>,
     /// Settings of the whole study.
@@ -38,7 +43,7 @@ pub struct Study {
     pub parameters: Sweeps,
     /// The loads.
     #[serde(rename = "workload")]
-    pub workloads: Vec<Workload>,
+    pub workloads: Vec<W>,
     /// Values that others have published for cells of this study.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Spanned<Published>>,
@@ -138,48 +143,6 @@ pub enum Order {
     Listed,
 }
 
-/// A load (`[[workload]]`): a WML script with its settings. Exactly one of `file` and `text` is given.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Workload {
-    /// Label in the results; unique. Without it the file's stem.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// The WML file, relative to the study.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<Spanned<String>>,
-    /// The WML script itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-    /// Where an embedded text was read from; for the reader only.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub origin: Option<String>,
-    /// Trials of each cell, when they are fewer than the study's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub trials: Option<u32>,
-    /// Overrides of the study's `seconds`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub seconds: Option<Seconds>,
-    /// Overrides of the study's `warmup`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub warmup: Option<Seconds>,
-    /// Overrides of the study's `ops`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ops: Option<u64>,
-    /// Overrides of the study's `rate`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<f64>,
-    /// Overrides of the study's `io`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub io: Option<Io>,
-    /// Variables to set, one value each.
-    #[serde(skip_serializing_if = "Sweeps::is_empty")]
-    pub set: Sweeps,
-    /// Variables to sweep in this workload only.
-    #[serde(skip_serializing_if = "Sweeps::is_empty")]
-    pub parameters: Sweeps,
-}
-
 /// Chooses cells: what is left out matches every value.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -264,19 +227,6 @@ impl Study {
     /// Hash of [`Study::to_toml`], 16 hexadecimal digits.
     pub fn hash(&self) -> String {
         format!("{:016x}", xxhash_rust::xxh3::xxh3_64(self.to_toml().as_bytes()))
-    }
-}
-
-impl Workload {
-    /// The label in the results; empty before the study is resolved.
-    pub fn label(&self) -> &str {
-        self.name.as_deref().unwrap_or_default()
-    }
-
-    /// Variables for the script: what it sets, then the parameters of a cell.
-    pub fn variables(&self, parameters: &[Parameter]) -> Vec<(String, String)> {
-        let set = self.set.iter().filter_map(|(name, values)| Some((name.clone(), values.first()?.clone())));
-        set.chain(parameters.iter().map(|p| (p.name.clone(), p.value.clone()))).collect()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The study that a request means.
 
-use record::study::{Bytes, Seconds, Settings, Study, Sweeps, Workload};
+use record::study::{Bytes, Load, Seconds, Settings, Study, Sweeps, Workload};
 use spec::StackSpec;
 
 use super::columns::is_filebench;
@@ -97,31 +97,33 @@ fn is_micro(load: &str) -> bool {
 }
 
 fn workload(load: &str, sizes: &Sizes) -> Workload {
-    let named =
-        |text: String| Workload { name: Some(load.to_string()), text: Some(text), ..Workload::default() };
     if is_filebench(load) {
         // Each thread's buffer is 10 MiB there, of 32 GiB; a small memory limit has no room for 100 of them.
         let text = personality(load).replace("memsize=10m", "memsize=1m");
-        return Workload { set: variables(load, sizes), ..named(text) };
+        let script = Load::Wml { text, origin: None };
+        return Workload { set: variables(load, sizes), ..Workload::new(load, script) };
     }
-    let subset = sizes.subset.word();
+    let number = |number: u64| number.to_string();
     let random = |bytes: u64| {
-        format!(
-            "random-write\nfile_bytes = {}\nwrites = {}\nwrite_bytes = {bytes}\nbuffers = {}",
-            sizes.random_file_bytes, sizes.random_writes, sizes.buffers
-        )
+        vec![
+            ("file_bytes", number(sizes.random_file_bytes)),
+            ("writes", number(sizes.random_writes)),
+            ("write_bytes", number(bytes)),
+            ("buffers", number(sizes.buffers)),
+        ]
     };
-    let script = match load {
+    let (app, words) = match load {
         "large-file" => {
-            format!("large-file\nfile_bytes = {}\nbuffers = {}", sizes.large_file_bytes, sizes.buffers)
+            (load, vec![("file_bytes", number(sizes.large_file_bytes)), ("buffers", number(sizes.buffers))])
         }
-        "random-4k" => random(4096),
-        "random-4b" => random(4),
-        "tokubench" => format!("tokubench\nfiles = {}\nthreads = 4", sizes.tokubench_files),
-        "imap" => format!("imap\nmessages = {}\nops = {}", sizes.imap_messages, sizes.imap_ops),
-        other => format!("{other}\nsubset = {subset}"),
+        "random-4k" => ("random-write", random(4096)),
+        "random-4b" => ("random-write", random(4)),
+        "tokubench" => (load, vec![("files", number(sizes.tokubench_files)), ("threads", number(4))]),
+        "imap" => (load, vec![("messages", number(sizes.imap_messages)), ("ops", number(sizes.imap_ops))]),
+        other => (other, vec![("subset", sizes.subset.word().to_string())]),
     };
-    named(format!("#!loadline-app {script}\n"))
+    let app = Load::App { name: app.to_string() };
+    Workload { set: set(words), ..Workload::new(load, app) }
 }
 
 fn personality(load: &str) -> &'static str {
@@ -144,6 +146,10 @@ fn variables(load: &str, sizes: &Sizes) -> Sweeps {
         "webproxy" => words.extend([("nfiles", files(100_000)), ("nthreads", "100".to_string())]),
         _ => words.extend([("nfiles", files(10_000)), ("nthreads", "100".to_string())]),
     }
+    set(words)
+}
+
+fn set(words: Vec<(&str, String)>) -> Sweeps {
     let mut set = Sweeps::default();
     for (name, value) in words {
         // These names and values are well formed, which is all that `put` asks for.
@@ -178,9 +184,10 @@ mod tests {
         let again = Study::from_stored(&study.to_toml()).unwrap();
         assert_eq!(again.hash(), study.hash());
         assert_eq!(Sizes::of_study(&again), Some(request("grep").sizes));
-        let machine = lab::real::machine(Some(512 << 20), 4 << 30);
+        let machine = lab::load::machine(Some(512 << 20), 4 << 30);
         let checked = lab::check::workloads(&again, machine).unwrap();
-        assert_eq!(checked.len(), 4, "the personalities are WML");
+        let scripts = checked.iter().filter(|one| one.model().is_some()).count();
+        assert_eq!((checked.len(), scripts), (13, 4), "the personalities are WML");
         assert!(checked.iter().all(|one| one.warnings.is_empty()), "{checked:?}");
         let proxy = checked.iter().find(|one| one.workload == "webproxy").unwrap();
         assert!(proxy.variables.contains(&("nfiles".into(), "12500".into())), "{:?}", proxy.variables);

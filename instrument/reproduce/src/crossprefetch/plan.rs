@@ -1,6 +1,6 @@
 //! The study that a request means: loads, the configuration as a parameter.
 
-use record::study::{Bytes, Seconds, Settings, Study, Sweeps, Workload};
+use record::study::{Bytes, Load, Seconds, Settings, Study, Sweeps, Workload};
 use spec::StackSpec;
 
 use super::{Column, Row, Sizes, claims};
@@ -13,6 +13,8 @@ pub const TITLE: &str = "CrossPrefetch, ASPLOS 2024: figures 5 to 9, table 4";
 pub const DEVICE: &str = "slow(1ms,1GB/s)";
 /// The parameter that holds a row.
 pub const PARAMETER: &str = "config";
+/// The parameter that names what a load measures.
+const COLUMNS: &str = "columns";
 /// What follows a load's name where it runs under rows that no claim is about, with fewer trials.
 pub const OTHERS: &str = " (other rows)";
 
@@ -58,13 +60,15 @@ pub fn study(request: &Request) -> Result<Study, ReproduceError> {
         let words: Vec<String> = rows.iter().map(|row| row.id().to_string()).collect();
         let mut parameters = Sweeps::default();
         parameters.put(PARAMETER, words).map_err(ReproduceError::Unknown)?;
-        workloads.extend(loads.iter().map(|load| Workload {
-            name: Some(format!("{load}{ending}")),
-            text: Some(script(load, &request.columns, sizes)),
-            parameters: parameters.clone(),
-            trials: Some(trials),
-            ..Workload::default()
-        }));
+        for load in &loads {
+            let app = Load::App { name: load.to_string() };
+            workloads.push(Workload {
+                set: set(load, &request.columns, sizes)?,
+                parameters: parameters.clone(),
+                trials: Some(trials),
+                ..Workload::new(format!("{load}{ending}"), app)
+            });
+        }
     }
     Ok(Study {
         stacks: vec![stack(&request.device, sizes.device_bytes)?],
@@ -101,30 +105,33 @@ fn timeout_seconds(scale: Scale) -> f64 {
 /// Whether a workload of such a study measures a column.
 pub(super) fn measures(workload: &Workload, column: &Column) -> bool {
     let label = workload.label();
-    let text = workload.text.as_deref().unwrap_or_default();
-    let sections = text.lines().find_map(|line| line.strip_prefix("columns = ")).unwrap_or_default();
+    let sections = workload.set.get(COLUMNS).and_then(|values| values.first());
     label.strip_suffix(OTHERS).unwrap_or(label) == column.load
-        && sections.split_whitespace().any(|section| section == column.section())
+        && sections.is_some_and(|words| words.split_whitespace().any(|word| word == column.section()))
 }
 
-fn script(load: &str, columns: &[Column], sizes: &Sizes) -> String {
+fn set(load: &str, columns: &[Column], sizes: &Sizes) -> Result<Sweeps, ReproduceError> {
     let mut sections: Vec<String> = Vec::new();
     for section in columns.iter().filter(|column| column.load == load).map(Column::section) {
         if !sections.contains(&section) {
             sections.push(section);
         }
     }
-    let files = format!("bytes = {}\n", sizes.bytes);
-    let memory = format!("memory_bytes = {}\n", sizes.memory_bytes);
-    let time = format!("milliseconds = {}\n", sizes.milliseconds);
-    let own = match load {
-        "read-shared" => files + &time,
-        "compress" => format!("{files}{memory}file_bytes = {}\n", sizes.file_bytes),
-        "db-bench" => format!("{memory}keys = {}\nreads = {}\n", sizes.keys, sizes.reads),
-        "ycsb" => format!("{time}records = {}\n", sizes.records),
-        _ => files,
+    let own: &[(&str, u64)] = match load {
+        "read-shared" => &[("bytes", sizes.bytes), ("milliseconds", sizes.milliseconds)],
+        "compress" => {
+            &[("bytes", sizes.bytes), ("memory_bytes", sizes.memory_bytes), ("file_bytes", sizes.file_bytes)]
+        }
+        "db-bench" => &[("memory_bytes", sizes.memory_bytes), ("keys", sizes.keys), ("reads", sizes.reads)],
+        "ycsb" => &[("milliseconds", sizes.milliseconds), ("records", sizes.records)],
+        _ => &[("bytes", sizes.bytes)],
     };
-    format!("#!loadline-app {load}\ncolumns = {}\nthreads = {}\n{own}", sections.join(" "), sizes.threads)
+    let mut set = Sweeps::default();
+    let mut put = |name: &str, value: String| set.put(name, vec![value]).map_err(ReproduceError::Unknown);
+    put(COLUMNS, sections.join(" "))?;
+    put("threads", sizes.threads.to_string())?;
+    own.iter().try_for_each(|(name, value)| put(name, value.to_string()))?;
+    Ok(set)
 }
 
 #[cfg(test)]
@@ -151,10 +158,9 @@ mod tests {
         assert_eq!(again.hash(), study.hash());
         assert_eq!(Sizes::of_study(&again), Some(request("all").sizes));
         assert_eq!(record::plan::cells(&again).len(), 5 * 7);
+        let loads = lab::check::workloads(&again, lab::load::machine(None, 1 << 30)).unwrap();
         for cell in record::plan::cells(&again) {
-            let workload = again.workloads.iter().find(|one| one.label() == cell.workload).unwrap();
-            let set = workload.variables(&cell.parameters);
-            let app = apps::App::parse(workload.text.as_deref().unwrap(), &set).unwrap().unwrap();
+            let app = loads.of(&cell).unwrap().app().unwrap();
             let sections = columns::COLUMNS
                 .iter()
                 .filter(|one| one.load == cell.workload.trim_end_matches(OTHERS))
@@ -171,11 +177,11 @@ mod tests {
     #[test]
     fn only_what_is_asked_for_is_measured() {
         let study = study(&request("writers-4,readers-4,readseq")).unwrap();
-        let texts: Vec<&str> = study.workloads.iter().map(|one| one.text.as_deref().unwrap()).collect();
-        assert_eq!(texts.len(), 4);
+        let sections: Vec<&str> =
+            study.workloads.iter().map(|one| one.set.get(COLUMNS).unwrap()[0].as_str()).collect();
         let trials: Vec<Option<u32>> = study.workloads.iter().map(|one| one.trials).collect();
         assert_eq!(trials, [Some(3), Some(3), Some(1), Some(1)]);
-        assert!(texts[0].contains("columns = readers-4\n") && texts[1].contains("columns = readseq\n"));
+        assert_eq!(sections, ["readers-4", "readseq", "readers-4", "readseq"]);
     }
 
     #[test]

@@ -1,0 +1,210 @@
+//! Loads resolved for a cell: typed, sized, ready to run. It is done once for each cell at the beginning of a campaign;
+//! checks, estimates and time-outs stand on the same answer as the trials.
+
+use apps::{App, AppError};
+use host::Host;
+use record::results::Parameter;
+use record::study::{Load, Settings, StudyError, Workload, nearest};
+use workload::Step;
+
+use crate::protocol::Issue;
+
+/// Free bytes that are assumed for `$free` as long as there is no target: those of a default image.
+pub const FREE_BYTES_ASSUMED: u64 = 8 << 30;
+/// Length of a run for which neither study nor script gives one.
+const RUN_SECONDS: f64 = 60.0;
+/// The variable that depends on the target.
+const FREE: &str = "free";
+
+/// A load resolved for a workload with one combination of parameters.
+#[derive(Debug)]
+pub struct Prepared {
+    /// The workload's label.
+    pub workload: String,
+    /// The combination of swept parameters.
+    pub parameters: Vec<Parameter>,
+    /// What runs.
+    pub load: Ready,
+    /// Warnings as WML renders them; empty when there are none.
+    pub warnings: String,
+    /// Final values of a script's variables; the parameters of an application.
+    pub variables: Vec<(String, String)>,
+    /// Programs that its script starts by `system`, in the order in which it does.
+    pub programs: Vec<Started>,
+    /// Measured seconds that a trial is planned to take.
+    pub seconds: f64,
+    /// Seconds of load before them.
+    pub warmup_seconds: f64,
+    /// The machine that it is sized for.
+    pub machine: wml::Machine,
+    /// It speaks of `$free`, so that it is another one on another target.
+    pub sized_by_target: bool,
+}
+
+/// What runs.
+#[derive(Debug)]
+pub enum Ready {
+    /// The model of a script in Filebench's language.
+    Wml(Box<workload::Workload>),
+    /// An application.
+    App(App),
+}
+
+/// A program that a script starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Started {
+    /// Where this stands: file and line, or workload and line of its `text`.
+    pub place: String,
+    /// The command for `/bin/sh`, variables filled in.
+    pub command: String,
+}
+
+/// Resolves a workload's load for a combination of parameters.
+///
+/// # Errors
+/// A script that cannot run, with its diagnostics; an application or a parameter that is not known.
+pub fn prepare(
+    workload: &Workload,
+    parameters: &[Parameter],
+    settings: &Settings,
+    machine: wml::Machine,
+) -> Result<Prepared, StudyError> {
+    let variables = workload.variables(parameters);
+    let mut prepared = match &workload.load {
+        Load::Wml { text, origin } => {
+            let file = origin.as_deref().unwrap_or(workload.label());
+            script(workload, text, file, variables, machine)?
+        }
+        Load::App { name } => application(workload, name, variables, machine)?,
+    };
+    prepared.parameters = parameters.to_vec();
+    // an application ends when it is done
+    if matches!(prepared.load, Ready::Wml(_)) {
+        let told = |own: Option<record::study::Seconds>, all| own.or(all).map(|seconds| seconds.0);
+        let seconds = told(workload.seconds, settings.seconds);
+        let warmup_seconds = told(workload.warmup, settings.warmup);
+        prepared.seconds = seconds.unwrap_or(prepared.seconds);
+        prepared.warmup_seconds = warmup_seconds.unwrap_or(prepared.warmup_seconds);
+    }
+    Ok(prepared)
+}
+
+fn script(
+    workload: &Workload,
+    text: &str,
+    file: &str,
+    set: Vec<(String, String)>,
+    machine: wml::Machine,
+) -> Result<Prepared, StudyError> {
+    // a value that is set may speak of it as well
+    let set_by_target = set.iter().any(|(_, value)| value.contains(FREE));
+    let settings = wml::Settings { machine, set, name: workload.label().to_string() };
+    let text = text.as_bytes();
+    let loaded = wml::load(text, &settings).map_err(|found| StudyError::Workload {
+        workload: workload.label().to_string(),
+        report: found.render(file, text, false),
+    })?;
+    let (seconds, warmup_seconds) = length(&loaded.workload);
+    Ok(Prepared {
+        workload: workload.label().to_string(),
+        parameters: Vec::new(),
+        warnings: loaded.warnings.render(file, text, false),
+        programs: started(&loaded, file, text),
+        seconds,
+        warmup_seconds,
+        machine,
+        sized_by_target: set_by_target || loaded.variables.iter().any(|(name, _)| name == FREE),
+        variables: loaded.variables,
+        load: Ready::Wml(Box::new(loaded.workload)),
+    })
+}
+
+fn application(
+    workload: &Workload,
+    name: &str,
+    variables: Vec<(String, String)>,
+    machine: wml::Machine,
+) -> Result<Prepared, StudyError> {
+    let app = App::new(name, &variables).map_err(|error| {
+        let near = match &error {
+            AppError::Unknown { name, known } => nearest(name, known.iter().copied()),
+            _ => None,
+        };
+        let help = near.map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let report = format!("workload {}: {error}{help}", workload.label());
+        StudyError::Workload { workload: workload.label().to_string(), report }
+    })?;
+    Ok(Prepared {
+        workload: workload.label().to_string(),
+        parameters: Vec::new(),
+        warnings: String::new(),
+        programs: Vec::new(),
+        seconds: app.seconds_guess(),
+        warmup_seconds: 0.0,
+        machine,
+        sized_by_target: false,
+        variables,
+        load: Ready::App(app),
+    })
+}
+
+impl Prepared {
+    /// Seconds of load, warm-up included.
+    pub fn load_seconds(&self) -> f64 {
+        self.seconds + self.warmup_seconds
+    }
+
+    /// The model of its script, when it is one.
+    pub fn model(&self) -> Option<&workload::Workload> {
+        match &self.load {
+            Ready::Wml(model) => Some(model),
+            Ready::App(_) => None,
+        }
+    }
+
+    /// The application, when it is one.
+    pub fn app(&self) -> Option<&App> {
+        match &self.load {
+            Ready::Wml(_) => None,
+            Ready::App(app) => Some(app),
+        }
+    }
+
+    /// What a trial's process is told.
+    pub(crate) fn issue(&self) -> Issue {
+        match &self.load {
+            Ready::Wml(model) => Issue::Wml { model: model.clone() },
+            Ready::App(app) => Issue::App { name: app.name().to_string(), variables: self.variables.clone() },
+        }
+    }
+}
+
+/// What a script that was loaded from `text` starts; `file` is what people know it by.
+pub fn started(loaded: &wml::Loaded, file: &str, text: &[u8]) -> Vec<Started> {
+    let one = |program: &wml::Program| Started {
+        place: format!("{file}:{}", program.span.line(text)),
+        command: program.command.clone(),
+    };
+    loaded.programs.iter().map(one).collect()
+}
+
+/// The machine as workloads see it: `$ram` is the memory limit when there is one.
+pub fn machine(memory_limit_bytes: Option<u64>, free_bytes: u64) -> wml::Machine {
+    let total = || Host::system().memory_bytes().unwrap_or(1 << 30);
+    wml::Machine {
+        ram_bytes: memory_limit_bytes.unwrap_or_else(total),
+        cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
+        free_bytes,
+    }
+}
+
+/// Measured and warm-up seconds that a script asks for.
+fn length(model: &workload::Workload) -> (f64, f64) {
+    let run = model.script.iter().find_map(|step| match step {
+        Step::Run { seconds, warmup_seconds, .. } => Some((*seconds, *warmup_seconds)),
+        _ => None,
+    });
+    run.map_or((RUN_SECONDS, 0.0), |(seconds, warmup)| {
+        (seconds.map_or(RUN_SECONDS, |seconds| seconds as f64), warmup as f64)
+    })
+}

@@ -1,0 +1,71 @@
+//! What is kept of a trial beside what was measured: commands, environment, counters of devices and memory.
+
+use blockdev::SsdStatus;
+use probe::Subject;
+use record::Environment;
+use record::results::Command;
+use stack::MountedStack;
+use stats::Metric;
+
+use crate::runner::Job;
+
+/// The loop device has no FUA: what the figure of that part stands for.
+pub fn fua_note(status: &SsdStatus) -> Option<String> {
+    let flushes = *status.counters.get("flushes")?;
+    Some(match status.counters.get("fua_flushes").copied().unwrap_or(0) {
+        0 => "the kernel sends a flush instead of FUA, and the emulated device took it for one".to_string(),
+        as_fua => format!(
+            "the kernel sends a flush instead of FUA; {as_fua} of the emulated device's {flushes} flushes took the \
+             time of a FUA write"
+        ),
+    })
+}
+
+/// Its counters as metrics.
+pub(super) fn ssd_metrics(status: &SsdStatus) -> Vec<Metric> {
+    let metric = |name: &str, unit: &str, value: f64| Metric { name: name.into(), unit: unit.into(), value };
+    let amplification = status.write_amplification.map(|value| metric("ssd_write_amplification", "1", value));
+    let counters =
+        status.counters.iter().map(|(name, value)| metric(&format!("ssd_{name}"), "1", *value as f64));
+    amplification.into_iter().chain(counters).collect()
+}
+
+pub(super) fn memory_metrics(used: &journal::CgroupStats) -> Vec<Metric> {
+    let metric = |name: &str, unit: &str, value: u64| Metric {
+        name: name.to_string(),
+        unit: unit.to_string(),
+        value: value as f64,
+    };
+    let peak = used.peak_bytes.map(|peak| metric("memory_peak_bytes", "bytes", peak));
+    let hits = used.limit_hits.map(|hits| metric("memory_limit_hits", "1", hits));
+    peak.into_iter().chain(hits).collect()
+}
+
+pub(super) fn commands(built: &MountedStack) -> Vec<Command> {
+    let purpose = |line: &str| {
+        let program = line.split_whitespace().next().unwrap_or_default();
+        let name = program.rsplit('/').next().unwrap_or(program);
+        name.split('.').next().unwrap_or(name).to_string()
+    };
+    let ran = built.record().commands.iter().map(|command| &command.line);
+    ran.map(|line| Command { purpose: purpose(line), line: line.clone() }).collect()
+}
+
+pub(super) fn environment(job: &Job<'_>, built: &MountedStack) -> Environment {
+    let mkfs = built.record().commands.iter().map(|command| &command.line).find(|line| line.contains("mkfs"));
+    // The number of a loop device differs in every trial and would show as a difference of settings.
+    let device = built.device_path().map_or(String::new(), |device| format!(" {device}"));
+    let mkfs = mkfs.map(|line| line.strip_suffix(&device).unwrap_or(line));
+    let mut environment = probe::capture(&Subject {
+        path: Some(built.path().as_std_path()),
+        device: built.device_path().map(camino::Utf8Path::as_std_path),
+        mkfs,
+        memory_limit_bytes: job.study.study.memory.map(|limit| limit.0),
+        programs: &[],
+    });
+    let versions = built.record().tool_versions.iter();
+    environment.tools = versions
+        .map(|(name, version)| record::environment::Tool { name: name.clone(), version: version.clone() })
+        .collect();
+    environment
+}

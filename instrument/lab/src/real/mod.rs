@@ -1,0 +1,91 @@
+//! Executes trials on this machine: a fresh stack for each, the load in a process of its own.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `trial` | one trial on the way: stack, processes, what is heard of them |
+//! | `ending` | what it came to, as a status |
+//! | `evidence` | what is kept beside the measurement: commands, environment, counters |
+
+mod ending;
+mod evidence;
+mod trial;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use camino::{Utf8Path, Utf8PathBuf};
+use journal::Journal;
+use spec::StackSpec;
+use stack::Availability;
+
+pub use evidence::fua_note;
+
+use crate::protocol::ARGUMENT;
+use crate::runner::{Job, Progress, Report, Runner};
+use crate::site::Site;
+use crate::supervise::Program;
+use trial::{Place, Trial};
+
+/// Executes trials on this machine.
+#[derive(Debug)]
+pub struct RealRunner {
+    /// The program that becomes a trial's process.
+    pub program: Program,
+    site: Site,
+    journal: Arc<Journal>,
+    /// Trials so far: each memory group has a name of its own.
+    trials: u32,
+}
+
+impl RealRunner {
+    /// A runner that builds its stacks at `site` and keeps its journal in the home there, under the run's id; trials run in
+    /// processes of this executable.
+    ///
+    /// # Errors
+    /// The journal cannot be written, or the executable is not known.
+    pub fn new(site: Site, run: &str) -> Result<Self, RunnerError> {
+        let journal = Journal::open(&journal_folder(site.home()), &format!("{run}.{}", std::process::id()))?;
+        let program = std::env::current_exe().map_err(|source| RunnerError::Executable { source })?;
+        Ok(RealRunner { program: Program::new(program, &[ARGUMENT]), site, journal, trials: 0 })
+    }
+
+    /// The journal of what this runner makes.
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.journal
+    }
+}
+
+impl Runner for RealRunner {
+    fn unavailable(&mut self, stack: &StackSpec) -> Option<(String, String)> {
+        match self.site.availability(stack) {
+            Availability::Available => None,
+            Availability::Unavailable(why) => Some((why.reason, why.remedy)),
+        }
+    }
+
+    fn run(&mut self, job: &Job<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Report {
+        self.trials += 1;
+        let place =
+            Place { site: &self.site, program: &self.program, journal: &self.journal, number: self.trials };
+        Trial::new(place, job, stop, progress).run()
+    }
+}
+
+/// Where journals are kept below the home of results; what `loadline doctor` looks through.
+pub fn journal_folder(home: &Utf8Path) -> Utf8PathBuf {
+    Journal::folder(home)
+}
+
+/// Why no runner can be had.
+#[derive(Debug, thiserror::Error)]
+pub enum RunnerError {
+    /// The journal refused.
+    #[error(transparent)]
+    Journal(#[from] journal::JournalError),
+    /// The executable is not known.
+    #[error("the path of this executable cannot be told: {source}")]
+    Executable {
+        /// The system's error.
+        source: std::io::Error,
+    },
+}

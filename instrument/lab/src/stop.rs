@@ -1,0 +1,42 @@
+//! Ctrl-C and its kin: the first one ends what runs in good order, the second one at once; both undo what was made.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use journal::Journal;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+/// Exit code of a program that was interrupted: 128 and the number of SIGINT, as shells have it.
+pub const INTERRUPTED: u8 = 130;
+
+/// What the user wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// End with partial results.
+    End,
+    /// End at once.
+    EndNow,
+}
+
+/// Listens to SIGINT, SIGTERM and SIGHUP from now on. The first makes the flag true; the second undoes `journal` and
+/// ends this process with [`INTERRUPTED`]. `hear` is told of each before anything else is done.
+///
+/// # Errors
+/// The system gives no handler or thread.
+pub fn on_signals(journal: Arc<Journal>, hear: fn(Wish)) -> io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = stop.clone();
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        for _ in signals.forever() {
+            if seen.swap(true, Ordering::AcqRel) {
+                hear(Wish::EndNow);
+                journal.undo();
+                std::process::exit(i32::from(INTERRUPTED));
+            }
+            hear(Wish::End);
+        }
+    })?;
+    Ok(stop)
+}
