@@ -1,10 +1,10 @@
 //! `check`: reads a workload or a study and says what it would do.
 
-use std::path::Path;
-
 use lab::load::{FREE_BYTES_ASSUMED, Ready, Started, started};
+use record::study::Study;
 use workload::{Draws, Step, Value, Workload};
 
+use crate::evaluation::Source;
 use crate::options::{self, Options};
 use crate::programs;
 use crate::screen::{self, Exit, bad_input};
@@ -12,7 +12,7 @@ use crate::screen::{self, Exit, bad_input};
 /// Checks a file.
 pub fn check(options: &Options, arguments: &options::Check) -> anyhow::Result<Exit> {
     if arguments.file.extension().is_some_and(|extension| extension == "toml") {
-        return check_study(&arguments.file);
+        return check_study(arguments);
     }
     let set = arguments
         .set
@@ -56,19 +56,21 @@ pub fn check(options: &Options, arguments: &options::Check) -> anyhow::Result<Ex
     }
 }
 
-fn check_study(file: &Path) -> anyhow::Result<Exit> {
-    let study = lab::read::study(file).map_err(bad_input)?;
+fn check_study(arguments: &options::Check) -> anyhow::Result<Exit> {
+    let file = arguments.file.as_path();
+    let study = arguments.evaluating.study(Source::File(file), &arguments.set)?;
     let machine = lab::load::machine(study.study.memory.map(|bytes| bytes.0), FREE_BYTES_ASSUMED);
     let checked = lab::check::workloads(&study, machine).map_err(bad_input)?;
-    let cells = record::plan::cells(&study);
+    let (cells, trials) = (record::plan::cells(&study), record::plan::order(&study));
     let mut text = format!(
-        "{}: ok\n{}: {} cells, {} trials each\n",
+        "{}: ok\n{}: {} cells, {} trials\n{}",
         file.display(),
         study.study.title,
         cells.len(),
-        study.study.trials
+        trials.len(),
+        evaluation(&study)
     );
-    for stack in &study.stacks {
+    for stack in &record::plan::stacks(&study) {
         text += &format!("stack {stack}: {}\n", stack::probe_availability(stack));
     }
     for load in checked.iter() {
@@ -92,6 +94,30 @@ fn check_study(file: &Path) -> anyhow::Result<Exit> {
     }
     screen::print(&text)?;
     Ok(Exit::Done)
+}
+
+/// The rows, columns and claims of a study that has such.
+fn evaluation(study: &Study) -> String {
+    let mut text = String::new();
+    let mut line = |what: &str, words: Vec<&str>| {
+        if !words.is_empty() {
+            text += &format!("{what}: {}\n", words.join(", "));
+        }
+    };
+    line("rows", study.rows.iter().filter(|row| !row.skip).map(|row| row.id.as_str()).collect());
+    line("not run", study.rows.iter().filter(|row| row.skip).map(|row| row.id.as_str()).collect());
+    for table in &study.tables {
+        let runs = |load: &str| study.workloads.iter().any(|workload| workload.label() == load);
+        let of_table = study.columns.iter().filter(|column| column.table == table.id && runs(&column.load));
+        line(&table.title, of_table.map(|column| column.id.as_str()).collect());
+    }
+    if !study.claims.is_empty() {
+        text += &format!("claims: {}\n", study.claims.len());
+    }
+    for size in study.evaluation.iter().flat_map(|evaluation| &evaluation.sizes) {
+        text += &format!("  {size}\n");
+    }
+    text
 }
 
 /// What a workload would start by `system`, if anything.

@@ -202,7 +202,7 @@ pub fn reader(arguments: &ReaderOptions) -> anyhow::Result<Exit> {
         trace: arguments.trace.clone(),
     };
     screen::print(&reader.run().map_err(|error| match error {
-        AppError::Script(text) => bad_input(text),
+        AppError::Parameter(text) => bad_input(text),
         error => error.into(),
     })?)?;
     Ok(Exit::Done)

@@ -15,7 +15,7 @@
 //! | `library` | the prefetching library as options name it |
 //! | `making` | what a command makes: journal, signals |
 //! | `pages` | man pages and completions |
-//! | `reproduce` | published evaluations as one command |
+//! | `reproduce`, `evaluation` | published evaluations: the run of an embedded study; the options that choose scale, rows, columns |
 //! | `screen` | colours, widths, exit codes |
 
 mod betrfs;
@@ -23,6 +23,7 @@ mod check;
 mod compare;
 mod crash;
 mod doctor;
+mod evaluation;
 mod explain;
 mod harm;
 mod library;

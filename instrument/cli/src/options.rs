@@ -53,7 +53,7 @@ pub enum Command {
     Crash(Crash),
     /// Show a stored run: terminal, HTML, CSV, JSON, Filebench's text
     Report(Report),
-    /// Run a published evaluation and judge its claims: BetrFS, Table 3 and Figure 2
+    /// Run a published evaluation and judge its claims: BetrFS, CrossPrefetch, HotOS 2011
     Reproduce(Box<crate::reproduce::Reproduce>),
     /// List or delete stored runs
     Runs(Runs),
@@ -96,7 +96,8 @@ Examples:
   loadline run workloads/randomwrite.f --on xfs --io uring:32 --html report.html
   loadline run workloads/varmail.f --on ext4 --rate 5000 --for 60s
   loadline run workloads/varmail.f --on ext4@980pro,xfs@980pro --explain --html report.html
-  loadline run study.toml; loadline run study.toml --resume")]
+  loadline run study.toml; loadline run study.toml --resume
+  loadline run paper.toml --scale quick --rows ext4,xfs --columns table3")]
 pub struct Run {
     /// Workloads in Filebench's WML, or one study (*.toml)
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -104,7 +105,7 @@ pub struct Run {
     /// The stacks to compare [default: dir:. , a private directory in the current one]
     #[arg(long, value_name = "STACKS")]
     pub on: Option<String>,
-    /// A variable of the workload; several values, separated by commas, are swept
+    /// A variable of the workload; several values, separated by commas, are swept. Of a study: one of its [variables]
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
     /// Trials of each cell [default: 3, or the study's]
@@ -170,9 +171,14 @@ pub struct Run {
     /// Write the report as one HTML file too
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub html: Option<PathBuf>,
+    /// Write CSV files into this directory; of an evaluation its artifact's too, and the drawings
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub csv: Option<PathBuf>,
     /// A title for the report
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
+    #[command(flatten)]
+    pub evaluating: crate::evaluation::Evaluating,
     /// No progress, only results
     #[arg(short, long)]
     pub quiet: bool,
@@ -187,9 +193,11 @@ pub struct Check {
     /// A workload (*.f) or a study (*.toml)
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub file: PathBuf,
-    /// A variable of the workload
+    /// A variable of the workload or the study
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
+    #[command(flatten)]
+    pub evaluating: crate::evaluation::Evaluating,
 }
 
 /// Options of `compare`.

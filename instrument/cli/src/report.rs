@@ -4,7 +4,9 @@ use std::path::Path;
 
 use anyhow::Context;
 use lab::Store;
-use report::{csv, filebench, hdr, html, json, terminal};
+use record::grid::Grid;
+use record::results::Run;
+use report::{csv, evaluation, filebench, hdr, html, json, terminal};
 use stats::Rules;
 
 use crate::options::{self, Format, Options};
@@ -24,10 +26,7 @@ pub fn report(options: &Options, arguments: &options::Report) -> anyhow::Result<
         write(file, &hdr::log(&run)?)?;
     }
     if let Some(directory) = &arguments.csv {
-        std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
-        for (name, contents) in csv::files(&run) {
-            write(&directory.join(name), &contents)?;
-        }
+        write_csv(directory, &run)?;
     }
     match arguments.format {
         Format::Terminal => {
@@ -49,6 +48,18 @@ pub fn report(options: &Options, arguments: &options::Report) -> anyhow::Result<
         Format::None => {}
     }
     Ok(Exit::Done)
+}
+
+/// Writes every CSV file of a run; of an evaluation its artifact's files and the drawings too.
+pub fn write_csv(directory: &Path, run: &Run) -> anyhow::Result<()> {
+    std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+    let date = run.started.strftime("%Y-%m-%d").to_string();
+    let told = Grid::of(run).map_or(Vec::new(), |grid| evaluation::artifact::files(&grid, &date));
+    let each = csv::files(run).into_iter().map(|(name, text)| (name.to_string(), text));
+    for (name, text) in each.chain(told) {
+        write(&directory.join(name), &text)?;
+    }
+    Ok(())
 }
 
 /// Writes a file, never a block device, and says so.

@@ -9,11 +9,13 @@ use lab::load::FREE_BYTES_ASSUMED;
 use lab::session::Ending;
 use lab::stop::Wish;
 use lab::{Campaign, Site};
+use record::grid::Grid;
 use record::results::{Run, Status};
 use record::study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study};
 use spec::StackSpec;
 use stats::Rules;
 
+use crate::evaluation::Source;
 use crate::options::{self, Options};
 use crate::programs::{self, Permission};
 use crate::progress::Progress;
@@ -32,7 +34,7 @@ pub fn run(options: &Options, arguments: &options::Run) -> anyhow::Result<Exit> 
         allow_system: arguments.allow_system,
     };
     let (run, ending) = run_study(options, study(arguments)?, &launch)?;
-    tell(options, arguments, &run)?;
+    tell(options, &Shown { html: arguments.html.as_deref(), csv: arguments.csv.as_deref() }, &run)?;
     exit_of(&run, ending)
 }
 
@@ -125,12 +127,17 @@ fn study(arguments: &options::Run) -> anyhow::Result<Study> {
     let [file] = arguments.files.as_slice() else {
         return Err(bad_input("give one study (*.toml), or workloads (*.f), but not both"));
     };
-    if !arguments.set.is_empty() {
-        return Err(bad_input("--set is for workloads; a study has [parameters] and set = {...} of its own"));
-    }
-    let mut study = lab::read::study(file).map_err(bad_input)?;
+    let mut study = arguments.evaluating.study(Source::File(file), &arguments.set)?;
     study.study = overrides(study.study, arguments)?;
+    if let Some(trials) = arguments.trials {
+        study.all_trials(trials);
+    }
     if let Some(on) = &arguments.on {
+        if study.rows.iter().any(|row| row.stack.is_some()) {
+            return Err(bad_input(
+                "--on: the rows of this study name their stacks; choose by --rows and --device",
+            ));
+        }
         study.stacks = StackSpec::parse_list(on).map_err(|error| bad_input(format!("--on: {error}")))?;
     }
     Ok(study)
@@ -217,21 +224,35 @@ fn check_workloads(study: &Study, by_option: bool) -> anyhow::Result<Loads> {
     Ok(loads)
 }
 
-fn tell(options: &Options, arguments: &options::Run, run: &Run) -> anyhow::Result<()> {
+/// What is written beside the terminal.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Shown<'a> {
+    /// The page.
+    pub html: Option<&'a Path>,
+    /// A directory for CSV files and drawings.
+    pub csv: Option<&'a Path>,
+}
+
+/// Shows a run, and writes what is asked for.
+pub fn tell(options: &Options, shown: &Shown<'_>, run: &Run) -> anyhow::Result<()> {
     let style = screen::style(options);
     screen::print(&report::terminal::summary(run, style))?;
     let judgements = record::judge::claims(run, &Rules::default())?;
     if !judgements.is_empty() {
         screen::print(&report::terminal::claims(&judgements, style))?;
     }
-    if let Some(file) = &arguments.html {
+    if let Some(file) = shown.html {
         crate::report::write(file, &report::html::page(run, &judgements)?)?;
         screen::print(&format!("report: {}", std::path::absolute(file)?.display()))?;
+    }
+    if let Some(directory) = shown.csv {
+        crate::report::write_csv(directory, run)?;
     }
     screen::print(&format!("run {}: `loadline report {0} --html report.html` shows it in full", run.id))
 }
 
-fn exit_of(run: &Run, ending: Ending) -> anyhow::Result<Exit> {
+/// How a command ended that ran a study.
+pub fn exit_of(run: &Run, ending: Ending) -> anyhow::Result<Exit> {
     if ending == Ending::Interrupted {
         return Ok(Exit::Interrupted);
     }
@@ -246,7 +267,8 @@ fn exit_of(run: &Run, ending: Ending) -> anyhow::Result<Exit> {
     }
     let empty =
         |trial: &record::results::Trial| trial.outcome.as_ref().is_none_or(|outcome| outcome.io_ops() == 0);
-    if run.trials.iter().filter(|trial| trial.status.is_done()).all(empty) {
+    // the columns of an evaluation need not be operations
+    if Grid::of(run).is_none() && run.trials.iter().filter(|trial| trial.status.is_done()).all(empty) {
         eprintln!(
             "loadline: not one I/O operation was done: see `starved` in the report, and `loadline check`"
         );

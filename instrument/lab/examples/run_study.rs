@@ -22,7 +22,7 @@ fn main() -> Result<(), Failure> {
 }
 
 fn run(study: &Path, home: &Path, work: &Path, words: &[String]) -> Result<(), Failure> {
-    let study = lab::read::study(study)?;
+    let study = lab::read::study(study, &record::study::Scene::default())?;
     let machine = lab::load::machine(study.study.memory.map(|bytes| bytes.0), FREE_BYTES_ASSUMED);
     let loads = lab::check::workloads(&study, machine)?;
     let site = Site::new(&camino::absolute_utf8(home)?, &camino::absolute_utf8(work)?)?;

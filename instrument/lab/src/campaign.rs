@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use journal::{Journal, UndoReport};
+use record::plan;
 use record::results::Run;
 use record::study::Study;
 use stack::Availability;
@@ -129,7 +130,7 @@ impl Campaign {
     /// Seconds that the rest of the run is likely to take; stacks that cannot be had take none.
     pub fn estimate_seconds(&mut self) -> f64 {
         let mut queue = Queue::new(&self.study, &self.run, &self.loads);
-        for stack in &self.study.stacks {
+        for stack in &plan::stacks(&self.study) {
             if self.runner.unavailable(stack).is_some() {
                 queue.cells_on(&self.run, &stack.label()).iter().for_each(|slot| queue.close(slot.cell));
             }
@@ -161,7 +162,7 @@ impl Campaign {
 /// Whether any stack can be had here.
 fn some_stack(study: &Study, site: &Site) -> Result<(), CampaignError> {
     let mut reasons = Vec::new();
-    for stack in &study.stacks {
+    for stack in &plan::stacks(study) {
         match site.availability(stack) {
             Availability::Available => return Ok(()),
             Availability::Unavailable(why) => {

@@ -47,7 +47,7 @@ pub fn check<'a>(
     let builder = &site.builder;
     let shown =
         |report: &DeviceReport| format!("{report}\n{} will be overwritten, as --erase says", report.path);
-    for spec in &study.stacks {
+    for spec in &record::plan::stacks(study) {
         // its trials say why, and what would help
         if !site.availability(spec).is_available() {
             continue;

@@ -2,19 +2,19 @@
 
 use std::path::Path;
 
-use record::study::{CommandLine, Study, StudyError};
+use record::study::{CommandLine, Scene, Study, StudyError};
 
 /// A workload file larger than this is refused.
 const WORKLOAD_BYTES_MAX: u64 = 16 << 20;
 
-/// Reads a study and the workload files that it names, whose paths are relative to the study.
+/// Reads a study for a scene, and the workload files that it names, whose paths are relative to the study.
 ///
 /// # Errors
 /// A file that cannot be read, a text that is no study (with the place), a study that contradicts itself.
-pub fn study(path: &Path) -> Result<Study, StudyError> {
+pub fn study(path: &Path, scene: &Scene) -> Result<Study, StudyError> {
     let text = text(path)?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    Study::parse(&text, &path.display().to_string(), &|file| self::text(&folder.join(file)))
+    Study::parse_for(&text, &path.display().to_string(), &|file| self::text(&folder.join(file)), scene)
 }
 
 /// The study that a command line means, with the WML files that it names.

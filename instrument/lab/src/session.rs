@@ -130,7 +130,7 @@ impl<'s> Session<'s> {
     }
 
     fn skip_unavailable(&mut self) -> Result<(), StoreError> {
-        for stack in &self.study.stacks {
+        for stack in &plan::stacks(self.study) {
             let label = stack.label();
             let cells = self.queue.cells_on(self.run, &label);
             if cells.is_empty() {
@@ -243,7 +243,7 @@ fn job<'a>(study: &'a Study, loads: &'a Loads, run: &'a Run, slot: Slot, last: b
         run: &run.id,
         slot,
         cell,
-        stack: study.stacks.iter().find(|stack| stack.label() == cell.stack)?,
+        stack: plan::stack_of(study, cell)?,
         workload: plan::workload_of(study, cell)?,
         load: loads.of(cell)?,
         study,

@@ -34,6 +34,13 @@ impl Embedded {
         STUDIES.into_iter().find(|study| study.name == name)
     }
 
+    /// How the titles of its runs begin: without the scale. `None` when it has no title.
+    pub fn title(self) -> Option<String> {
+        let line = self.text.lines().find_map(|line| line.strip_prefix("title = \""))?;
+        let title = line.split_once('"').map_or(line, |(title, _)| title);
+        Some(title.split("${").next().unwrap_or_default().trim_end_matches('(').to_string())
+    }
+
     /// The study for a scene.
     ///
     /// # Errors

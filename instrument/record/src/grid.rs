@@ -341,9 +341,8 @@ fn place(run: &Run, study: &Study, row: &Row, column: &Column) -> Place {
     let table = study.tables.iter().find(|table| table.id == column.table);
     let second = table.and_then(|table| table.second.as_ref());
     let second = second.map(|second| format!("{}{}", column.id, second.metric));
-    let second = second.map_or(Vec::new(), |name| {
-        outcomes.iter().filter_map(|outcome| metric(outcome, &name)).collect()
-    });
+    let second = second
+        .map_or(Vec::new(), |name| outcomes.iter().filter_map(|outcome| metric(outcome, &name)).collect());
     let place = Place { values, second, outcomes, ..Place::default() };
     let absent = place.median().is_none().then(|| Absent::of(run, cell.id));
     Place { absent, ..place }

@@ -6,9 +6,9 @@ mod gains;
 use stats::{Doubt, Estimate, Rules, Verdict};
 
 use crate::compare::{sense, values};
+use crate::grid::Grid;
 use crate::plan;
 use crate::results::{Answer, Cell, Judgement, MetricName, Run};
-use crate::grid::Grid;
 use crate::study::claim::{RatioRule, Rule};
 use crate::study::{Claim, Selector, Study, StudyError};
 

@@ -71,6 +71,12 @@ pub fn stacks(study: &Study) -> Vec<StackSpec> {
     stacks
 }
 
+/// The stack of a cell.
+pub fn stack_of<'a>(study: &'a Study, cell: &Cell) -> Option<&'a StackSpec> {
+    let of_rows = study.rows.iter().filter_map(|row| row.stack.as_ref());
+    study.stacks.iter().chain(of_rows).find(|stack| stack.label() == cell.stack)
+}
+
 /// Whether a cell belongs to a row.
 pub fn is_of_row(cell: &Cell, row: &Row) -> bool {
     row.stack.as_ref().is_none_or(|stack| stack.label() == cell.stack)
@@ -80,7 +86,8 @@ pub fn is_of_row(cell: &Cell, row: &Row) -> bool {
 /// Trials that a cell may have at most, by its load and its row.
 fn trials_max(study: &Study, cell: &Cell) -> u32 {
     let of_load = workload_of(study, cell).and_then(|workload| workload.trials);
-    let of_rows = study.rows.iter().filter(|row| is_of_row(cell, row)).map(|row| row.trials.unwrap_or(u32::MAX));
+    let of_rows =
+        study.rows.iter().filter(|row| is_of_row(cell, row)).map(|row| row.trials.unwrap_or(u32::MAX));
     of_load.unwrap_or(u32::MAX).min(of_rows.max().unwrap_or(u32::MAX))
 }
 

@@ -41,7 +41,8 @@ fn every_study_fits_every_machine_and_reads_back() {
 
 #[test]
 fn betrfs_has_the_papers_sizes_on_the_papers_machine() {
-    let machine = Scene { device: Some("/dev/sdx".into()), disk_bytes: 250_000_000_000, ..scene("paper", 64) };
+    let machine =
+        Scene { device: Some("/dev/sdx".into()), disk_bytes: 250_000_000_000, ..scene("paper", 64) };
     let study = study("betrfs", &machine);
     for (name, value) in [
         ("large_file", 80.0 * GIB as f64),
@@ -95,7 +96,8 @@ fn crossprefetch_keeps_the_ratios_on_any_machine() {
 fn only_what_is_asked_for_is_run() {
     let mut study = study("crossprefetch", &scene("quick", 24));
     study.choose(Some("app-only, os-only"), Some("writers-4,readers-4,readseq")).unwrap();
-    let sections: Vec<&str> = study.workloads.iter().map(|one| one.set.get("columns").unwrap()[0].as_str()).collect();
+    let sections: Vec<&str> =
+        study.workloads.iter().map(|one| one.set.get("columns").unwrap()[0].as_str()).collect();
     assert_eq!(sections, ["readers-4", "readseq"]);
     assert_eq!(plan::cells(&study).len(), 4);
     let trials = |config: &str| {

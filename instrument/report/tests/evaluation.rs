@@ -317,7 +317,13 @@ fn outputs_name_everything_and_escape_what_they_quote() {
             let Some(drawing) = figure::file(&grid, table) else { continue };
             assert!(drawing.contains("xmlns") && !drawing.contains("NaN"), "{drawing}");
         }
-        assert!(parts(&grid).iter().all(|part| part.sheet.lines.iter().all(|line| line.spots.len() == part.sheet.heads.len())));
+        assert!(
+            parts(&grid).iter().all(|part| part
+                .sheet
+                .lines
+                .iter()
+                .all(|line| line.spots.len() == part.sheet.heads.len()))
+        );
     }
     let grid = Grid::of(&crossprefetch("all", 3, good)).unwrap();
     let told: String = notes(&grid).iter().flat_map(|notes| notes.lines.clone()).collect();

@@ -184,14 +184,15 @@ fn any(grid: &Grid, gains: &[Gain], columns: usize, need: f64, is_share: bool) -
     let shown: Vec<String> = gains.iter().map(shown).collect();
     let need = need_text(need, is_share);
     let largest = gains.iter().max_by(|a, b| a.ratio.value.total_cmp(&b.ratio.value));
-    Told {
-        ratio: largest.map(|gain| gain.ratio),
-        ..Told::new(answer, format!("{}{need}", shown.join(", ")))
-    }
+    Told { ratio: largest.map(|gain| gain.ratio), ..Told::new(answer, format!("{}{need}", shown.join(", "))) }
 }
 
 fn need_text(need: f64, is_share: bool) -> String {
-    if is_share { format!("; {need:.2} x is {:.0} % of the published gain", GAIN_SHARE * 100.0) } else { String::new() }
+    if is_share {
+        format!("; {need:.2} x is {:.0} % of the published gain", GAIN_SHARE * 100.0)
+    } else {
+        String::new()
+    }
 }
 
 fn best(grid: &Grid, gains: &[Gain], need: f64) -> Told {

@@ -61,7 +61,8 @@ impl Study {
     }
 
     fn choose_columns(&mut self, list: &str) -> Result<(), StudyError> {
-        let aside = |column: &&Column| !self.tables.iter().any(|table| table.id == column.table && table.aside);
+        let aside =
+            |column: &&Column| !self.tables.iter().any(|table| table.id == column.table && table.aside);
         let open: Vec<&Column> = self.columns.iter().filter(aside).collect();
         let mut chosen: Vec<&Column> = Vec::new();
         for word in words(list) {

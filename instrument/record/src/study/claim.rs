@@ -62,7 +62,8 @@ impl TryFrom<RawPublished> for Published {
     type Error = &'static str;
 
     fn try_from(raw: RawPublished) -> Result<Published, &'static str> {
-        const WRONG: &str = "a published value has `value` and `unit` (of one `cell`), or `column` and `values` (by row)";
+        const WRONG: &str =
+            "a published value has `value` and `unit` (of one `cell`), or `column` and `values` (by row)";
         match (raw.column, raw.value) {
             (Some(column), None) if raw.cell.is_none() && raw.metric.is_none() && !raw.values.is_empty() => {
                 let (values, source, remark) = (raw.values, raw.source, raw.remark);
@@ -120,7 +121,7 @@ pub struct Claim {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Rule {
     /// A ratio of two cells.
-    Ratio(RatioRule),
+    Ratio(Box<RatioRule>),
     /// A row's figures are so many times another's.
     Gain(GainRule),
     /// No column of the row is below this share of the best row.
@@ -279,7 +280,7 @@ impl TryFrom<RawClaim> for Claim {
     fn try_from(mut raw: RawClaim) -> Result<Claim, String> {
         let (text, source) = (raw.text.take(), raw.source.take());
         let rule = match (raw.ratio.take(), raw.row.take(), raw.rivals_compleat.take()) {
-            (Some(ratio), None, None) => Rule::Ratio(ratio_rule(&mut raw, ratio)?),
+            (Some(ratio), None, None) => Rule::Ratio(Box::new(ratio_rule(&mut raw, ratio)?)),
             (None, None, Some(false)) => Rule::NoRivalCompleat,
             (None, Some(row), None) => row_rule(&mut raw, row)?,
             _ => return Err(KINDS.into()),
@@ -323,7 +324,9 @@ fn row_rule(raw: &mut RawClaim, row: String) -> Result<Rule, String> {
                 (Some(RawGain::Number(gain)), None) => GainSize::Published(gain),
                 (Some(RawGain::Word(word)), None) if word == "published" => GainSize::OfColumn,
                 (None, Some(least)) => GainSize::AtLeast(least),
-                _ => return Err("a gain has `gain = 1.8`, `gain = \"published\"` or `at_least = 0.97`".into()),
+                _ => {
+                    return Err("a gain has `gain = 1.8`, `gain = \"published\"` or `at_least = 0.97`".into());
+                }
             };
             let number = match size {
                 GainSize::Published(number) | GainSize::AtLeast(number) => Some(number),

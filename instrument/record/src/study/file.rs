@@ -5,10 +5,10 @@ use std::path::Path;
 
 use toml::Spanned;
 
+use super::claim::{Published, Rule};
 use super::error::TextError;
 use super::load::Written;
 use super::nearest::nearest;
-use super::claim::{Published, Rule};
 use super::place::Place;
 use super::scene::{Expanded, expand};
 use super::{Claim, Load, Scene, Selector, Study, StudyError, Sweeps, Workload, names};
@@ -100,7 +100,7 @@ impl Study<Written> {
         place: &Place<'_>,
         read: &dyn Fn(&str) -> Result<String, StudyError>,
     ) -> Result<Study, StudyError> {
-                let resolve = |(at, written)| resolve(written, at, &self.parameters, place, read);
+        let resolve = |(at, written)| resolve(written, at, &self.parameters, place, read);
         let workloads = self.workloads.into_iter().enumerate().map(resolve).collect::<Result<_, _>>()?;
         Ok(Study {
             workloads,

@@ -28,7 +28,10 @@ impl fmt::Display for Value {
 ///
 /// # Errors
 /// What is wrong, as a sentence: a word that is no variable, a bracket that is missing, a result that is no finite number.
-pub fn work_out(formula: &str, lookup: &mut dyn FnMut(&str) -> Result<Value, String>) -> Result<Value, String> {
+pub fn work_out(
+    formula: &str,
+    lookup: &mut dyn FnMut(&str) -> Result<Value, String>,
+) -> Result<Value, String> {
     let mut parser = Parser { rest: formula, lookup, depth: 0 };
     let value = parser.sum()?;
     parser.blank();
@@ -135,7 +138,8 @@ impl<'a> Parser<'a> {
             Some((at, 't' | 'T')) => (&plain[..at], 1 << 40),
             _ => (plain.as_str(), 1),
         };
-        let number: f64 = digits.parse().map_err(|_| format!("`{word}` is not a number; write 5, 0.3, 512M"))?;
+        let number: f64 =
+            digits.parse().map_err(|_| format!("`{word}` is not a number; write 5, 0.3, 512M"))?;
         Ok(Value::Number(number * factor as f64))
     }
 

@@ -19,14 +19,17 @@ pub(super) fn check(study: &Study, place: &Place<'_>) -> Result<(), StudyError> 
     }
     for (at, row) in study.rows.iter().enumerate() {
         if let Some((name, _)) = row.parameters.iter().find(|(_, values)| values.len() != 1) {
-            return Err(place.at_table("row", at, format!("`{name}` has several values; a row has one")).into());
+            return Err(place
+                .at_table("row", at, format!("`{name}` has several values; a row has one"))
+                .into());
         }
     }
     let default = Evaluation::default();
     let evaluation = study.evaluation.as_ref().unwrap_or(&default);
     if let Some(at) = study.tables.iter().position(|table| table.against == Against::Base) {
         let base = evaluation.base.as_deref().ok_or("[evaluation] names no `base`".to_string());
-        base.and_then(|base| is_known(base, &names.rows, "row")).map_err(|why| place.at_table("table", at, why))?;
+        base.and_then(|base| is_known(base, &names.rows, "row"))
+            .map_err(|why| place.at_table("table", at, why))?;
     }
     for published in &study.published {
         let Published::Column(one) = published.as_ref() else { continue };

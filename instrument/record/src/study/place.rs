@@ -11,7 +11,11 @@ pub(super) struct Place<'a> {
 }
 
 impl Place<'_> {
-    pub(super) fn error(&self, span: Option<std::ops::Range<usize>>, message: impl Into<String>) -> TextError {
+    pub(super) fn error(
+        &self,
+        span: Option<std::ops::Range<usize>>,
+        message: impl Into<String>,
+    ) -> TextError {
         TextError::new(self.file, self.text, span.filter(|span| !span.is_empty()), message)
     }
 

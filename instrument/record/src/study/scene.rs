@@ -57,14 +57,19 @@ pub fn expand(text: &str, file: &str, scene: &Scene) -> Result<Expanded, StudyEr
     for (name, value) in &scene.set {
         known.values.insert(name.clone(), value_of(value));
     }
-    let default = document.get("evaluation").and_then(|table| table.get("device")).and_then(toml::Value::as_str);
-    if let Some(device) = scene.device.as_deref().map(|device| sized(device, default)).or(default.map(str::to_string))
+    let default =
+        document.get("evaluation").and_then(|table| table.get("device")).and_then(toml::Value::as_str);
+    if let Some(device) =
+        scene.device.as_deref().map(|device| sized(device, default)).or(default.map(str::to_string))
     {
         known.device(&device).map_err(|why| TextError::new(file, text, None, why))?;
     }
     let text = known.fill(text).map_err(|(place, why)| TextError::new(file, text, Some(place), why))?;
     let names: Vec<String> = known.formulas.keys().cloned().collect();
-    names.iter().try_for_each(|name| known.get(name).map(|_| ())).map_err(|why| TextError::new(file, &text, None, why))?;
+    names
+        .iter()
+        .try_for_each(|name| known.get(name).map(|_| ()))
+        .map_err(|why| TextError::new(file, &text, None, why))?;
     let variables = known.values.into_iter().map(|(name, value)| (name, value.to_string())).collect();
     Ok(Expanded { text, scale, variables })
 }
@@ -233,9 +238,16 @@ title = \"${trials} of them\"
     #[test]
     fn a_scale_is_chosen_and_formulas_become_values() {
         let quick = expand(TEXT, "x.toml", &scene(Some("quick"))).unwrap();
-        assert!(quick.text.contains("stacks = [\"ext4@860evo:1024M\"]\ntrials = 3\ntitle = \"3 of them\""), "{}", quick.text);
+        assert!(
+            quick.text.contains("stacks = [\"ext4@860evo:1024M\"]\ntrials = 3\ntitle = \"3 of them\""),
+            "{}",
+            quick.text
+        );
         assert!(quick.text.contains("# ${this} is a comment"));
-        assert_eq!((quick.scale.as_deref(), quick.variables["memory"].as_str()), (Some("quick"), "536870912"));
+        assert_eq!(
+            (quick.scale.as_deref(), quick.variables["memory"].as_str()),
+            (Some("quick"), "536870912")
+        );
         assert!(filled(&scene(None)).contains("trials = 5"), "`default` without a word");
     }
 
@@ -255,7 +267,11 @@ title = \"${trials} of them\"
         let error = |text: &str, scale| expand(text, "x.toml", &scene(scale)).unwrap_err().to_string();
         assert!(error(TEXT, Some("huge")).contains("it has default, quick"));
         let wrong = TEXT.replace("${trials} of", "${trails} of");
-        assert!(error(&wrong, None).contains("x.toml:15:10: there is no variable `trails`"), "{}", error(&wrong, None));
+        assert!(
+            error(&wrong, None).contains("x.toml:15:10: there is no variable `trails`"),
+            "{}",
+            error(&wrong, None)
+        );
         assert!(error("[variables]\na = \"b\"\nb = \"a\"\n", None).contains("made of itself"));
         assert!(error("stacks = [\"ext4\"]\n", Some("quick")).contains("has no scales"));
     }

@@ -149,7 +149,8 @@ fn by_wall(grid: &Grid, table: &Table) -> String {
     let heads: Vec<&str> = rows.iter().map(|row| grid.study.rows[*row].title()).collect();
     let mut text = format!("Workload,{}\n", heads.join(","));
     for at in grid.columns_of(&table.id) {
-        let value = |row: &usize| grid.at(*row, at).median().map_or(String::new(), |value| format!("{value:.1}"));
+        let value =
+            |row: &usize| grid.at(*row, at).median().map_or(String::new(), |value| format!("{value:.1}"));
         let values: Vec<String> = rows.iter().map(value).collect();
         text.push_str(&format!("{},{}\n", grid.study.columns[at].id, values.join(",")));
     }

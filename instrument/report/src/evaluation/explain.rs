@@ -25,7 +25,10 @@ pub fn bad_places(grid: &Grid) -> Vec<String> {
 /// Whether a column's load is WML: its counters are those of the whole trial, and it runs for a fixed time.
 fn is_wml(grid: &Grid, at: usize) -> bool {
     let load = &grid.study.columns[at].load;
-    grid.study.workloads.iter().any(|workload| workload.label() == load && matches!(workload.load, Load::Wml { .. }))
+    grid.study
+        .workloads
+        .iter()
+        .any(|workload| workload.label() == load && matches!(workload.load, Load::Wml { .. }))
 }
 
 struct Facts {

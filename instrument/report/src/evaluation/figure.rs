@@ -78,7 +78,8 @@ fn panel(grid: &Grid, at: usize, (left, top): (f64, f64), drawing: &mut Drawing)
             drawing.text("tick", (middle, base - 4.0), Anchor::Middle, word);
             continue;
         };
-        let title = format!("{}: {} {}", grid.study.rows[*row].title(), format::digits(median), grid.unit(at));
+        let title =
+            format!("{}: {} {}", grid.study.rows[*row].title(), format::digits(median), grid.unit(at));
         drawing.bar(&format!("bars {ink}"), (x, y.at(median)), (step * 0.8, base - y.at(median)), &title);
         let low = one.values.iter().copied().fold(f64::INFINITY, f64::min);
         let high = one.values.iter().copied().fold(0.0, f64::max);
@@ -122,14 +123,7 @@ fn gains(grid: &Grid, table: &Table) -> Drawing {
     drawing
 }
 
-fn gain_bar(
-    grid: &Grid,
-    table: &Table,
-    (row, at): (usize, usize),
-    x: f64,
-    y: &Scale,
-    drawing: &mut Drawing,
-) {
+fn gain_bar(grid: &Grid, table: &Table, (row, at): (usize, usize), x: f64, y: &Scale, drawing: &mut Drawing) {
     let (ink, title) = (ink(grid, row).class(), grid.study.rows[row].title());
     let mut bar = |gain: Option<f64>, class: String, what: &str| {
         let Some(gain) = gain else { return };

@@ -45,10 +45,14 @@ pub fn parts(grid: &Grid) -> Vec<Part<'_>> {
 
 fn sheet(grid: &Grid, table: &Table) -> Sheet {
     let (rows, columns) = (grid.run_rows(), grid.columns_of(&table.id));
-    let unit = |at: usize| if grid.unit(at) == table.unit { String::new() } else { grid.unit(at).to_string() };
+    let unit =
+        |at: usize| if grid.unit(at) == table.unit { String::new() } else { grid.unit(at).to_string() };
     let line = |row: usize| {
         let spots = columns.iter().map(|at| spot(grid, table, row, *at)).collect();
-        Line { head: Head { name: grid.study.rows[row].title().into(), unit: compleat(grid, table, row) }, spots }
+        Line {
+            head: Head { name: grid.study.rows[row].title().into(), unit: compleat(grid, table, row) },
+            spots,
+        }
     };
     let head = |at: &usize| Head { name: grid.study.columns[*at].title().into(), unit: unit(*at) };
     let sheet = Sheet {
@@ -138,9 +142,7 @@ pub fn legend(grid: &Grid) -> Vec<String> {
     if let Some(table) = tables.iter().find(|table| table.against == Against::Base) {
         let base = grid.evaluation().base.unwrap_or_default();
         let base = grid.row(&base).map_or(base.clone(), |row| grid.study.rows[row].title().to_string());
-        lines.push(format!(
-            "{range} x: times that of {base}; + {GAIN_GOOD} or more, ! below {GAIN_BAD}."
-        ));
+        lines.push(format!("{range} x: times that of {base}; + {GAIN_GOOD} or more, ! below {GAIN_BAD}."));
         if let Some(second) = &table.second {
             lines.push(format!("{}: {}, where that is 10 % or more apart.", second.mark, second.title));
         }
@@ -185,14 +187,27 @@ pub fn notes(grid: &Grid) -> Vec<Notes> {
     let explained = if evaluation.explain_bad { explain::bad_places(grid) } else { Vec::new() };
     let all = [
         of("Below 30 % of the best, and what the counters say", explained),
-        of("What published gains rest on", remarks.map(|(letter, text)| format!("{letter}: {text}")).collect()),
+        of(
+            "What published gains rest on",
+            remarks.map(|(letter, text)| format!("{letter}: {text}")).collect(),
+        ),
         of("Without results", missing.chain(unavailable).collect()),
         of("Not run", left_out.into_iter().collect()),
         of("Rows", rows),
         of("Sizes", evaluation.sizes.clone()),
+        of("What the loads say", remarks_of_loads(grid)),
         of("Notes", evaluation.notes.clone()),
     ];
     all.into_iter().filter(|notes| !notes.lines.is_empty()).collect()
+}
+
+/// What the loads noted, each remark once.
+fn remarks_of_loads(grid: &Grid) -> Vec<String> {
+    let measured = (0..grid.study.columns.len()).filter(|at| grid.is_measured(*at));
+    let places = measured.flat_map(|at| grid.run_rows().into_iter().map(move |row| grid.at(row, at)));
+    let notes: std::collections::BTreeSet<String> =
+        places.flat_map(|place| &place.outcomes).flat_map(|outcome| outcome.notes.clone()).collect();
+    notes.into_iter().collect()
 }
 
 /// Costs of each row, summed over the columns that every row of the run has; `None` when the study names none.
@@ -219,7 +234,9 @@ pub fn costs(grid: &Grid) -> Option<Sheet> {
             metrics.iter().filter_map(move |end| {
                 let place = grid.at(row, *at);
                 // a counter of this column's own side, where its section is another's
-                place.metric(&name(at, end)).or_else(|| place.metric(&format!("{}{end}", grid.study.columns[*at].id)))
+                place
+                    .metric(&name(at, end))
+                    .or_else(|| place.metric(&format!("{}{end}", grid.study.columns[*at].id)))
             })
         });
         values.fold(None, |sum: Option<f64>, value| Some(sum.unwrap_or(0.0) + value))
@@ -233,7 +250,11 @@ pub fn costs(grid: &Grid) -> Option<Sheet> {
     Some(Sheet {
         title: format!("What it cost, {} columns together", columns.len()),
         corner: String::new(),
-        heads: evaluation.costs.iter().map(|cost| Head { name: cost.title.clone(), unit: cost.unit.clone() }).collect(),
+        heads: evaluation
+            .costs
+            .iter()
+            .map(|cost| Head { name: cost.title.clone(), unit: cost.unit.clone() })
+            .collect(),
         lines: rows
             .iter()
             .map(|row| Line {

@@ -2,10 +2,10 @@
 
 use stats::{Comparison, Histogram};
 
-use crate::ink::Ink;
-use crate::plot::{Anchor, Drawing, Scale};
 use super::text::pretty;
 use crate::format;
+use crate::ink::Ink;
+use crate::plot::{Anchor, Drawing, Scale};
 use crate::view::flowop::Flowop;
 use crate::view::{Measure, Point, Stack, View};
 

@@ -5,9 +5,9 @@ use stats::compleat::{Compleat, Grade};
 use stats::{Histogram, Rules, Sample, Verdict};
 
 use super::charts::{self, Curve};
-use crate::ink::Ink;
 use super::text::{pretty, prose};
 use crate::format;
+use crate::ink::Ink;
 use crate::terminal::comparison::{metric, show};
 use crate::view::facts::{Facts, UNKNOWN};
 use crate::view::flowop::{Flowop, flowops};

@@ -52,7 +52,7 @@ impl FromStr for Pattern {
     fn from_str(text: &str) -> Result<Pattern, AppError> {
         let wrong = |what: &str| {
             let known = order::NAMES.join(", ");
-            AppError::Script(format!(
+            AppError::Parameter(format!(
                 "{text}: {what}; say NAME[:THREADS[:BLOCK_KIB[:shared]]] with one of {known}"
             ))
         };

@@ -72,12 +72,12 @@ impl Reader {
         let shape = Shape { threads: self.threads.max(1), block: self.block_kib.max(4) << 10 };
         if size < shape.threads * shape.block * 32 || size < 16 << 20 {
             let why = "it needs 16 MiB, and 32 blocks for each thread";
-            return Err(AppError::Script(format!("{}: too short: {why}", self.file.display())));
+            return Err(AppError::Parameter(format!("{}: too short: {why}", self.file.display())));
         }
         let orders: Option<Vec<Vec<Read>>> =
             (0..shape.threads).map(|thread| order::reads(&self.pattern, shape, size, thread)).collect();
         let orders = orders.ok_or_else(|| {
-            AppError::Script(format!(
+            AppError::Parameter(format!(
                 "{}: no such pattern; choose one of {}",
                 self.pattern,
                 order::NAMES.join(", ")
@@ -218,7 +218,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("data");
         File::create(&file).unwrap().set_len(1 << 20).unwrap();
-        assert!(matches!(reader(file.clone()).run(), Err(AppError::Script(_))));
+        assert!(matches!(reader(file.clone()).run(), Err(AppError::Parameter(_))));
         File::options().write(true).open(&file).unwrap().set_len(16 << 20).unwrap();
         let wrong = Reader { pattern: "sideways".into(), ..reader(file) };
         assert!(wrong.run().unwrap_err().to_string().contains("small-stride"));
