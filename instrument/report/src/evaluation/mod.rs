@@ -44,7 +44,13 @@ pub fn parts(grid: &Grid) -> Vec<Part<'_>> {
 }
 
 fn sheet(grid: &Grid, table: &Table) -> Sheet {
-    let (rows, columns) = (grid.run_rows(), grid.columns_of(&table.id));
+    let columns = grid.columns_of(&table.id);
+    // a row without any result is told of below the tables
+    let (with, without): (Vec<usize>, Vec<usize>) = grid
+        .run_rows()
+        .into_iter()
+        .partition(|row| columns.iter().any(|at| grid.at(*row, *at).median().is_some()));
+    let rows = if with.is_empty() { without } else { with };
     let unit =
         |at: usize| if grid.unit(at) == table.unit { String::new() } else { grid.unit(at).to_string() };
     let line = |row: usize| {
@@ -264,6 +270,9 @@ pub fn costs(grid: &Grid) -> Option<Sheet> {
             .collect(),
     })
 }
+
+/// What is asked of an evaluation.
+pub const QUESTION: &str = "What of the publication holds here?";
 
 /// The answer in a sentence: how many claims hold.
 pub fn answer(judgements: &[Judgement]) -> String {

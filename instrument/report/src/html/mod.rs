@@ -39,7 +39,7 @@ pub fn page(run: &Run, claims: &[Judgement]) -> Result<String, askama::Error> {
     let view = View::new(run);
     let inks = inks(&view);
     let grid = Grid::of(run);
-    let told = grid.as_ref().map(|grid| told(grid, claims));
+    let told = grid.as_ref().map(told);
     let notices = notices(&view);
     let page = Page {
         run,
@@ -121,7 +121,7 @@ struct TablePart {
     figure: Option<String>,
 }
 
-fn told(grid: &Grid, _claims: &[Judgement]) -> EvaluationPart {
+fn told(grid: &Grid) -> EvaluationPart {
     let part = |part: evaluation::Part<'_>| TablePart {
         anchor: format!("table-{}", part.table.id),
         figure: evaluation::figure::of(grid, part.table),
@@ -143,11 +143,9 @@ fn told(grid: &Grid, _claims: &[Judgement]) -> EvaluationPart {
 fn headline_of(view: &View<'_>, told: Option<&EvaluationPart>, claims: &[Judgement]) -> Headline {
     let head = headline(view);
     match told {
-        Some(_) => Headline {
-            question: "What of the publication holds here?".into(),
-            answer: evaluation::answer(claims),
-            ..head
-        },
+        Some(_) => {
+            Headline { question: evaluation::QUESTION.into(), answer: evaluation::answer(claims), ..head }
+        }
         None => head,
     }
 }

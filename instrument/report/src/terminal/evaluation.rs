@@ -10,7 +10,7 @@ use crate::sheet::{Head, Sheet, Spot, Tint};
 /// Widest name of a line.
 const NAME_WIDTH: usize = 24;
 /// Widest head of a column.
-const HEAD_WIDTH: usize = 14;
+const HEAD_WIDTH: usize = 20;
 
 /// Everything but the claims.
 pub(super) fn of_grid(grid: &Grid, style: Style) -> String {

@@ -21,8 +21,9 @@ const LABEL_WIDTH: usize = 26;
 /// what went wrong, verdicts.
 pub fn summary(run: &Run, style: Style) -> String {
     let view = View::new(run);
-    let mut text = head(&view, style);
-    if let Some(grid) = Grid::of(run) {
+    let grid = Grid::of(run);
+    let mut text = head(&view, grid.is_none(), style);
+    if let Some(grid) = grid {
         text.push_str(&evaluation::of_grid(&grid, style));
         text.push_str(&explained(&view, style));
         return text;
@@ -45,15 +46,18 @@ pub fn summary(run: &Run, style: Style) -> String {
     text
 }
 
-fn head(view: &View<'_>, style: Style) -> String {
+/// `answer`: with the answer; that of an evaluation are its claims.
+fn head(view: &View<'_>, answer: bool, style: Style) -> String {
     let head = headline::headline(view);
     let run = view.run;
     let mut text = String::new();
     let title = if run.title.is_empty() { &head.question } else { &run.title };
     text.push_str(&style.paint(Paint::Strong, &style.paragraph(title, 0)));
     text.push('\n');
-    text.push_str(&style.paragraph(&head.answer, 0));
-    text.push('\n');
+    if answer {
+        text.push_str(&style.paragraph(&head.answer, 0));
+        text.push('\n');
+    }
     if let Some(partial) = &head.partial {
         text.push_str(&style.paint(Paint::Warn, &style.paragraph(partial, 0)));
         text.push('\n');

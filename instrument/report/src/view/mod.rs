@@ -17,6 +17,7 @@ pub mod headline;
 pub mod notice;
 pub mod verdict;
 
+use record::plan;
 use record::results::{Cell, Parameter, Run, Status, Trial};
 use stats::compleat::{self, Compleat, Grade};
 use stats::{Estimate, Histogram, Outcome, Sample, Sense};
@@ -214,7 +215,10 @@ impl<'a> View<'a> {
 
     /// Trials of the whole plan; early stopping may leave some out.
     pub fn trials_planned(&self) -> usize {
-        self.run.cells.len() * self.run.planned_trials as usize
+        let study = record::Study::from_stored(&self.run.study).ok();
+        let planned =
+            study.filter(|study| plan::cells(study) == self.run.cells).map(|study| plan::order(&study).len());
+        planned.unwrap_or(self.run.cells.len() * self.run.planned_trials as usize)
     }
 
     fn share_out(&mut self) {
