@@ -80,114 +80,84 @@ impl Verdict {
     }
 }
 
-/// How fast a candidate is.
+/// What both sides took, and their ratio.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Speed {
-    /// Median wall times, in the unit that was given.
-    pub medians: Pair<f64>,
-    /// That of the baseline over that of the candidate.
-    pub gain: Estimate,
-    /// Single rounds whose own gain is too small are more than chance makes.
-    confirmed: bool,
-    rounds: usize,
-}
-
-impl Speed {
-    /// From wall times of at least one round, above 0.
-    ///
-    /// # Errors
-    /// No round, or a time that makes no ratio.
-    pub fn of(walls: &[Pair<f64>]) -> Result<Speed, SampleError> {
-        let median = |side: fn(&Pair<f64>) -> f64, picked: &[f64]| {
-            let mut values: Vec<f64> = picked.iter().map(|&round| side(&walls[round as usize])).collect();
-            median_in_place(&mut values)
-        };
-        let medians = |picked: &[f64]| Pair {
-            baseline: median(|pair| pair.baseline, picked),
-            candidate: median(|pair| pair.candidate, picked),
-        };
-        let gain = |picked: &[f64]| {
-            let both = medians(picked);
-            both.baseline / both.candidate
-        };
-        Ok(Speed {
-            gain: estimate(walls.len(), gain)?,
-            medians: medians(&numbers(walls.len())),
-            confirmed: is_no_chance(walls.len(), |round| gain(round) < GAIN),
-            rounds: walls.len(),
-        })
-    }
-
-    /// Whether it is slow enough to harm.
-    pub fn verdict(&self) -> Verdict {
-        let limits = (self.gain.interval.low >= GAIN, self.gain.interval.high < GAIN);
-        verdict(limits, self.confirmed, self.rounds)
-    }
-
-    /// Whether it gains 3 % at least.
-    pub fn is_faster(&self) -> bool {
-        self.rounds >= LEAST_ROUNDS && self.gain.interval.low >= FASTER
-    }
-}
-
-/// How long a candidate's slowest hundredth of operations takes.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Tail {
-    /// p99 of all rounds together, ns.
-    pub p99_ns: Pair<f64>,
-    /// That of the candidate over that of the baseline.
+pub struct Figure {
+    /// Of all rounds.
+    pub sides: Pair<f64>,
+    /// With its interval.
     pub ratio: Estimate,
-    /// That of the candidate over the most that is allowed.
-    over: Estimate,
-    /// Single rounds whose own p99 is too long are more than chance makes.
-    confirmed: bool,
-    rounds: usize,
 }
 
-impl Tail {
-    /// From the times of all operations (ns) of at least one round.
-    ///
-    /// # Errors
-    /// No round.
-    pub fn of(times: &[Pair<&Histogram>]) -> Result<Tail, SampleError> {
-        let both = |picked: &[f64]| {
-            let mut pooled = Pair { baseline: Histogram::new(), candidate: Histogram::new() };
-            for pair in picked.iter().map(|&round| &times[round as usize]) {
-                pooled.baseline.merge(pair.baseline);
-                pooled.candidate.merge(pair.candidate);
-            }
-            pooled.map(|times| times.quantile(0.99).unwrap_or(0).max(1) as f64)
-        };
-        let ratio = |picked: &[f64]| {
-            let p99 = both(picked);
-            p99.candidate / p99.baseline
-        };
-        let over = |picked: &[f64]| {
-            let p99 = both(picked);
-            p99.candidate / (p99.baseline * P99_FACTOR).max(p99.baseline + P99_NS)
-        };
-        Ok(Tail {
-            ratio: estimate(times.len(), ratio)?,
-            over: estimate(times.len(), over)?,
-            p99_ns: both(&numbers(times.len())),
-            confirmed: is_no_chance(times.len(), |round| over(round) > 1.0),
-            rounds: times.len(),
-        })
-    }
-
-    /// Whether it is long enough to harm.
-    pub fn verdict(&self) -> Verdict {
-        let limits = (self.over.interval.high <= 1.0, self.over.interval.low > 1.0);
-        verdict(limits, self.confirmed, self.rounds)
+impl Figure {
+    /// Of a [`gain`] that is told: whether it is 3 % at least.
+    pub fn is_faster(&self) -> bool {
+        self.ratio.interval.low >= FASTER
     }
 }
 
-/// `within`, `outside`: where the interval is as a whole.
-fn verdict((within, outside): (bool, bool), confirmed: bool, rounds: usize) -> Verdict {
-    match (within, outside) {
-        (_, true) if confirmed => Verdict::Harms,
-        (true, _) if rounds >= LEAST_ROUNDS => Verdict::Harmless,
-        _ => Verdict::Untold,
+/// Median wall times of at least one round, in the unit that was given; the ratio is that of the baseline over that of
+/// the candidate.
+///
+/// # Errors
+/// No round, or a time that makes no ratio.
+pub fn gain(walls: &[Pair<f64>]) -> Result<(Figure, Verdict), SampleError> {
+    let medians = |picked: &[f64]| {
+        let (mut baseline, mut candidate): (Vec<f64>, Vec<f64>) = picked
+            .iter()
+            .map(|&round| walls[round as usize])
+            .map(|pair| (pair.baseline, pair.candidate))
+            .unzip();
+        Pair { baseline: median_in_place(&mut baseline), candidate: median_in_place(&mut candidate) }
+    };
+    let ratio = |picked: &[f64]| {
+        let both = medians(picked);
+        both.baseline / both.candidate
+    };
+    let found = estimate(walls.len(), ratio)?;
+    let verdict = judge(walls.len(), found.interval.low >= GAIN, found.interval.high < GAIN, |round| {
+        ratio(round) < GAIN
+    });
+    Ok((Figure { sides: medians(&numbers(walls.len())), ratio: found }, verdict))
+}
+
+/// p99 of the times of all operations (ns) of at least one round; the ratio is that of the candidate over that of the
+/// baseline.
+///
+/// # Errors
+/// No round.
+pub fn tail(times: &[Pair<&Histogram>]) -> Result<(Figure, Verdict), SampleError> {
+    let p99s = |picked: &[f64]| {
+        let mut pooled = Pair { baseline: Histogram::new(), candidate: Histogram::new() };
+        for pair in picked.iter().map(|&round| &times[round as usize]) {
+            pooled.baseline.merge(pair.baseline);
+            pooled.candidate.merge(pair.candidate);
+        }
+        pooled.map(|times| times.quantile(0.99).unwrap_or(0).max(1) as f64)
+    };
+    let ratio = |picked: &[f64]| {
+        let both = p99s(picked);
+        both.candidate / both.baseline
+    };
+    let over = |picked: &[f64]| {
+        let both = p99s(picked);
+        both.candidate / (both.baseline * P99_FACTOR).max(both.baseline + P99_NS)
+    };
+    let limit = estimate(times.len(), over)?.interval;
+    let verdict = judge(times.len(), limit.high <= 1.0, limit.low > 1.0, |round| over(round) > 1.0);
+    Ok((Figure { sides: p99s(&numbers(times.len())), ratio: estimate(times.len(), ratio)? }, verdict))
+}
+
+/// `within`, `outside`: where the interval is as a whole. Sign test: harm takes so many bad rounds that a fair coin
+/// shows as many heads in 5 % at most.
+fn judge(rounds: usize, within: bool, outside: bool, is_bad: impl Fn(&[f64]) -> bool) -> Verdict {
+    let bad = (0..rounds).filter(|&round| is_bad(&[round as f64])).count();
+    if outside && by_chance(bad, rounds) <= SIGN {
+        Verdict::Harms
+    } else if within && rounds >= LEAST_ROUNDS {
+        Verdict::Harmless
+    } else {
+        Verdict::Untold
     }
 }
 
@@ -198,12 +168,6 @@ fn numbers(rounds: usize) -> Vec<f64> {
 
 fn estimate(rounds: usize, statistic: impl Fn(&[f64]) -> f64) -> Result<Estimate, SampleError> {
     one_sample(&Sample::new(&numbers(rounds))?, |picked| statistic(picked), LEVEL, RESAMPLING)
-}
-
-/// Sign test: whether a fair coin shows in 5 % at most as many heads as there are bad rounds.
-fn is_no_chance(rounds: usize, is_bad: impl Fn(&[f64]) -> bool) -> bool {
-    let bad = (0..rounds).filter(|&round| is_bad(&[round as f64])).count();
-    by_chance(bad, rounds) <= SIGN
 }
 
 /// How often a fair coin shows so many heads or more.
@@ -230,13 +194,13 @@ mod tests {
         times
     }
 
-    fn tail(rounds: &[Pair<Histogram>]) -> Tail {
-        Tail::of(&rounds.iter().map(|pair| pair.map(|times| times)).collect::<Vec<_>>()).unwrap()
+    fn tail_of(rounds: &[Pair<Histogram>]) -> (Figure, Verdict) {
+        tail(&rounds.iter().map(|pair| pair.map(|times| times)).collect::<Vec<_>>()).unwrap()
     }
 
     fn both(wall: f64, [alone, helped]: [u64; 2], noise: f64) -> Verdict {
         let rounds = vec![Pair { baseline: times(alone), candidate: times(helped) }; OFF.len()];
-        Speed::of(&walls(wall, noise)).unwrap().verdict().and(tail(&rounds).verdict())
+        gain(&walls(wall, noise)).unwrap().1.and(tail_of(&rounds).1)
     }
 
     #[test]
@@ -251,18 +215,17 @@ mod tests {
     #[test]
     fn a_gain_is_told_when_the_rounds_agree() {
         let told = |wall, noise| {
-            let speed = Speed::of(&walls(wall, noise)).unwrap();
-            (speed.verdict(), speed.is_faster())
+            let (figure, verdict) = gain(&walls(wall, noise)).unwrap();
+            (verdict, figure.is_faster())
         };
         assert_eq!(told(50.0, 3.0), (Verdict::Harmless, true));
         assert_eq!(told(100.0, 0.5), (Verdict::Harmless, false));
         assert_eq!(told(110.0, 1.0), (Verdict::Harms, false));
         assert_eq!(told(100.0, 20.0), (Verdict::Untold, false));
-        let speed = Speed::of(&walls(50.0, 3.0)).unwrap();
-        assert!((1.9..2.1).contains(&speed.gain.value), "{speed:?}");
-        let two = Speed::of(&walls(50.0, 0.0)[..2]).unwrap();
-        assert_eq!((two.verdict(), two.is_faster()), (Verdict::Untold, false));
-        assert_eq!(Speed::of(&[]), Err(SampleError::Empty));
+        let (figure, _) = gain(&walls(50.0, 3.0)).unwrap();
+        assert!((1.9..2.1).contains(&figure.ratio.value), "{figure:?}");
+        assert_eq!(gain(&walls(50.0, 0.0)[..2]).unwrap().1, Verdict::Untold);
+        assert_eq!(gain(&[]), Err(SampleError::Empty));
     }
 
     #[test]
@@ -282,9 +245,9 @@ mod tests {
             candidate.record_n(9_000_000, if slow { 10 } else { 0 });
             Pair { baseline: times(1000), candidate }
         };
-        let tail = tail(&(0..8).map(|i| with(i % 3 == 0)).collect::<Vec<_>>());
-        assert!(tail.over.interval.low > 1.0, "{tail:?}");
-        assert_eq!(tail.verdict(), Verdict::Untold);
+        let (figure, verdict) = tail_of(&(0..8).map(|i| with(i % 3 == 0)).collect::<Vec<_>>());
+        assert!(figure.ratio.interval.low > P99_FACTOR, "{figure:?}");
+        assert_eq!(verdict, Verdict::Untold);
     }
 
     #[test]
@@ -302,10 +265,10 @@ mod tests {
         let mut rounds = vec![Pair { baseline: times(1000), candidate: times(1000) }; OFF.len()];
         // A slow round of 7 has 5 of 700 operations.
         rounds[3].candidate = times(9000);
-        let tail = tail(&rounds);
-        assert!((tail.ratio.value - 1.0).abs() < 0.02, "{tail:?}");
-        assert!(tail.ratio.interval.high > 5.0, "{tail:?}");
-        assert_eq!(tail.verdict(), Verdict::Untold);
+        let (figure, verdict) = tail_of(&rounds);
+        assert!((figure.ratio.value - 1.0).abs() < 0.02, "{figure:?}");
+        assert!(figure.ratio.interval.high > 5.0, "{figure:?}");
+        assert_eq!(verdict, Verdict::Untold);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use apps::AppError;
-use apps::prefetch::patterns::{self, Reader};
+use apps::prefetch::patterns::{self, Pattern, Reader};
 use clap::{Args, ValueHint};
 use indicatif::ProgressBar;
 use lab::paired::matrix::{self, Ended, Notice};
@@ -29,9 +29,9 @@ blocks forward at random places), random, variable (several sizes), hot (within 
 the policy's constants: zipf, phases, gaps, two-strides, backward-stride, pingpong, btree, burst.
 
 A cell is `ok` when the 90 % intervals of gain (ratio of median wall times, at least 0.97) and of p99 (all reads of all \
-rounds; at most 1.1 times or 0.1 ms more) are within these limits as a whole; it FAILS (bold) when one is outside as a \
-whole and most single rounds are, too (sign test, 5 %); else it is untold (?). Ctrl-C ends it, detaches the device, and \
-shows the cells that there are.
+rounds; at most 1.1 times or 0.1 ms more) are within these limits as a whole, of three rounds at least; it FAILS (bold) \
+when one is outside as a whole and most single rounds are, too (sign test, 5 %); else it is untold (?). Ctrl-C ends it, \
+detaches the device, and shows the cells that there are.
 
 Examples:
   loadline prefetch harm --dir /data           this file system; without root, too
@@ -140,7 +140,7 @@ fn measure(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Exit> {
     let mut display = Display::new(arguments.quiet);
     let ended = with_journal(options, "harm", |_, journal, stop| {
         Ok(matrix::measure(&plan, &mut cells, journal, stop, &mut |notice| {
-            if let (Notice::Ended { cell }, Some(csv)) = (&notice, &arguments.csv) {
+            if let (Notice::Ended(cell), Some(csv)) = (&notice, &arguments.csv) {
                 append(csv, cell).map_err(|why| PairedError::File {
                     what: format!("cannot write {}", csv.display()),
                     why,
@@ -192,10 +192,12 @@ fn append(csv: &Path, cell: &Cell) -> std::io::Result<()> {
 pub fn reader(arguments: &ReaderOptions) -> anyhow::Result<Exit> {
     let reader = Reader {
         file: arguments.file.clone(),
-        pattern: arguments.pattern.clone(),
-        threads: arguments.threads,
-        block_kib: arguments.block,
-        shared: arguments.shared,
+        pattern: Pattern {
+            name: arguments.pattern.clone(),
+            threads: arguments.threads,
+            block_kib: arguments.block,
+            shared: arguments.shared,
+        },
         passes: arguments.passes,
         raw: arguments.raw,
         histogram: arguments.histogram,
@@ -290,7 +292,7 @@ impl Display {
 
     fn show(&mut self, notice: &Notice<'_>) {
         match notice {
-            Notice::Device { name, mib } => self.bar.set_message(format!("{name}: writing {mib} MiB")),
+            Notice::Device(name, mib) => self.bar.set_message(format!("{name}: writing {mib} MiB")),
             Notice::Begins { key, done, left, remaining } => {
                 let time = remaining
                     .map(|time| format!(", about {} left", report::format::span_seconds(time.as_secs_f64())))
@@ -304,7 +306,7 @@ impl Display {
                 self.bar.set_message(format!("{}: round {} of {}", self.begins, turn.round, turn.of));
             }
             // Said in any case: without it a cell would be missing for no reason.
-            Notice::GivenUp { key, time } => {
+            Notice::GivenUp(key, time) => {
                 let hint = if key.memory.is_some() {
                     "; it may thrash: a higher --mib leaves it more memory"
                 } else {
@@ -314,7 +316,7 @@ impl Display {
                     format!("{}: left out, a run did not end in {} s{hint}", label(key), time.as_secs());
                 self.bar.suspend(|| eprintln!("loadline: {text}"));
             }
-            Notice::Ended { cell } => {
+            Notice::Ended(cell) => {
                 self.bar.inc(1);
                 self.line(&format!("{}: {}", label(&cell.key), cells::short(cell)));
             }

@@ -132,7 +132,7 @@ fn measure(options: &Options, arguments: &CompareOptions) -> anyhow::Result<Exit
         eprintln!("loadline: interrupted");
         return Ok(Exit::Interrupted);
     }
-    Ok(match (compared.output(), compared.speed.verdict()) {
+    Ok(match (compared.output(), compared.verdict) {
         (Output::Differs(_), _) | (_, Verdict::Harms) => Exit::Failed,
         (_, Verdict::Untold) => Exit::CannotTell,
         _ => Exit::Done,

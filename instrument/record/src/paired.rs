@@ -2,12 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use stats::Estimate;
-use stats::harmless::{Pair, Speed, Tail, Verdict};
+use stats::harmless::{Figure, Pair, Verdict};
 
 /// The mode of a library that is loaded and does nothing: every harm is a false alarm.
 pub const OFF: &str = "off";
-const MIB: f64 = 1048576.0;
 
 /// What is measured in a cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,41 +31,14 @@ pub struct Cell {
     pub verdict: Verdict,
     /// Pairs of runs.
     pub rounds: usize,
-    /// Medians.
-    pub wall_seconds: Pair<f64>,
-    /// Of the wall times.
-    pub gain: Estimate,
-    /// Of all reads of all rounds.
-    pub p99_ms: Pair<f64>,
-    /// That with the library over that without.
-    pub p99_ratio: Estimate,
+    /// Median wall times, s.
+    pub wall: Figure,
+    /// p99 of all reads of all rounds, ms.
+    pub p99: Figure,
     /// Of memory; 0: none.
     pub limit_mib: f64,
     /// The most memory that a run used, page cache included; 0: not known.
     pub peak_mib: Pair<f64>,
-}
-
-impl Cell {
-    /// From what was judged, wall times in seconds; `limit` and `peak` are bytes of memory.
-    pub fn new(
-        key: Key,
-        rounds: usize,
-        (speed, tail): &(Speed, Tail),
-        limit: Option<u64>,
-        peak: Pair<u64>,
-    ) -> Cell {
-        Cell {
-            key,
-            verdict: speed.verdict().and(tail.verdict()),
-            rounds,
-            wall_seconds: speed.medians,
-            gain: speed.gain,
-            p99_ms: tail.p99_ns.map(|ns| ns / 1e6),
-            p99_ratio: tail.ratio,
-            limit_mib: limit.unwrap_or(0) as f64 / MIB,
-            peak_mib: peak.map(|bytes| *bytes as f64 / MIB),
-        }
-    }
 }
 
 /// One run of a program.
@@ -97,8 +68,10 @@ pub struct Said {
 pub struct Compared {
     /// All pairs.
     pub rounds: Vec<Pair<Run>>,
-    /// Of their wall times.
-    pub speed: Speed,
+    /// Of their wall times, s.
+    pub wall: Figure,
+    /// Of these.
+    pub verdict: Verdict,
     /// What the last run of the baseline printed on standard error, when it failed.
     pub errors: Option<String>,
     /// Whether a signal ended it.
@@ -149,8 +122,9 @@ mod tests {
         let output = |pairs: &[(Run, Run)]| {
             let rounds: Vec<_> =
                 pairs.iter().map(|&(baseline, candidate)| Pair { baseline, candidate }).collect();
-            let speed = Speed::of(&vec![Pair { baseline: 1.0, candidate: 1.0 }; rounds.len()]).unwrap();
-            Compared { rounds, speed, errors: None, interrupted: false }.output()
+            let walls = vec![Pair { baseline: 1.0, candidate: 1.0 }; rounds.len()];
+            let (wall, verdict) = stats::harmless::gain(&walls).unwrap();
+            Compared { rounds, wall, verdict, errors: None, interrupted: false }.output()
         };
         let differs = |a: Run, b: Run| Output::Differs(Pair { baseline: a.said, candidate: b.said });
         let (a, b, fails) = (run(0, 1), run(0, 2), run(1, 1));

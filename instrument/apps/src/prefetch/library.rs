@@ -28,7 +28,7 @@ impl Library {
     pub fn find(named: Option<&Path>, mode: Option<Mode>) -> Result<Library, AppError> {
         let found = match named {
             Some(path) => path.to_owned(),
-            None => launch::find_library(&std::env::current_exe().map_err(at(Path::new("/proc/self/exe")))?)?,
+            None => launch::find_library(&own()?)?,
         };
         Ok(Library { path: found.canonicalize().map_err(at(&found))?, mode })
     }
@@ -49,6 +49,23 @@ impl Library {
         }
         Ok(command)
     }
+}
+
+/// Makes `name` a name of this program, as a hard link, or a copy where there can be none: the library leaves programs
+/// named `loadline` alone.
+///
+/// # Errors
+/// It cannot be made.
+pub fn name_this_program(name: &Path) -> Result<(), AppError> {
+    let own = own()?;
+    if std::fs::hard_link(&own, name).is_err() {
+        std::fs::copy(&own, name).map_err(at(name))?;
+    }
+    Ok(())
+}
+
+pub(super) fn own() -> Result<PathBuf, AppError> {
+    std::env::current_exe().map_err(at(Path::new("/proc/self/exe")))
 }
 
 /// Whether any program that kept its statistics there had a file that the library followed.

@@ -56,10 +56,6 @@ fn library(mode: Mode) -> Result<Library, AppError> {
     })
 }
 
-fn own() -> Result<PathBuf, AppError> {
-    std::env::current_exe().map_err(at(Path::new("/proc/self/exe")))
-}
-
 /// Where the program of our own tasks is: this executable under another name, since the library leaves `loadline`
 /// itself alone.
 fn reader(home: &Path) -> PathBuf {
@@ -68,7 +64,7 @@ fn reader(home: &Path) -> PathBuf {
 
 /// Makes that name, as a hard link, or a copy where there can be none; renewed when this executable is another one.
 fn link(home: &Path) -> Result<(), AppError> {
-    let (own, reader) = (own()?, reader(home));
+    let (own, reader) = (library::own()?, reader(home));
     let of =
         |path: &Path| std::fs::metadata(path).map(|data| (data.dev(), data.ino(), data.len(), data.mtime()));
     if let (Ok(a), Ok(b)) = (of(&own), of(&reader))
@@ -80,9 +76,7 @@ fn link(home: &Path) -> Result<(), AppError> {
     std::fs::create_dir_all(&folder).map_err(at(&folder))?;
     let new = folder.join(format!("prefetch-load.{}", std::process::id()));
     let _ = std::fs::remove_file(&new);
-    if std::fs::hard_link(&own, &new).is_err() {
-        std::fs::copy(&own, &new).map_err(at(&new))?;
-    }
+    library::name_this_program(&new)?;
     std::fs::rename(&new, &reader).map_err(at(&reader))
 }
 

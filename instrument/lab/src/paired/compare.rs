@@ -10,10 +10,10 @@ use std::time::Duration;
 use host::Host;
 use record::paired::Compared;
 use rustix::fs::{Advice, fadvise};
-use stats::harmless::Speed;
+use stats::harmless::gain;
 
-use super::trial::{Memory, Setting};
-use super::{Effort, PairedError, Side, Turn, at, in_turns};
+use super::trial::Setting;
+use super::{Effort, PairedError, Series, Side, Turn, at, in_turns};
 
 /// What each run meets.
 #[derive(Debug, Clone, Default)]
@@ -94,12 +94,12 @@ pub fn compare(
     variant: &dyn Fn(Side) -> Result<Command, PairedError>,
     tell: &mut dyn FnMut(Turn),
 ) -> Result<Compared, PairedError> {
-    let memory = conditions.memory.map_or(Memory::Shared, Memory::Limited);
     let mut errors = None;
     let mut one = |turn: Turn| {
         tell(turn);
         conditions.meet(setting.stop)?;
-        let run = setting.run(&mut variant(turn.side)?, memory, Duration::MAX)?.run;
+        let group = conditions.memory.map(|bytes| setting.group(Some(bytes))).transpose()?;
+        let run = setting.run(&mut variant(turn.side)?, group, Duration::MAX)?.run;
         if turn.side == Side::Baseline {
             errors = if run.said.code == 0 { None } else { last_line(&setting.last_errors()) };
         }
@@ -108,12 +108,11 @@ pub fn compare(
     if !conditions.cold {
         one(Turn { round: 0, of: effort.rounds, side: Side::Baseline })?;
     }
-    let series = in_turns(effort, one, |rounds| {
-        let walls: Vec<_> = rounds.iter().map(|pair| pair.map(|run| run.wall_seconds)).collect();
-        Speed::of(&walls).map(|speed| (speed, speed.verdict()))
+    let Series { rounds, judged: wall, verdict, interrupted } = in_turns(effort, one, |rounds| {
+        gain(&rounds.iter().map(|pair| pair.map(|run| run.wall_seconds)).collect::<Vec<_>>())
     })?;
-    let errors = errors.filter(|_| !series.interrupted);
-    Ok(Compared { rounds: series.rounds, speed: series.judged, errors, interrupted: series.interrupted })
+    let errors = errors.filter(|_| !interrupted);
+    Ok(Compared { rounds, wall, verdict, errors, interrupted })
 }
 
 /// The last line that is not empty.

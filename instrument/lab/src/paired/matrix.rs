@@ -16,13 +16,15 @@ use host::Host;
 use journal::{Journal, PrivateTree};
 use record::paired::{Cell, Key};
 use stats::Histogram;
-use stats::harmless::{Pair, Speed, Tail};
+use stats::harmless::{Figure, Pair, gain, tail};
 
 use super::compare::drop_cache;
 use super::plan::Plan;
-use super::trial::{Memory, Setting};
+use super::trial::Setting;
 use super::{PairedError, Side, Turn, at, in_turns};
 use crate::site::{Built, Site, SiteError};
+
+const MIB: f64 = 1048576.0;
 
 /// How a measurement ended that met no error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,13 +38,8 @@ pub enum Ended {
 /// What a measurement tells while it runs.
 #[derive(Debug)]
 pub enum Notice<'a> {
-    /// A device is attached and its file is written.
-    Device {
-        /// Its name.
-        name: &'a str,
-        /// Size of the file, MiB.
-        mib: u64,
-    },
+    /// A device is attached and its file, of so many MiB, is written.
+    Device(&'a str, u64),
     /// A cell begins.
     Begins {
         /// Which.
@@ -56,18 +53,10 @@ pub enum Notice<'a> {
     },
     /// A run begins.
     Run(Turn),
-    /// A run of a cell did not end; the cell is left out.
-    GivenUp {
-        /// Which.
-        key: &'a Key,
-        /// How long it had.
-        time: Duration,
-    },
+    /// A run of a cell did not end in the time that it had; the cell is left out.
+    GivenUp(&'a Key, Duration),
     /// A cell is there.
-    Ended {
-        /// The cell.
-        cell: &'a Cell,
-    },
+    Ended(&'a Cell),
 }
 
 /// Who is told.
@@ -84,8 +73,8 @@ struct Device {
 struct Reading {
     /// From the first open.
     wall_seconds: f64,
-    /// How long each read took, ns.
-    reads: Histogram,
+    /// How long each read took.
+    reads_ns: Histogram,
     peak_bytes: u64,
 }
 
@@ -106,7 +95,8 @@ pub fn measure(
     let home = plan.home.canonicalize_utf8().map_err(at("find", &plan.home))?;
     let tree = PrivateTree::new(journal, &home)?;
     let setting = Setting { journal, stop, scratch: tree.path().as_std_path() };
-    let bench = Bench { plan, setting, reader: reader_in(setting.scratch)? };
+    let bench = Bench { plan, setting, reader: setting.scratch.join("reader") };
+    library::name_this_program(&bench.reader)?;
     let site = Site::new(&home, tree.path()).map_err(|error| bench.built(error))?;
     let keys = plan.keys();
     let is_there = |cells: &[Cell], key: &Key| cells.iter().any(|cell| cell.key == *key);
@@ -118,7 +108,7 @@ pub fn measure(
         if begin.elapsed() >= plan.time {
             return Ok(Ended::TimeIsUp);
         }
-        tell(Notice::Device { name, mib: plan.mib_of(name) })?;
+        tell(Notice::Device(name, plan.mib_of(name)))?;
         let device = bench.prepare(name, &site)?;
         // Warms the program, the library and the file system's own blocks.
         for side in [Side::Baseline, Side::Candidate] {
@@ -134,26 +124,16 @@ pub fn measure(
             tell(Notice::Begins { key, done: cells.len(), left, remaining })?;
             let cell = match bench.cell(&device, key, pattern, tell) {
                 Err(PairedError::TooLong(time)) => {
-                    tell(Notice::GivenUp { key, time })?;
+                    tell(Notice::GivenUp(key, time))?;
                     continue;
                 }
                 measured => measured?,
             };
-            tell(Notice::Ended { cell: &cell })?;
+            tell(Notice::Ended(&cell))?;
             cells.push(cell);
         }
     }
     Ok(Ended::Done)
-}
-
-/// The library leaves programs named `loadline` alone: the reader is this program by another name.
-fn reader_in(scratch: &Path) -> Result<PathBuf, PairedError> {
-    let reader = scratch.join("reader");
-    let own = std::env::current_exe().map_err(at("find", "this program"))?;
-    if std::fs::hard_link(&own, &reader).is_err() {
-        std::fs::copy(&own, &reader).map_err(at("copy this program to", &reader))?;
-    }
-    Ok(reader)
 }
 
 /// What measuring a cell needs.
@@ -217,19 +197,29 @@ impl Bench<'_> {
         };
         let series = in_turns(self.plan.effort, one, |rounds| {
             let walls: Vec<_> = rounds.iter().map(|pair| pair.map(|run| run.wall_seconds)).collect();
-            let reads: Vec<_> = rounds.iter().map(|pair| pair.map(|run| &run.reads)).collect();
-            let (speed, tail) = (Speed::of(&walls)?, Tail::of(&reads)?);
-            Ok(((speed, tail), speed.verdict().and(tail.verdict())))
+            let reads: Vec<_> = rounds.iter().map(|pair| pair.map(|run| &run.reads_ns)).collect();
+            let ((wall, speed), (p99, tail)) = (gain(&walls)?, tail(&reads)?);
+            Ok(((wall, p99), speed.and(tail)))
         })?;
         if series.interrupted {
             return Err(PairedError::Interrupted);
         }
-        let rounds = &series.rounds;
-        let peak = |side: fn(&Pair<Reading>) -> &Reading| {
-            rounds.iter().map(|pair| side(pair).peak_bytes).max().unwrap_or(0)
+        let (wall, p99) = series.judged;
+        let peak_mib = |side: fn(&Pair<Reading>) -> &Reading| {
+            series.rounds.iter().map(|pair| side(pair).peak_bytes).max().unwrap_or(0) as f64 / MIB
         };
-        let peak = Pair { baseline: peak(|pair| &pair.baseline), candidate: peak(|pair| &pair.candidate) };
-        Ok(Cell::new(key.clone(), rounds.len(), &series.judged, limit, peak))
+        Ok(Cell {
+            key: key.clone(),
+            verdict: series.verdict,
+            rounds: series.rounds.len(),
+            wall,
+            p99: Figure { sides: p99.sides.map(|ns| ns / 1e6), ..p99 },
+            limit_mib: limit.unwrap_or(0) as f64 / MIB,
+            peak_mib: Pair {
+                baseline: peak_mib(|pair| &pair.baseline),
+                candidate: peak_mib(|pair| &pair.candidate),
+            },
+        })
     }
 
     /// Runs the reader; `limit`: bytes of memory.
@@ -247,8 +237,12 @@ impl Bench<'_> {
             Side::Baseline => library::without(&words)?,
             Side::Candidate => self.plan.library.command(&words, &self.setting.scratch.join("statistics"))?,
         };
-        let memory = limit.map_or(Memory::Own, Memory::Limited);
-        let ran = self.setting.run(&mut command, memory, self.plan.run_time())?;
+        // Without a limit it is there to count; where none can be made, nothing is counted.
+        let group = match limit {
+            None => self.setting.group(None).ok(),
+            limit => Some(self.setting.group(limit)?),
+        };
+        let ran = self.setting.run(&mut command, group, self.plan.run_time())?;
         if !ran.status.success() {
             let killed = ran.status.signal() == Some(libc::SIGKILL) && limit.is_some();
             let hint =
@@ -258,7 +252,8 @@ impl Bench<'_> {
         }
         let text = String::from_utf8_lossy(&ran.output);
         let told = reader::told(&text);
-        let (wall_ns, reads) = told.ok_or_else(|| PairedError::Program(format!("the reader said {text}")))?;
-        Ok(Reading { wall_seconds: wall_ns / 1e9, reads, peak_bytes: ran.peak_bytes })
+        let (wall_ns, reads_ns) =
+            told.ok_or_else(|| PairedError::Program(format!("the reader said {text}")))?;
+        Ok(Reading { wall_seconds: wall_ns / 1e9, reads_ns, peak_bytes: ran.peak_bytes })
     }
 }

@@ -47,12 +47,9 @@ pub enum PairedError {
     /// A load, or the library for it.
     #[error(transparent)]
     Load(#[from] apps::AppError),
-    /// What loadline makes for it.
+    /// A private directory.
     #[error(transparent)]
     Journal(#[from] journal::JournalError),
-    /// A memory group.
-    #[error(transparent)]
-    Cgroup(#[from] journal::CgroupError),
     /// Rounds from which no figure can be made.
     #[error("what was measured cannot be judged: {0}")]
     Figures(#[from] SampleError),
@@ -104,6 +101,8 @@ pub struct Series<T, J> {
     pub rounds: Vec<Pair<T>>,
     /// What was judged from them.
     pub judged: J,
+    /// Of that.
+    pub verdict: Verdict,
     /// Whether it ended for [`PairedError::Interrupted`], which loses the round that it met.
     pub interrupted: bool,
 }
@@ -126,7 +125,7 @@ pub fn in_turns<T, J>(
         let each = begin.elapsed() / rounds.len() as u32;
         let room = begin.elapsed() + each * STEP as u32 <= effort.time;
         if interrupted || verdict.is_final(before) || wanted >= effort.rounds_max || !room {
-            return Ok(Series { rounds, judged, interrupted });
+            return Ok(Series { rounds, judged, verdict, interrupted });
         }
         before = Some(verdict);
         wanted = (wanted + STEP).min(effort.rounds_max);

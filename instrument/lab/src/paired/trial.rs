@@ -4,7 +4,7 @@ use std::fs::File;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::Read;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -12,17 +12,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use journal::{Cgroup, Journal, MemoryLimit};
+use journal::{Cgroup, CgroupError, Journal, MemoryLimit};
 use record::paired::{Run, Said};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 
 use super::{PairedError, at};
 
 /// So long a program may take to end when it is asked to; then it is made to.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Five wakes a second: the measured program may need all processors.
 const WAKE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 /// So much of what a program prints is kept.
 const KEPT_BYTES: usize = 1 << 20;
@@ -36,17 +34,6 @@ pub struct Setting<'a> {
     pub stop: &'a AtomicBool,
     /// A private directory.
     pub scratch: &'a Path,
-}
-
-/// The memory cgroup of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Memory {
-    /// That of this process.
-    Shared,
-    /// One of its own without a limit, where one can be made.
-    Own,
-    /// One of its own with a limit in bytes.
-    Limited(u64),
 }
 
 /// A program that has ended by itself.
@@ -63,15 +50,19 @@ pub struct Ran {
 }
 
 impl Setting<'_> {
-    /// Runs a program without input and waits for it. It and its children are ended when the end is asked for, or it has
-    /// taken longer than `time`.
+    /// Runs a program without input, in `group` or where this process is, and waits for it. It and its children are ended
+    /// when the end is asked for, or it has taken longer than `time`.
     ///
     /// # Errors
     /// It cannot be started; [`PairedError::Interrupted`], [`PairedError::TooLong`].
-    pub fn run(&self, command: &mut Command, memory: Memory, time: Duration) -> Result<Ran, PairedError> {
-        let group = self.group(memory)?;
+    pub fn run(
+        &self,
+        command: &mut Command,
+        group: Option<Cgroup>,
+        time: Duration,
+    ) -> Result<Ran, PairedError> {
         if let Some(group) = &group {
-            group.start_in(command)?;
+            group.start_in(command).map_err(cannot_limit)?;
         }
         let errors = self.errors();
         let errors = File::create(&errors).map_err(at("create", errors))?;
@@ -91,42 +82,46 @@ impl Setting<'_> {
         self.scratch.join("errors")
     }
 
-    fn group(&self, memory: Memory) -> Result<Option<Cgroup>, PairedError> {
+    /// A memory cgroup for one run, with a limit in bytes or without.
+    ///
+    /// # Errors
+    /// [`PairedError::CannotHere`].
+    pub fn group(&self, limit: Option<u64>) -> Result<Cgroup, PairedError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("paired-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let limit = match memory {
-            Memory::Shared => return Ok(None),
-            Memory::Own => return Ok(Cgroup::create(&name, None, self.journal).ok()),
-            Memory::Limited(bytes) => MemoryLimit::bytes(bytes),
-        };
-        Cgroup::create(&name, limit, self.journal).map(Some).map_err(|error| {
-            PairedError::CannotHere(format!(
-                "memory cannot be limited ({error}): it takes root and a writable memory cgroup; --memory none does \
-                 without"
-            ))
-        })
+        Cgroup::create(&name, limit.map(MemoryLimit::bytes), self.journal).map_err(cannot_limit)
     }
+}
+
+fn cannot_limit(error: CgroupError) -> PairedError {
+    PairedError::CannotHere(format!(
+        "memory cannot be limited ({error}): it takes root and a writable memory cgroup; --memory none does without"
+    ))
 }
 
 /// Runs a program whose standard output is a pipe.
 fn timed(command: &mut Command, stop: &AtomicBool, time: Duration) -> Result<Ran, PairedError> {
     let program = Path::new(command.get_program()).display().to_string();
-    let failed = |why| PairedError::File { what: format!("cannot run {program}"), why };
+    let failed = |why| at("run", &program)(why);
     host::process::end_with_parent(command);
     let begin = Instant::now();
     // A group of its own: all of it can be ended, and the terminal's Ctrl-C comes by one way.
     let mut child = command.process_group(0).spawn().map_err(failed)?;
     let mut printed = Printed { out: child.stdout.take(), ..Printed::default() };
-    let mut watch = Watch { pid: Pid::from_child(&child), child, begin, time, asked: None, ended: None };
-    let ended = watch.until_end(&mut printed, stop);
-    if watch.ended.is_none() {
-        watch.kill(Signal::KILL);
+    let ended = until_end(&child, &mut printed, (begin, time), stop);
+    let (wall, late) = ended.map_err(failed)?;
+    let (status, cpu_seconds) = reap(&child).map_err(failed)?;
+    // A process that it left behind may keep its output open: what does not come at once, or never ends, is not waited
+    // for.
+    while begin.elapsed() < wall + PATIENCE
+        && printed.out.as_ref().is_some_and(|out| ready([out.as_fd()]) == [true])
+    {
+        printed.take();
     }
     if stop.load(Ordering::Relaxed) {
         return Err(PairedError::Interrupted);
     }
-    let (status, cpu_seconds, wall) = ended.map_err(failed)?;
-    if watch.asked.is_some() {
+    if late {
         return Err(PairedError::TooLong(time));
     }
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
@@ -135,64 +130,36 @@ fn timed(command: &mut Command, stop: &AtomicBool, time: Duration) -> Result<Ran
     Ok(Ran { run, status, output: printed.kept, peak_bytes: 0 })
 }
 
-/// How a program ended, its CPU time, its wall time.
-type Ended = (ExitStatus, [f64; 2], Duration);
-
-/// A program that runs.
-struct Watch {
-    child: Child,
-    pid: Pid,
-    begin: Instant,
-    time: Duration,
-    /// When it was asked to end.
-    asked: Option<Instant>,
-    ended: Option<Ended>,
-}
-
-impl Watch {
-    /// Reads what it prints until it has ended. A process that it left behind may keep its output open: what then does
-    /// not come at once, or never ends, is not waited for.
-    fn until_end(&mut self, printed: &mut Printed, stop: &AtomicBool) -> std::io::Result<Ended> {
-        let process = pidfd_open(self.pid, PidfdFlags::empty())?;
-        loop {
-            let waited_for = self.ended.is_none().then_some(&process);
-            let (has_ended, readable) = ready(waited_for, printed.out.as_ref())?;
-            if has_ended {
-                let wall = self.begin.elapsed();
-                let (status, cpu) = reap(&self.child)?;
-                self.ended = Some((status, cpu, wall));
-            }
-            if readable {
-                printed.take()?;
-            }
-            match self.ended {
-                Some(ended) if printed.out.is_none() || !has_ended && !readable => return Ok(ended),
-                Some(ended) if self.begin.elapsed() > ended.2 + PATIENCE => return Ok(ended),
-                Some(_) => {}
-                None => self.press(stop),
-            }
+/// Reads what a program prints until it has ended: its wall time, and whether it was made to end for having taken longer
+/// than `time`. It is asked to end, and then made to, when nobody waits for it any more.
+fn until_end(
+    child: &Child,
+    printed: &mut Printed,
+    (begin, time): (Instant, Duration),
+    stop: &AtomicBool,
+) -> std::io::Result<(Duration, bool)> {
+    let pid = Pid::from_child(child);
+    // Nobody has waited for it: the number is its own. It may have ended at this moment, which is what is wanted.
+    let kill = |signal| kill_process_group(pid, signal).unwrap_or(());
+    let process = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| kill(Signal::KILL))?;
+    let mut asked: Option<Instant> = None;
+    loop {
+        let out = printed.out.as_ref().map_or(process.as_fd(), AsFd::as_fd);
+        let [has_ended, readable] = ready([process.as_fd(), out]);
+        if has_ended {
+            return Ok((begin.elapsed(), asked.is_some()));
         }
-    }
-
-    /// Asks it to end, and makes it, when nobody waits for it any more.
-    fn press(&mut self, stop: &AtomicBool) {
-        let late = self.begin.elapsed() >= self.time;
-        match self.asked {
-            None if late => self.ask(Signal::KILL),
-            None if stop.load(Ordering::Relaxed) => self.ask(Signal::TERM),
-            Some(asked) if asked.elapsed() >= PATIENCE => self.kill(Signal::KILL),
-            _ => {}
+        if readable {
+            printed.take();
         }
-    }
-
-    fn ask(&mut self, signal: Signal) {
-        self.asked = Some(Instant::now());
-        self.kill(signal);
-    }
-
-    /// Only while nobody has waited for it: the number is still its own. It may have ended at this moment, which is what is wanted.
-    fn kill(&self, signal: Signal) {
-        let _ = kill_process_group(self.pid, signal);
+        let signal = match asked {
+            None if begin.elapsed() >= time => Signal::KILL,
+            None if stop.load(Ordering::Relaxed) => Signal::TERM,
+            Some(asked) if asked.elapsed() >= PATIENCE => Signal::KILL,
+            _ => continue,
+        };
+        asked = asked.or(Some(Instant::now()));
+        kill(signal);
     }
 }
 
@@ -208,34 +175,24 @@ struct Printed {
 
 impl Printed {
     /// What there is.
-    fn take(&mut self) -> std::io::Result<()> {
+    fn take(&mut self) {
         let mut buffer = [0; 64 << 10];
-        let Some(out) = &mut self.out else { return Ok(()) };
-        let got = out.read(&mut buffer)?;
+        let got = self.out.as_mut().and_then(|out| out.read(&mut buffer).ok()).unwrap_or(0);
         if got == 0 {
             self.out = None;
         }
         self.bytes += got as u64;
         self.hash.write(&buffer[..got]);
-        let room = (KEPT_BYTES - self.kept.len()).min(got);
-        self.kept.extend_from_slice(&buffer[..room]);
-        Ok(())
+        self.kept.extend_from_slice(&buffer[..got.min(KEPT_BYTES - self.kept.len())]);
     }
 }
 
-/// Whether a process has ended, and whether there is something to read, or neither within a fifth of a second. The
-/// process is looked at first: what it printed is there when it has ended.
-fn ready(process: Option<&OwnedFd>, out: Option<&ChildStdout>) -> std::io::Result<(bool, bool)> {
-    let process = process.map(|process| PollFd::new(process, PollFlags::IN));
-    let out = out.map(|out| PollFd::from_borrowed_fd(out.as_fd(), PollFlags::IN));
-    let is_waited_for = process.is_some();
-    let mut both: Vec<PollFd<'_>> = process.into_iter().chain(out).collect();
-    match poll(&mut both, Some(&WAKE)) {
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let is_ready = |at: usize| both.get(at).is_some_and(|fd| !fd.revents().is_empty());
-    Ok(if is_waited_for { (is_ready(0), is_ready(1)) } else { (false, is_ready(0)) })
+/// Which of them have something to say within a fifth of a second: the program may need all processors.
+fn ready<const N: usize>(descriptors: [BorrowedFd<'_>; N]) -> [bool; N] {
+    let mut asked = descriptors.map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN));
+    // A signal ends the wait; nothing is found then.
+    let _ = poll(&mut asked, Some(&WAKE));
+    asked.map(|one| !one.revents().is_empty())
 }
 
 /// How a program that has ended did so, and its CPU time with that of the children it waited for: user and system, s.

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use record::paired::{Cell, Key, OFF};
-use stats::harmless::{LEVEL, Pair, RESAMPLING, Verdict};
+use stats::harmless::{Figure, LEVEL, Pair, RESAMPLING, Verdict};
 use stats::{Estimate, Interval};
 
 /// The first line of the file.
 pub const HEAD: &str = "device,pattern,memory,mode,mib,verdict,rounds,alone_s,library_s,gain,gain_low,gain_high,\
     alone_p99_ms,library_p99_ms,p99_ratio,p99_low,p99_high,limit_mib,alone_peak_mib,library_peak_mib";
-/// Numbers at the end of a line.
-const NUMBERS: usize = 14;
 
 /// A line that is no cell.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,19 +23,17 @@ pub fn label(key: &Key) -> String {
 
 /// Gain, ratio of p99 and verdict, with intervals.
 pub fn short(cell: &Cell) -> String {
-    let Cell { gain, p99_ms, p99_ratio, .. } = cell;
+    let Cell { verdict, rounds, wall, p99, .. } = cell;
+    let interval = |figure: &Figure| {
+        let Interval { low, high, .. } = figure.ratio.interval;
+        format!("({low:.2} to {high:.2})")
+    };
+    let (gain, times, Pair { baseline, candidate }) = (wall.ratio.value, p99.ratio.value, p99.sides);
     format!(
-        "{}: gain {:.2} ({:.2} to {:.2}), p99 {:.2} to {:.2} ms, {:.2} times ({:.2} to {:.2}), {} rounds",
-        word(cell.verdict),
-        gain.value,
-        gain.interval.low,
-        gain.interval.high,
-        p99_ms.baseline,
-        p99_ms.candidate,
-        p99_ratio.value,
-        p99_ratio.interval.low,
-        p99_ratio.interval.high,
-        cell.rounds
+        "{}: gain {gain:.2} {}, p99 {baseline:.2} to {candidate:.2} ms, {times:.2} times {}, {rounds} rounds",
+        word(*verdict),
+        interval(wall),
+        interval(p99)
     )
 }
 
@@ -62,27 +58,13 @@ pub fn read(text: &str) -> Result<Vec<Cell>, NotACell> {
 }
 
 /// The numbers of a line.
-fn numbers(cell: &Cell) -> [f64; NUMBERS] {
-    let (wall, p99, peak) = (cell.wall_seconds, cell.p99_ms, cell.peak_mib);
-    let [gain, ratio] =
-        [cell.gain, cell.p99_ratio].map(|found| [found.value, found.interval.low, found.interval.high]);
-    let rounds = cell.rounds as f64;
-    [
-        rounds,
-        wall.baseline,
-        wall.candidate,
-        gain[0],
-        gain[1],
-        gain[2],
-        p99.baseline,
-        p99.candidate,
-        ratio[0],
-        ratio[1],
-        ratio[2],
-        cell.limit_mib,
-        peak.baseline,
-        peak.candidate,
-    ]
+fn numbers(cell: &Cell) -> Vec<f64> {
+    let figure = |figure: &Figure| {
+        let Figure { sides, ratio } = figure;
+        [sides.baseline, sides.candidate, ratio.value, ratio.interval.low, ratio.interval.high]
+    };
+    let memory = [cell.limit_mib, cell.peak_mib.baseline, cell.peak_mib.candidate];
+    [&[cell.rounds as f64][..], &figure(&cell.wall), &figure(&cell.p99), &memory].concat()
 }
 
 fn cell(line: &str) -> Option<Cell> {
@@ -103,23 +85,20 @@ fn cell(line: &str) -> Option<Cell> {
     let known = [Verdict::Harmless, Verdict::Harms, Verdict::Untold];
     let verdict = known.into_iter().find(|known| word(*known) == *verdict)?;
     let numbers: Option<Vec<f64>> = numbers.iter().map(|number| number.parse().ok()).collect();
-    let [rounds, wall @ .., limit_mib, peak, helped_peak]: [f64; NUMBERS] = numbers?.try_into().ok()?;
-    let [wall, helped_wall, gain, gain_low, gain_high, p99, helped_p99, ratio, ratio_low, ratio_high] = wall;
-    let pair = |baseline, candidate| Pair { baseline, candidate };
-    let estimate = |value, low, high| Estimate {
-        value,
-        interval: Interval { low, high, level: LEVEL, coverage: LEVEL },
+    let [rounds, figures @ .., limit_mib, peak, other_peak] = numbers.as_deref()? else { return None };
+    let ([wall, p99], []) = figures.as_chunks() else { return None };
+    let figure = |&[baseline, candidate, value, low, high]: &[f64; 5]| Figure {
+        sides: Pair { baseline, candidate },
+        ratio: Estimate { value, interval: Interval { low, high, level: LEVEL, coverage: LEVEL } },
     };
     Some(Cell {
         key,
         verdict,
-        rounds: rounds as usize,
-        wall_seconds: pair(wall, helped_wall),
-        gain: estimate(gain, gain_low, gain_high),
-        p99_ms: pair(p99, helped_p99),
-        p99_ratio: estimate(ratio, ratio_low, ratio_high),
-        limit_mib,
-        peak_mib: pair(peak, helped_peak),
+        rounds: *rounds as usize,
+        wall: figure(wall),
+        p99: figure(p99),
+        limit_mib: *limit_mib,
+        peak_mib: Pair { baseline: *peak, candidate: *other_peak },
     })
 }
 
@@ -137,7 +116,7 @@ fn share(key: &Key) -> String {
 }
 
 fn marked(cell: &Cell) -> String {
-    let (gain, ratio) = (cell.gain.value, cell.p99_ratio.value);
+    let (gain, ratio) = (cell.wall.ratio.value, cell.p99.ratio.value);
     let text =
         if gain >= 9.95 { format!("{gain:.0} ({ratio:.2})") } else { format!("{gain:.2} ({ratio:.2})") };
     match cell.verdict {
@@ -206,7 +185,7 @@ fn table(cells: &[&Cell]) -> String {
         });
         let pattern = cell.key.pattern.as_str();
         let row = rows.iter().position(|(known, ..)| *known == pattern).unwrap_or_else(|| {
-            rows.push((pattern, cell.wall_seconds.baseline, BTreeMap::new()));
+            rows.push((pattern, cell.wall.sides.baseline, BTreeMap::new()));
             rows.len() - 1
         });
         rows[row].2.insert(column, marked(cell));
@@ -250,12 +229,12 @@ mod tests {
 
     #[test]
     fn every_column_has_its_own_number() {
-        let numbers: Vec<String> = (1..=NUMBERS).map(|number| number.to_string()).collect();
+        let numbers: Vec<String> = (1..=14).map(|number| number.to_string()).collect();
         let text = format!("\"raw\",\"seq\",none,auto,16,ok,{}", numbers.join(","));
         let cell = cell(&text).expect("a cell");
         assert_eq!(line(&cell), text);
-        assert_eq!((cell.rounds, cell.wall_seconds.candidate, cell.gain.interval.high), (1, 3.0, 6.0));
-        assert_eq!((cell.p99_ms.baseline, cell.p99_ratio.interval.low), (7.0, 10.0));
+        assert_eq!((cell.rounds, cell.wall.sides.candidate, cell.wall.ratio.interval.high), (1, 3.0, 6.0));
+        assert_eq!((cell.p99.sides.baseline, cell.p99.ratio.interval.low), (7.0, 10.0));
         assert_eq!((cell.limit_mib, cell.peak_mib.candidate), (12.0, 14.0));
     }
 

@@ -34,11 +34,12 @@ pub fn text(program: &str, compared: &Compared, circumstances: Circumstances) ->
     let side = |side: fn(&Pair<Run>) -> Run| times(rounds.iter().map(side));
     let _ = writeln!(text, "  alone    {}", side(|pair| pair.baseline));
     let _ = writeln!(text, "  library  {}", side(|pair| pair.candidate));
-    let (gain, output) = (compared.speed.gain, compared.output());
+    let (gain, output) = (compared.wall.ratio, compared.output());
     let (low, high) = (gain.interval.low, gain.interval.high);
     let _ = writeln!(text, "  gain     {:.2} ({low:.2} to {high:.2})", gain.value);
     let _ = writeln!(text, "  output   {}", words(output, rounds.len()));
-    if circumstances.idle && !compared.speed.is_faster() {
+    let faster = compared.verdict == Verdict::Harmless && compared.wall.is_faster();
+    if circumstances.idle && !faster {
         text.push_str(
             "  note     the library followed no file: the program is static or Go (see `loadline prefetch daemon`), its \
              files are\n           in the page cache or under 256 KiB, or it reads them too rarely\n",
@@ -50,8 +51,8 @@ pub fn text(program: &str, compared: &Compared, circumstances: Circumstances) ->
     if circumstances.cache_kept {
         text.push_str("  note     the page cache was kept: --drop PATH, or --cold, has the program read from the device\n");
     }
-    text.push_str(match compared.speed.verdict() {
-        _ if compared.speed.is_faster() => "faster",
+    text.push_str(match compared.verdict {
+        Verdict::Harmless if faster => "faster",
         Verdict::Harmless => "no harm",
         Verdict::Harms => "SLOWER",
         Verdict::Untold => "untold: more --rounds-max, longer --seconds, or a quieter machine",
@@ -87,8 +88,6 @@ fn words(output: Output, rounds: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use stats::harmless::Speed;
-
     use super::*;
 
     fn run(wall_seconds: f64, bytes: u64) -> Run {
@@ -98,8 +97,8 @@ mod tests {
     fn compared(wall: f64, bytes: u64) -> Compared {
         let rounds = vec![Pair { baseline: run(2.0, 7), candidate: run(wall, bytes) }; 5];
         let walls: Vec<_> = rounds.iter().map(|pair| pair.map(|run| run.wall_seconds)).collect();
-        let speed = Speed::of(&walls).unwrap();
-        Compared { rounds, speed, errors: None, interrupted: false }
+        let (wall, verdict) = stats::harmless::gain(&walls).unwrap();
+        Compared { rounds, wall, verdict, errors: None, interrupted: false }
     }
 
     #[test]

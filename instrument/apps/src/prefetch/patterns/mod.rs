@@ -51,14 +51,14 @@ impl FromStr for Pattern {
 
     fn from_str(text: &str) -> Result<Pattern, AppError> {
         let wrong = |what: &str| {
-            let known = order::NAMES.join(", ");
+            let known = order::NAMES;
             AppError::Parameter(format!(
                 "{text}: {what}; say NAME[:THREADS[:BLOCK_KIB[:shared]]] with one of {known}"
             ))
         };
         let mut words = text.split(':');
         let name = words.next().unwrap_or_default().to_owned();
-        if !order::NAMES.contains(&name.as_str()) {
+        if !order::NAMES.split(", ").any(|known| known == name) {
             return Err(wrong("no such pattern"));
         }
         let mut number = |default| match words.next().map_or(Ok(default), str::parse::<u64>) {

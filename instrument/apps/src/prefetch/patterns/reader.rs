@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 use stats::Histogram;
 
+use super::Pattern;
 use super::order::{self, Read, Shape};
 use crate::AppError;
 use crate::error::at;
@@ -19,14 +20,8 @@ use crate::error::at;
 pub struct Reader {
     /// The file.
     pub file: PathBuf,
-    /// One of [`order::NAMES`].
-    pub pattern: String,
-    /// Threads.
-    pub threads: u64,
-    /// Bytes of a read, KiB.
-    pub block_kib: u64,
-    /// One descriptor for all threads.
-    pub shared: bool,
+    /// What is read of it, and by whom.
+    pub pattern: Pattern,
     /// How often all is read.
     pub passes: u64,
     /// Numbers only.
@@ -69,20 +64,17 @@ impl Reader {
     /// The file cannot be read, the pattern is not known.
     pub fn run(&self) -> Result<String, AppError> {
         let size = std::fs::metadata(&self.file).map_err(at(&self.file))?.len();
-        let shape = Shape { threads: self.threads.max(1), block: self.block_kib.max(4) << 10 };
+        let Pattern { name, threads, block_kib, .. } = &self.pattern;
+        let shape = Shape { threads: (*threads).max(1), block: (*block_kib).max(4) << 10 };
         if size < shape.threads * shape.block * 32 || size < 16 << 20 {
             let why = "it needs 16 MiB, and 32 blocks for each thread";
             return Err(AppError::Parameter(format!("{}: too short: {why}", self.file.display())));
         }
         let orders: Option<Vec<Vec<Read>>> =
-            (0..shape.threads).map(|thread| order::reads(&self.pattern, shape, size, thread)).collect();
-        let orders = orders.ok_or_else(|| {
-            AppError::Parameter(format!(
-                "{}: no such pattern; choose one of {}",
-                self.pattern,
-                order::NAMES.join(", ")
-            ))
-        })?;
+            (0..shape.threads).map(|thread| order::reads(name, shape, size, thread)).collect();
+        let known = order::NAMES;
+        let orders = orders
+            .ok_or_else(|| AppError::Parameter(format!("{name}: no such pattern; choose one of {known}")))?;
         let begin_ns = monotonic_ns();
         let begin = Instant::now();
         let shared = File::open(&self.file).map_err(at(&self.file))?;
@@ -104,7 +96,7 @@ impl Reader {
 
     fn thread(&self, order: &[Read], shape: Shape, shared: &File, begin: Instant) -> Result<Done, AppError> {
         let own = File::open(&self.file).map_err(at(&self.file))?;
-        let file = if self.shared { shared } else { &own };
+        let file = if self.pattern.shared { shared } else { &own };
         let mut buffer = vec![0; 2 * shape.block as usize];
         let mut times = Vec::new();
         let mut bytes = 0;
@@ -136,7 +128,7 @@ impl Reader {
             writeln!(
                 text,
                 "{:12} {wall:8.3} s {:8.1} MB/s  p50 {:9.1} us  p99 {:9.1} us",
-                self.pattern,
+                self.pattern.name,
                 bytes as f64 / wall / 1e6,
                 percentile(50) as f64 / 1000.0,
                 percentile(99) as f64 / 1000.0
@@ -174,18 +166,8 @@ mod tests {
     use super::*;
 
     fn reader(file: PathBuf) -> Reader {
-        let pattern = "reverse".to_owned();
-        Reader {
-            file,
-            pattern,
-            threads: 2,
-            block_kib: 64,
-            shared: false,
-            passes: 2,
-            raw: true,
-            histogram: true,
-            trace: None,
-        }
+        let pattern = "reverse:2".parse().unwrap();
+        Reader { file, pattern, passes: 2, raw: true, histogram: true, trace: None }
     }
 
     #[test]
@@ -220,7 +202,8 @@ mod tests {
         File::create(&file).unwrap().set_len(1 << 20).unwrap();
         assert!(matches!(reader(file.clone()).run(), Err(AppError::Parameter(_))));
         File::options().write(true).open(&file).unwrap().set_len(16 << 20).unwrap();
-        let wrong = Reader { pattern: "sideways".into(), ..reader(file) };
+        let mut wrong = reader(file);
+        wrong.pattern.name = "sideways".into();
         assert!(wrong.run().unwrap_err().to_string().contains("small-stride"));
     }
 }
