@@ -5,6 +5,7 @@ use std::io;
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::mountinfo::{self, MountEntry};
+use crate::text::value_of;
 
 /// Capability number of CAP_SYS_ADMIN (capabilities(7)).
 const CAP_SYS_ADMIN: u32 = 21;
@@ -106,8 +107,30 @@ impl Host {
         map.split_whitespace().eq(["0", "0", "4294967295"])
     }
 
+    /// Bytes of memory that programs can have without swapping; none where it cannot be told.
+    pub fn available_memory(&self) -> Option<u64> {
+        let meminfo = self.read("/proc/meminfo").ok()?;
+        let kib: u64 = value_of(&meminfo, "MemAvailable", ':')?.split(' ').next()?.parse().ok()?;
+        Some(kib * 1024)
+    }
+
     /// Empties the page cache, dentries and inodes of the whole machine (clean ones only; sync first).
     pub fn drop_caches(&self) -> io::Result<()> {
         self.write("/proc/sys/vm/drop_caches", "3")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn available_memory_is_told_in_bytes_or_not_at_all() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::rooted(Utf8PathBuf::from_path_buf(dir.path().to_owned()).unwrap());
+        assert_eq!(host.available_memory(), None);
+        std::fs::create_dir(host.path("/proc")).unwrap();
+        host.write("/proc/meminfo", "MemTotal:       2000 kB\nMemAvailable:    900 kB\n").unwrap();
+        assert_eq!(host.available_memory(), Some(900 << 10));
     }
 }

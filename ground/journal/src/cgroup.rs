@@ -3,7 +3,10 @@
 //! The daemon of an emulated device must stay outside the workload's group: within one limit the two deadlock
 //! (the daemon waits for memory whose writeback waits for the daemon).
 
+use std::fs::File;
 use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::sync::Arc;
 
 use camino::{Utf8Path, Utf8PathBuf};
@@ -161,6 +164,17 @@ impl Cgroup {
     /// Moves a process into the group. What it has in memory already stays charged to its former group.
     pub fn add_pid(&self, pid: u32) -> Result<(), CgroupError> {
         self.write("cgroup.procs", &pid.to_string())
+    }
+
+    /// Has a command start in the group: all that it ever has in memory is charged to it.
+    pub fn start_in(&self, command: &mut Command) -> Result<(), CgroupError> {
+        let path = self.path.join("cgroup.procs");
+        let procs = File::options().write(true).open(self.host.path(&path));
+        let procs = procs.map_err(|source| CgroupError::Io { path, source })?;
+        let enter = move || rustix::io::write(&procs, b"0").map(drop).map_err(io::Error::from);
+        // SAFETY: between fork and exec only write(2) is called, and nothing is allocated.
+        unsafe { command.pre_exec(enter) };
+        Ok(())
     }
 
     /// What the group uses and has used.

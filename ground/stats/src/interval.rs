@@ -113,7 +113,7 @@ fn of_quantile(sample: &Sample, q: f64, level: f64) -> Interval {
 }
 
 /// `P(B <= k)` for `k` in `0..=n`, `B` binomial; in logarithms, since `q^n` may underflow.
-fn binomial_cumulative(n: usize, q: f64) -> Vec<f64> {
+pub(crate) fn binomial_cumulative(n: usize, q: f64) -> Vec<f64> {
     if q <= 0.0 || q >= 1.0 {
         return (0..=n).map(|k| if q <= 0.0 || k == n { 1.0 } else { 0.0 }).collect();
     }

@@ -9,6 +9,7 @@
 //! | `bootstrap` | BCa intervals for any statistic of one or two samples, seeded |
 //! | `rank` | Mann-Whitney test, Hodges-Lehmann shift |
 //! | `verdict` | better, worse, same, cannot tell: the rules and their error rates |
+//! | `harmless` | pairs of runs: does the candidate harm, by wall time and by the tail |
 //! | `compleat` | shares of the best, grades, the compleat rule |
 //! | `stopping` | when the interval is narrow enough to stop adding trials |
 //! | `steady` | warm-up and change points of a per-second series |
@@ -18,6 +19,7 @@
 
 pub mod bootstrap;
 pub mod compleat;
+pub mod harmless;
 pub mod histogram;
 pub mod interval;
 mod normal;

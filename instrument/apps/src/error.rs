@@ -34,6 +34,9 @@ pub enum AppError {
         /// The end of what it wrote to its standard error.
         message: String,
     },
+    /// The prefetching library cannot be loaded into a program.
+    #[error(transparent)]
+    Launch(#[from] prefetch_os::launch::LaunchError),
     /// A server answered what it should not.
     #[error("{0}")]
     Protocol(String),

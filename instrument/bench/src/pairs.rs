@@ -37,11 +37,11 @@ impl Pairs {
             ratios.push(a / b);
         }
         ratios.sort_by(f64::total_cmp);
-        let ratio = median(&mut ratios);
+        let ratio = median(&ratios);
         println!(
             "{name:<34} {:>12.0} {:>12.0} {ratio:>7.3} [{:.3} - {:.3}]  {} {target:.2}",
-            median(&mut us),
-            median(&mut them),
+            median(&us),
+            median(&them),
             ratios[0],
             ratios[ratios.len() - 1],
             if ratio >= target { "meets" } else { "MISSES" },
@@ -51,11 +51,9 @@ impl Pairs {
     }
 }
 
-/// The median; of an even number of values, the mean of the middle two.
-pub fn median(values: &mut [f64]) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+/// The median; not a number for none.
+pub fn median(values: &[f64]) -> f64 {
+    stats::Sample::new(values).map_or(f64::NAN, |sample| sample.median())
 }
 
 /// Prints the heads of the columns.

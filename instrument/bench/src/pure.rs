@@ -33,7 +33,7 @@ fn plan(workload: &Workload) -> anyhow::Result<()> {
     }
     println!(
         "plan 10 million entries, 80 % existing: {:.2} s, {:.1} bytes an entry (limits: 5 s, 64 bytes)",
-        median(&mut seconds),
+        median(&seconds),
         bytes as f64 / 10e6
     );
     Ok(())
@@ -58,10 +58,6 @@ fn parse() -> anyhow::Result<()> {
         }
         milliseconds.push(start.elapsed().as_secs_f64() * 1e3);
     }
-    println!(
-        "parse {} bytes of WML: {:.1} ms (limit: 50 ms for 1 MB)",
-        text.len(),
-        median(&mut milliseconds)
-    );
+    println!("parse {} bytes of WML: {:.1} ms (limit: 50 ms for 1 MB)", text.len(), median(&milliseconds));
     Ok(())
 }

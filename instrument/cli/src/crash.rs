@@ -5,29 +5,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use blockdev::Launcher;
-use camino::{Utf8Path, Utf8PathBuf};
+use camino::Utf8Path;
 use crash::workload::{NAMES, builtin};
 use crash::{CrashOptions, Load, Outcome, Progress, Verdict};
 use engine::{Control, RunOptions, Stage};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use journal::Journal;
 use spec::StackSpec;
 use workload::Workload;
 
+use crate::making::{utf8, with_journal};
 use crate::options::{Crash, Options};
 use crate::screen::{self, Exit, bad_input};
 
 /// Checks each stack.
 pub fn crash(options: &Options, arguments: &Crash) -> anyhow::Result<Exit> {
     let stacks = StackSpec::parse_list(&arguments.on).map_err(|error| bad_input(format!("--on: {error}")))?;
-    let home = utf8(crate::run::home(options)?)?;
-    let folder = lab::real::journal_folder(&home);
-    let journal = Journal::open(&folder, &format!("crash.{}", std::process::id()))?;
-    let stop = crate::run::stop_on_signals(journal.clone())?;
-    let checked = check(arguments, stacks, &home, &journal, &stop);
-    // the thread of the signals keeps the journal: it is not dropped at the end
-    journal.undo();
-    checked
+    with_journal(options, "crash", |home, journal, stop| check(arguments, stacks, home, journal, stop))
 }
 
 fn check(
@@ -41,7 +35,7 @@ fn check(
     for spec in stacks {
         let mut load = load(arguments, stop)?;
         let asked = asked(arguments, spec, home)?;
-        let (bar, quiet) = (bar(), arguments.quiet);
+        let (bar, quiet) = (crate::progress::bar(arguments.quiet), arguments.quiet);
         let checked = crash::run(&asked, &mut load, journal, stop, &mut |progress| {
             if !quiet {
                 show(&bar, progress);
@@ -141,13 +135,6 @@ fn load(arguments: &Crash, stop: &Arc<AtomicBool>) -> anyhow::Result<Load> {
     })
 }
 
-fn bar() -> ProgressBar {
-    let bar = ProgressBar::new(0);
-    let style = ProgressStyle::with_template("{bar:16} {pos}/{len} {msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
-    bar
-}
-
 fn show(bar: &ProgressBar, progress: Progress) {
     match progress {
         Progress::Recording => bar.set_message("recording the workload"),
@@ -158,8 +145,4 @@ fn show(bar: &ProgressBar, progress: Progress) {
         }
         Progress::Shrinking { tried } => bar.set_message(format!("shrinking, {tried} states tried")),
     }
-}
-
-fn utf8(path: std::path::PathBuf) -> anyhow::Result<Utf8PathBuf> {
-    Utf8PathBuf::from_path_buf(path).map_err(|path| bad_input(format!("{} is not UTF-8", path.display())))
 }

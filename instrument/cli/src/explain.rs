@@ -6,7 +6,6 @@ use std::path::Path;
 
 use anyhow::Context;
 use engine::{Control, RunOptions, Stage};
-use journal::Journal;
 use lab::check::started;
 use lab::site::{Built, Site};
 use probe::fsync::Recording;
@@ -15,6 +14,7 @@ use report::fsync::{artifact, svg, terminal};
 use spec::StackSpec;
 use workload::Workload;
 
+use crate::making::with_journal;
 use crate::options::{Explain, ExplainCache, ExplainFsync, Options};
 use crate::programs::{self, Permission};
 use crate::report::write;
@@ -130,22 +130,14 @@ fn on_stack<T>(
     spec: &StackSpec,
     work: impl FnOnce(&Built) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
-    let home = crate::run::home(options)?;
-    let utf8 = |path: std::path::PathBuf| {
-        camino::Utf8PathBuf::from_path_buf(path)
-            .map_err(|path| bad_input(format!("{} is not UTF-8", path.display())))
-    };
-    let (images, home) = (utf8(home.join("images"))?, utf8(home)?);
-    let folder = lab::real::journal_folder(&home);
-    let journal = Journal::open(&folder, &format!("explain.{}", std::process::id()))?;
-    crate::run::stop_on_signals(journal.clone())?;
-    let built = Site::new(&home, &images)?.build(spec, &journal)?;
-    let worked = work(&built);
-    let down = built.teardown();
-    journal.undo();
-    let worked = worked?;
-    down?;
-    Ok(worked)
+    with_journal(options, "explain", |home, journal, _| {
+        let built = Site::new(home, &home.join("images"))?.build(spec, journal)?;
+        let worked = work(&built);
+        let down = built.teardown();
+        let worked = worked?;
+        down?;
+        Ok(worked)
+    })
 }
 
 type Recorded = Result<Recording, probe::fsync::RecordError>;

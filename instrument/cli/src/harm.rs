@@ -1,16 +1,23 @@
 //! `prefetch harm`: does the library harm on this machine? `prefetch reader`: the program that it runs.
 
-use std::io::IsTerminal;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::fs::File;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::Context;
+use apps::AppError;
+use apps::prefetch::patterns::{self, Pattern, Reader};
 use clap::{Args, ValueHint};
-use harm::{Cell, Ended, HarmError, Key, Notice, Plan, Verdict, pattern, plan, table};
-use indicatif::{ProgressBar, ProgressStyle};
-use journal::Journal;
+use indicatif::ProgressBar;
+use lab::paired::matrix::{self, Ended, Notice};
+use lab::paired::plan::{self, Plan};
+use lab::paired::{Effort, PairedError};
+use record::paired::Cell;
+use report::harm::cells::{self, label};
+use stats::harmless::Verdict;
 
+use crate::making::with_journal;
 use crate::options::Options;
 use crate::screen::{self, Exit, bad_input};
 
@@ -127,30 +134,33 @@ pub fn harm(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Exit> 
 fn measure(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Exit> {
     let plan = plan(options, arguments)?;
     let mut cells = match &arguments.csv {
-        Some(csv) => table::read(csv, arguments.resume).map_err(wrong)?,
+        Some(csv) => read(csv, arguments.resume)?,
         None => Vec::new(),
     };
-    let stop = stop_on_signals()?;
-    let journal = journal(options, "harm")?;
     let mut display = Display::new(arguments.quiet);
-    let ended = harm::matrix::measure_all(&plan, &mut cells, &journal, &stop, &mut |notice| {
-        if let (Notice::Ended { cell }, Some(csv)) = (&notice, &arguments.csv) {
-            table::append(csv, cell)?;
-        }
-        display.show(&notice);
-        Ok(())
-    });
+    let ended = with_journal(options, "harm", |_, journal, stop| {
+        Ok(matrix::measure(&plan, &mut cells, journal, stop, &mut |notice| {
+            if let (Notice::Ended(cell), Some(csv)) = (&notice, &arguments.csv) {
+                append(csv, cell).map_err(|why| PairedError::File {
+                    what: format!("cannot write {}", csv.display()),
+                    why,
+                })?;
+            }
+            display.show(&notice);
+            Ok(())
+        }))
+    })?;
     display.bar.finish_and_clear();
     let wanted = plan.keys().len();
-    let cells = harm::matrix::sorted(&plan, cells);
+    let cells = plan.sorted(cells);
     if ended.is_ok() || !cells.is_empty() {
-        screen::print(&table::summary(&cells, wanted))?;
+        screen::print(&cells::summary(&cells, wanted))?;
     }
     match ended {
         Ok(Ended::Done) => {}
         Ok(Ended::TimeIsUp) if arguments.csv.is_some() => eprintln!("loadline: time is up; --resume goes on"),
         Ok(Ended::TimeIsUp) => eprintln!("loadline: time is up; --csv FILE and --resume could go on"),
-        Err(HarmError::Interrupted) => {
+        Err(PairedError::Interrupted) => {
             let kept = if arguments.csv.is_some() { "; --resume goes on" } else { "" };
             eprintln!("loadline: interrupted{kept}");
             return Ok(Exit::Interrupted);
@@ -160,33 +170,48 @@ fn measure(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Exit> {
     Ok(exit(&cells, wanted))
 }
 
-/// The journal of what a measurement makes.
-pub fn journal(options: &Options, what: &str) -> anyhow::Result<Arc<Journal>> {
-    let home = camino::Utf8PathBuf::from_path_buf(crate::run::home(options)?)
-        .map_err(|path| bad_input(format!("{} is not UTF-8", path.display())))?;
-    let folder = lab::real::journal_folder(&home);
-    Ok(Journal::open(&folder, &format!("{what}.{}", std::process::id()))?)
+/// The cells of a file; none may be there unless it is resumed.
+fn read(csv: &Path, resume: bool) -> anyhow::Result<Vec<Cell>> {
+    let name = csv.display();
+    match std::fs::read_to_string(csv) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(Vec::new()),
+        Ok(_) if !resume => Err(bad_input(format!("{name} exists: say --resume, or remove it"))),
+        text => cells::read(&text.with_context(|| name.to_string())?)
+            .map_err(|error| bad_input(format!("{name}: {error}"))),
+    }
+}
+
+/// Adds a line, after the head if it is the first. One write(2): several processes may share a file.
+fn append(csv: &Path, cell: &Cell) -> std::io::Result<()> {
+    let mut file = File::options().create(true).append(true).open(csv)?;
+    let head = if file.metadata()?.len() == 0 { format!("{}\n", cells::HEAD) } else { String::new() };
+    file.write_all(format!("{head}{}\n", cells::line(cell)).as_bytes())
 }
 
 /// Reads a file in a pattern.
 pub fn reader(arguments: &ReaderOptions) -> anyhow::Result<Exit> {
-    let reader = harm::reader::Reader {
+    let reader = Reader {
         file: arguments.file.clone(),
-        pattern: arguments.pattern.clone(),
-        threads: arguments.threads,
-        block_kib: arguments.block,
-        shared: arguments.shared,
+        pattern: Pattern {
+            name: arguments.pattern.clone(),
+            threads: arguments.threads,
+            block_kib: arguments.block,
+            shared: arguments.shared,
+        },
         passes: arguments.passes,
         raw: arguments.raw,
         histogram: arguments.histogram,
         trace: arguments.trace.clone(),
     };
-    screen::print(&reader.run().map_err(wrong)?)?;
+    screen::print(&reader.run().map_err(|error| match error {
+        AppError::Script(text) => bad_input(text),
+        error => error.into(),
+    })?)?;
     Ok(Exit::Done)
 }
 
 fn plan(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Plan> {
-    let root = harm::is_root();
+    let root = rustix::process::geteuid().is_root();
     let devices = arguments.devices.as_deref();
     let memory = arguments.memory.as_deref();
     if !root && (devices.is_none() && arguments.dir.is_none() || memory.is_none()) {
@@ -194,25 +219,24 @@ fn plan(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Plan> {
             "note: without root no device is emulated and no memory limited: --devices raw --memory none"
         );
     }
-    let here = if root && arguments.dir.is_none() { "matrix" } else { pattern::RAW };
-    let program = std::env::current_exe()?;
+    let here = if root && arguments.dir.is_none() { "matrix" } else { plan::RAW };
     let plan = Plan {
-        devices: pattern::devices(devices.unwrap_or(here)),
-        patterns: pattern::patterns(&arguments.patterns)
+        devices: plan::devices(devices.unwrap_or(here)),
+        patterns: patterns::list(&arguments.patterns)
             .map_err(|error| bad_input(format!("--patterns {error}")))?,
-        memory: pattern::memory(memory.unwrap_or(if root { "none,75,50,25" } else { "none" }))
+        memory: plan::memory(memory.unwrap_or(if root { "none,75,50,25" } else { "none" }))
             .map_err(|error| bad_input(format!("--memory {error}")))?,
-        rounds: arguments.rounds,
-        rounds_max: arguments.rounds_max,
-        cell_time: seconds("--cell-seconds", arguments.cell_seconds)?,
+        effort: Effort {
+            rounds: arguments.rounds,
+            rounds_max: arguments.rounds_max,
+            time: seconds("--cell-seconds", arguments.cell_seconds)?,
+        },
         time: arguments.seconds.map_or(Ok(Duration::MAX), |time| seconds("--seconds", time))?,
         mib: arguments.mib,
         readahead_kib: arguments.readahead,
-        mode: if arguments.control { plan::OFF.into() } else { arguments.mode.clone() },
         directory: arguments.dir.clone().unwrap_or_else(|| PathBuf::from(".")),
-        library: plan::library(arguments.library.as_ref(), &program).map_err(wrong)?,
-        loadline: program,
-        home: crate::run::home(options)?,
+        library: crate::library::library(arguments.library.as_deref(), &arguments.mode, arguments.control)?,
+        home: crate::making::utf8(crate::run::home(options)?)?,
     };
     plan.check().map_err(wrong)?;
     Ok(plan)
@@ -225,8 +249,8 @@ pub fn seconds(name: &str, value: f64) -> anyhow::Result<Duration> {
 
 /// 0: all are ok; 1: some fail; 4: anything else.
 fn exit(cells: &[Cell], wanted: usize) -> Exit {
-    let any = |verdict| cells.iter().any(|cell| cell.verdict() == verdict);
-    if any(Verdict::Fails) {
+    let any = |verdict| cells.iter().any(|cell| cell.verdict == verdict);
+    if any(Verdict::Harms) {
         Exit::Failed
     } else if any(Verdict::Untold) || cells.len() < wanted {
         Exit::CannotTell
@@ -235,42 +259,23 @@ fn exit(cells: &[Cell], wanted: usize) -> Exit {
     }
 }
 
-/// SIGINT, SIGTERM and SIGHUP end the measurement between two runs, so that devices are unmounted and detached.
-pub fn stop_on_signals() -> anyhow::Result<Arc<AtomicBool>> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, stop.clone())?;
-    }
-    Ok(stop)
-}
-
-/// An error of the crate, as one of ours.
-pub fn wrong(error: HarmError) -> anyhow::Error {
+/// An error of the laboratory, as one of ours.
+pub fn wrong(error: PairedError) -> anyhow::Error {
     match error {
-        HarmError::Input(text) => bad_input(text),
+        PairedError::Input(text) => bad_input(text),
         error => error.into(),
     }
 }
 
 /// What this machine cannot do has an exit code of its own.
 pub fn cannot_here(error: anyhow::Error) -> anyhow::Result<Exit> {
-    match error.downcast_ref::<HarmError>() {
-        Some(HarmError::CannotHere(text)) => {
+    match error.downcast_ref::<PairedError>() {
+        Some(PairedError::CannotHere(text)) => {
             eprintln!("loadline: {text}");
             Ok(Exit::CannotHere)
         }
         _ => Err(error),
     }
-}
-
-/// A line that moves, on a terminal only.
-pub fn bar(quiet: bool) -> ProgressBar {
-    let hidden = quiet || !std::io::stderr().is_terminal();
-    let bar = if hidden { ProgressBar::hidden() } else { ProgressBar::new(0) };
-    let style = ProgressStyle::with_template("{bar:16} {pos}/{len} {msg}");
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
-    bar
 }
 
 /// The display on standard error: a line that moves on a terminal, and a line for each cell.
@@ -282,12 +287,12 @@ struct Display {
 
 impl Display {
     fn new(quiet: bool) -> Display {
-        Display { quiet, bar: bar(quiet), begins: String::new() }
+        Display { quiet, bar: crate::progress::bar(quiet), begins: String::new() }
     }
 
     fn show(&mut self, notice: &Notice<'_>) {
         match notice {
-            Notice::Device { name, mib } => self.bar.set_message(format!("{name}: writing {mib} MiB")),
+            Notice::Device(name, mib) => self.bar.set_message(format!("{name}: writing {mib} MiB")),
             Notice::Begins { key, done, left, remaining } => {
                 let time = remaining
                     .map(|time| format!(", about {} left", report::format::span_seconds(time.as_secs_f64())))
@@ -297,11 +302,11 @@ impl Display {
                 self.begins = format!("{}{time}", label(key));
                 self.bar.set_message(self.begins.clone());
             }
-            Notice::Round { number, of } => {
-                self.bar.set_message(format!("{}: round {number} of {of}", self.begins))
+            Notice::Run(turn) => {
+                self.bar.set_message(format!("{}: round {} of {}", self.begins, turn.round, turn.of));
             }
             // Said in any case: without it a cell would be missing for no reason.
-            Notice::GivenUp { key, time } => {
+            Notice::GivenUp(key, time) => {
                 let hint = if key.memory.is_some() {
                     "; it may thrash: a higher --mib leaves it more memory"
                 } else {
@@ -311,9 +316,9 @@ impl Display {
                     format!("{}: left out, a run did not end in {} s{hint}", label(key), time.as_secs());
                 self.bar.suspend(|| eprintln!("loadline: {text}"));
             }
-            Notice::Ended { cell } => {
+            Notice::Ended(cell) => {
                 self.bar.inc(1);
-                self.line(&format!("{}: {}", label(&cell.key), cell.short()));
+                self.line(&format!("{}: {}", label(&cell.key), cells::short(cell)));
             }
         }
     }
@@ -321,8 +326,4 @@ impl Display {
     fn line(&self, text: &str) {
         crate::progress::line(&self.bar, self.quiet, text);
     }
-}
-
-fn label(key: &Key) -> String {
-    format!("{}, {}, {}", key.device, key.pattern, key.share())
 }

@@ -12,6 +12,8 @@
 //! | `prefetch` | programs under the prefetcher, and what it did for them |
 //! | `harm` | whether the prefetcher harms on this machine |
 //! | `turns` | a program without and with the prefetcher, compared |
+//! | `library` | the prefetching library as options name it |
+//! | `making` | what a command makes: journal, signals |
 //! | `pages` | man pages and completions |
 //! | `reproduce` | published evaluations as one command |
 //! | `screen` | colours, widths, exit codes |
@@ -23,6 +25,8 @@ mod crash;
 mod doctor;
 mod explain;
 mod harm;
+mod library;
+mod making;
 mod options;
 mod pages;
 mod prefetch;

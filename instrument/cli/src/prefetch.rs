@@ -11,6 +11,7 @@ use prefetch_os::launch::{self, Launch, Statistics};
 use prefetch_os::show;
 use trace::TraceError;
 
+use crate::library::mode_of;
 use crate::options::{Options, Prefetch, PrefetchDaemon, PrefetchWhat};
 use crate::screen::{self, Exit, bad_input};
 
@@ -35,13 +36,6 @@ pub fn prefetch(global: &Options, options: &Prefetch) -> anyhow::Result<Exit> {
         Some(PrefetchWhat::Reader(options)) => crate::harm::reader(options),
         None => run(options),
     }
-}
-
-fn mode_of(text: &str, known: &[Mode]) -> anyhow::Result<Mode> {
-    Mode::parse(text.as_bytes()).filter(|mode| known.contains(mode)).ok_or_else(|| {
-        let known: Vec<_> = known.iter().map(|mode| mode.name()).collect();
-        bad_input(format!("--mode {text}: choose one of {}", known.join(", ")))
-    })
 }
 
 fn daemon(options: &PrefetchDaemon) -> anyhow::Result<Exit> {

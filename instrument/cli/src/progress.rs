@@ -25,17 +25,10 @@ pub struct Progress {
 impl Progress {
     /// A display; `quiet` shows nothing but what must be said.
     pub fn new(quiet: bool, color: bool) -> Progress {
-        let bar = if quiet || !std::io::stderr().is_terminal() {
-            ProgressBar::hidden()
-        } else {
-            ProgressBar::new(0)
-        };
-        let style = ProgressStyle::with_template("{bar:16} {pos}/{len} {msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
         Progress {
             quiet,
             color,
-            bar,
+            bar: bar(quiet),
             begins: String::new(),
             planned: 0,
             began: Instant::now(),
@@ -147,6 +140,15 @@ impl Progress {
     fn line(&self, text: &str) {
         line(&self.bar, self.quiet, text);
     }
+}
+
+/// A line that moves, on a terminal only.
+pub fn bar(quiet: bool) -> ProgressBar {
+    let hidden = quiet || !std::io::stderr().is_terminal();
+    let bar = if hidden { ProgressBar::hidden() } else { ProgressBar::new(0) };
+    let style = ProgressStyle::with_template("{bar:16} {pos}/{len} {msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
+    bar
 }
 
 /// A line on standard error that stays, above the bar where there is one.

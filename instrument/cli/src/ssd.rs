@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 use blockdev::{AttachOptions, Backing, FuaMode, Launcher, Transport};
-use camino::{Utf8Path, Utf8PathBuf};
+use camino::Utf8Path;
 use ssd::Regime;
 
+use crate::making::utf8;
 use crate::options::{Options, Ssd, SsdAttach};
 use crate::screen::{self, Exit, bad_input};
 
@@ -86,8 +87,4 @@ fn transports(given: &str) -> String {
         text.push_str(&format!("\n  {}: {what}", transport.name));
     }
     text
-}
-
-fn utf8(path: std::path::PathBuf) -> anyhow::Result<Utf8PathBuf> {
-    Utf8PathBuf::from_path_buf(path).map_err(|path| bad_input(format!("{} is not UTF-8", path.display())))
 }

@@ -1,17 +1,23 @@
 //! `prefetch compare`: the user's own program without and with the library, in turns.
 
 use std::ffi::OsString;
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use apps::prefetch::library;
+use camino::Utf8PathBuf;
 use clap::{Args, ValueHint};
-use harm::HarmError;
-use harm::plan;
-use harm::turns::{Begins, Outcome, Output, Round, Run, Turns, Verdict, median};
 use indicatif::ProgressBar;
+use journal::PrivateTree;
+use lab::paired::compare::{self, Conditions};
+use lab::paired::trial::Setting;
+use lab::paired::{Effort, PairedError, Side, Turn};
+use record::paired::Output;
+use report::harm::program::{self, Circumstances};
+use stats::harmless::Verdict;
 
-use crate::harm::{bar, cannot_here, journal, seconds, stop_on_signals, wrong};
+use crate::harm::{cannot_here, seconds, wrong};
+use crate::making::{utf8, with_journal};
 use crate::options::Options;
 use crate::screen::{self, Exit, bad_input};
 
@@ -79,54 +85,76 @@ pub fn compare(options: &Options, arguments: &CompareOptions) -> anyhow::Result<
 }
 
 fn measure(options: &Options, arguments: &CompareOptions) -> anyhow::Result<Exit> {
-    let turns = turns(arguments)?;
-    turns.check().map_err(wrong)?;
-    let stop = stop_on_signals()?;
-    let display = bar(arguments.quiet);
-    let journal = journal(options, "compare")?;
-    let outcome = turns.run(&journal, &stop, &mut |begins| show(&display, arguments.quiet, begins));
+    let library = crate::library::library(arguments.library.as_deref(), &arguments.mode, arguments.control)?;
+    let effort = Effort {
+        rounds: arguments.rounds as usize,
+        rounds_max: arguments.rounds_max as usize,
+        time: seconds("--seconds", arguments.seconds)?,
+    };
+    let conditions = conditions(arguments, &library)?;
+    let display = crate::progress::bar(arguments.quiet);
+    let words = &arguments.command;
+    let (compared, followed) = with_journal(options, "compare", |_, journal, stop| {
+        let temporary: Utf8PathBuf = utf8(std::env::temp_dir())?.canonicalize_utf8()?;
+        let tree = PrivateTree::new(journal, &temporary)?;
+        let scratch = tree.path().as_std_path();
+        let statistics = scratch.join("statistics");
+        let setting = Setting { journal, stop, scratch };
+        let variant = |side| {
+            Ok(match side {
+                Side::Baseline => library::without(words)?,
+                Side::Candidate => library.command(words, &statistics)?,
+            })
+        };
+        let compared = compare::compare(setting, &conditions, effort, &variant, &mut |turn| {
+            show(&display, arguments.quiet, turn);
+        });
+        Ok((compared, library::has_followed(&statistics)))
+    })?;
     display.finish_and_clear();
-    let outcome = match outcome {
-        Err(HarmError::Interrupted) => {
+    let compared = match compared {
+        Err(PairedError::Interrupted) => {
             eprintln!("loadline: interrupted before the first round was there");
             return Ok(Exit::Interrupted);
         }
-        outcome => outcome.map_err(wrong)?,
+        compared => compared.map_err(wrong)?,
     };
     if let Some(csv) = &arguments.csv {
-        crate::report::write(csv, &lines(&outcome))?;
+        crate::report::write(csv, &program::csv(&compared.rounds))?;
     }
-    screen::print(&text(&turns, &outcome))?;
-    if outcome.interrupted {
+    let words: Vec<_> = words.iter().map(|word| word.display().to_string()).collect();
+    let circumstances = Circumstances {
+        idle: library.mode.is_some() && !followed,
+        cache_kept: !arguments.cold && arguments.drop.is_empty(),
+    };
+    screen::print(&program::text(&words.join(" "), &compared, circumstances))?;
+    if compared.interrupted {
         eprintln!("loadline: interrupted");
         return Ok(Exit::Interrupted);
     }
-    Ok(match (outcome.output, outcome.verdict) {
-        (Output::Differs { .. }, _) | (_, Verdict::Slower) => Exit::Failed,
+    Ok(match (compared.output(), compared.verdict) {
+        (Output::Differs(_), _) | (_, Verdict::Harms) => Exit::Failed,
         (_, Verdict::Untold) => Exit::CannotTell,
         _ => Exit::Done,
     })
 }
 
-fn turns(arguments: &CompareOptions) -> anyhow::Result<Turns> {
+fn conditions(arguments: &CompareOptions, library: &library::Library) -> anyhow::Result<Conditions> {
     let memory = arguments.memory.as_deref().map(workload::size::parse_bytes).transpose();
-    Ok(Turns {
-        words: arguments.command.clone(),
+    let conditions = Conditions {
         prepare: arguments.prepare.clone(),
         cold: arguments.cold,
         drop: arguments.drop.clone(),
+        warm: vec![library.path.clone()],
         memory: memory.map_err(|error| bad_input(format!("--memory: {error}")))?,
-        rounds: arguments.rounds as usize,
-        rounds_max: arguments.rounds_max as usize,
-        time: seconds("--seconds", arguments.seconds)?,
-        mode: if arguments.control { plan::OFF.into() } else { arguments.mode.clone() },
-        library: plan::library(arguments.library.as_ref(), &std::env::current_exe()?).map_err(wrong)?,
-    })
+    };
+    conditions.check().map_err(wrong)?;
+    Ok(conditions)
 }
 
-fn show(bar: &ProgressBar, quiet: bool, begins: Begins) {
-    let Begins { round, of, library } = begins;
-    let how = if library { "with the library" } else { "alone" };
+fn show(bar: &ProgressBar, quiet: bool, turn: Turn) {
+    let Turn { round, of, side } = turn;
+    let how = if side == Side::Candidate { "with the library" } else { "alone" };
     let text = match round {
         0 => "a run to begin with".into(),
         _ => format!("round {round} of {of}: {how}"),
@@ -139,83 +167,5 @@ fn show(bar: &ProgressBar, quiet: bool, begins: Begins) {
     }
     if bar.is_hidden() && !quiet {
         eprintln!("{text}");
-    }
-}
-
-/// A line for each run.
-fn lines(outcome: &Outcome) -> String {
-    let mut text = String::from("round,library,wall_s,user_s,system_s,exit_code,output_bytes\n");
-    for (at, round) in outcome.rounds.iter().enumerate() {
-        for (library, run) in [(0, round.alone), (1, round.helped)] {
-            let Run { wall, cpu: [user, system], said } = run;
-            let _ = writeln!(
-                text,
-                "{},{library},{wall:.6},{user:.6},{system:.6},{},{}",
-                at + 1,
-                said.code,
-                said.bytes
-            );
-        }
-    }
-    text
-}
-
-fn text(turns: &Turns, outcome: &Outcome) -> String {
-    let words: Vec<_> = turns.words.iter().map(|word| word.display().to_string()).collect();
-    let rounds = &outcome.rounds;
-    let mut text = format!("{}: {} rounds\n", words.join(" "), rounds.len());
-    for library in [false, true] {
-        let name = if library { "library" } else { "alone" };
-        let pick = |round: &Round| if library { round.helped } else { round.alone };
-        let runs: Vec<Run> = rounds.iter().map(pick).collect();
-        let walls: Vec<f64> = runs.iter().map(|run| run.wall).collect();
-        let (low, high) =
-            walls.iter().fold((f64::MAX, 0f64), |(low, high), wall| (low.min(*wall), high.max(*wall)));
-        let cpu = median(runs.iter().map(|run| run.cpu[0] + run.cpu[1]).collect());
-        let _ =
-            writeln!(text, "  {name:8} {:.3} s ({low:.3} to {high:.3}), CPU time {cpu:.3} s", median(walls));
-    }
-    let (gain, interval) = (outcome.gain.value, outcome.gain.interval);
-    let _ = writeln!(text, "  gain     {gain:.2} ({:.2} to {:.2})", interval.low, interval.high);
-    let _ = writeln!(text, "  output   {}", output(outcome));
-    if !outcome.watched && turns.mode != plan::OFF && outcome.verdict != Verdict::Faster {
-        text.push_str(
-            "  note     the library followed no file: the program is static or Go (see `loadline prefetch daemon`), its \
-             files are\n           in the page cache or under 256 KiB, or it reads them too rarely\n",
-        );
-    }
-    if let Some(errors) = &outcome.errors {
-        let _ = writeln!(text, "  note     without the library it fails as well: {errors}");
-    }
-    if !turns.cold && turns.drop.is_empty() {
-        text.push_str("  note     the page cache was kept: --drop PATH, or --cold, has the program read from the device\n");
-    }
-    text.push_str(match outcome.verdict {
-        Verdict::Faster => "faster",
-        Verdict::NoHarm => "no harm",
-        Verdict::Slower => "SLOWER",
-        Verdict::Untold => "untold: more --rounds-max, longer --seconds, or a quieter machine",
-    });
-    if matches!(outcome.output, Output::Differs { .. }) {
-        text.push_str(", but the output DIFFERS");
-    }
-    text
-}
-
-fn output(outcome: &Outcome) -> String {
-    match outcome.output {
-        Output::Same(said) => {
-            format!(
-                "the same in all {} runs: {} bytes, exit code {}",
-                2 * outcome.rounds.len(),
-                said.bytes,
-                said.code
-            )
-        }
-        Output::Varies => "varies without the library, too: only exit codes were compared".into(),
-        Output::Differs { alone, helped } => format!(
-            "DIFFERS: alone {} bytes, exit code {}; with the library {} bytes, exit code {}",
-            alone.bytes, alone.code, helped.bytes, helped.code
-        ),
     }
 }

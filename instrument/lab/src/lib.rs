@@ -10,12 +10,14 @@
 //! | [`overwrite`] | what a study would overwrite, shown and decided before the first trial and again in each |
 //! | [`inprocess`] | betrfs without the kernel in between |
 //! | [`protocol`], [`supervise`], [`child`] | the trial's process: what is said, the parent's side, the child's |
+//! | [`paired`] | two variants of a program in turns, judged: with the prefetching library and without |
 //! | [`store`] | the SQLite database of runs |
 
 pub mod check;
 pub mod child;
 pub mod inprocess;
 pub mod overwrite;
+pub mod paired;
 pub mod protocol;
 pub mod read;
 pub mod real;

@@ -10,6 +10,7 @@
 //! | [`environment`], [`mod@diff`] | the machine as a trial found it; what differs between two |
 //! | [`fsync`], [`cache`] | where fsyncs spent their time; what the page cache did |
 //! | [`compare`](mod@compare) | verdicts between runs and between stacks |
+//! | [`paired`] | a baseline and a candidate in turns: runs, cells, whether they print the same |
 //! | [`judge`] | claims of a study against what was measured |
 //! | [`estimate`] | how long the rest of a run will take |
 
@@ -20,6 +21,7 @@ pub mod environment;
 pub mod estimate;
 pub mod fsync;
 pub mod judge;
+pub mod paired;
 mod period;
 pub mod plan;
 pub mod results;

@@ -11,6 +11,7 @@
 //! | [`json`], [`csv`] | for programs; the forms are described in `docs/formats.md` |
 //! | [`filebench`] | the text that Filebench 1.5 prints, for parsers that expect it |
 //! | [`fsync`], [`cache_table`] | what `loadline explain` shows |
+//! | [`harm`] | what `loadline prefetch harm` and `prefetch compare` show |
 //! | [`hdr`] | histograms as an HdrHistogram log |
 //! | [`format`](mod@format) | how numbers are written |
 
@@ -19,6 +20,7 @@ pub mod csv;
 pub mod filebench;
 pub mod format;
 pub mod fsync;
+pub mod harm;
 pub mod hdr;
 pub mod html;
 pub mod json;

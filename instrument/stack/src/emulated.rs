@@ -57,10 +57,8 @@ fn set(options: &mut AttachOptions, word: &str) -> Result<(), SsdError> {
 
 /// The memory of a device is taken as it is written, so half of what is free leaves room for the load.
 fn default_bytes() -> u64 {
-    let meminfo = Host::system().read("/proc/meminfo").unwrap_or_default();
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib: u64 = line.and_then(|text| text.split_whitespace().next()?.parse().ok()).unwrap_or(0);
-    (kib * 1024 / 2 / STEP_BYTES * STEP_BYTES).clamp(STEP_BYTES, DEFAULT_BYTES)
+    (Host::system().available_memory().unwrap_or(0) / 2 / STEP_BYTES * STEP_BYTES)
+        .clamp(STEP_BYTES, DEFAULT_BYTES)
 }
 
 #[cfg(test)]

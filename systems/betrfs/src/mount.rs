@@ -142,10 +142,8 @@ impl Default for MountOptions {
 
 /// A cache for most purposes: an eighth of the free memory, from 64 MiB to 1 GiB.
 fn cache_bytes() -> usize {
-    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib: Option<usize> = line.and_then(|l| l.split_whitespace().next()?.parse().ok());
-    kib.map_or(256 << 20, |kib| (kib * 1024 / 8).clamp(64 << 20, 1 << 30))
+    let free = host::Host::system().available_memory();
+    free.map_or(256 << 20, |bytes| (bytes as usize / 8).clamp(64 << 20, 1 << 30))
 }
 
 fn size(text: &str) -> Option<u64> {

@@ -12,8 +12,10 @@ use crate::areas::{self, DIRECTORY_VARIABLE};
 pub const LIBRARY: &str = "libloadline_prefetch.so";
 /// The environment variable that names the library.
 pub const LIBRARY_VARIABLE: &str = "LOADLINE_PREFETCH_LIB";
-/// The environment variable that holds the mode; `off` is the kill switch.
+/// The environment variable that holds the mode.
 pub const MODE_VARIABLE: &str = "LOADLINE_PREFETCH";
+/// Its value with which the library does nothing.
+pub const OFF: &str = "off";
 /// The environment variable that limits what may be prefetched and unread, MiB.
 pub const BUDGET_VARIABLE: &str = "LOADLINE_PREFETCH_MIB";
 

@@ -43,6 +43,21 @@ fn both_versions_are_detected_and_absence_is_explained() {
 }
 
 #[test]
+fn a_command_is_in_its_group_before_it_is_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = machine(&utf8(&dir), V2);
+    let journal = Journal::open_on(&host, &utf8(&dir).join("journal"), "r").unwrap();
+    let group = Cgroup::create("w", None, &journal).unwrap();
+    let mut command = Command::new("cat");
+    assert!(group.start_in(&mut command).unwrap_err().to_string().contains("/cg/loadline-w/cgroup.procs"));
+    host.write("/cg/loadline-w/cgroup.procs", "").unwrap();
+    let procs = host.path("/cg/loadline-w/cgroup.procs");
+    group.start_in(command.arg(procs)).unwrap();
+    // 0 is the process that writes it, before cat reads it
+    assert_eq!(command.output().unwrap().stdout, b"0");
+}
+
+#[test]
 fn a_v2_group_gets_its_limit_and_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let host = machine(&utf8(&dir), V2);

@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use prefetch::Mode;
 use prefetch_os::areas;
-use prefetch_os::launch::{self, Launch, Statistics};
 use stats::Direction;
 
 use super::config::{Config, READ_AHEAD_KIB};
+use super::library::{self, Library};
 use super::task::{ARGUMENT, Done, Task};
 use crate::bench::Section;
 use crate::error::at;
@@ -43,22 +43,17 @@ pub(super) fn provide(config: Config, home: &Path) -> Result<(), AppError> {
     if config == Config::CatFirst {
         program("cat", "coreutils")?;
     }
-    if config.mode().is_some() {
-        library()?;
+    if let Some(mode) = config.mode() {
+        library(mode)?;
     }
     Ok(())
 }
 
-fn library() -> Result<PathBuf, AppError> {
-    let own = own()?;
-    launch::find_library(&own).map_err(|error| AppError::Unavailable {
+fn library(mode: Mode) -> Result<Library, AppError> {
+    Library::find(None, Some(mode)).map_err(|error| AppError::Unavailable {
         reason: error.to_string(),
         remedy: "build it (cargo build --release -p loadline-prefetch-preload) beside loadline".into(),
     })
-}
-
-fn own() -> Result<PathBuf, AppError> {
-    std::env::current_exe().map_err(at(Path::new("/proc/self/exe")))
 }
 
 /// Where the program of our own tasks is: this executable under another name, since the library leaves `loadline`
@@ -69,7 +64,7 @@ fn reader(home: &Path) -> PathBuf {
 
 /// Makes that name, as a hard link, or a copy where there can be none; renewed when this executable is another one.
 fn link(home: &Path) -> Result<(), AppError> {
-    let (own, reader) = (own()?, reader(home));
+    let (own, reader) = (library::own()?, reader(home));
     let of =
         |path: &Path| std::fs::metadata(path).map(|data| (data.dev(), data.ino(), data.len(), data.mtime()));
     if let (Ok(a), Ok(b)) = (of(&own), of(&reader))
@@ -81,9 +76,7 @@ fn link(home: &Path) -> Result<(), AppError> {
     std::fs::create_dir_all(&folder).map_err(at(&folder))?;
     let new = folder.join(format!("prefetch-load.{}", std::process::id()));
     let _ = std::fs::remove_file(&new);
-    if std::fs::hard_link(&own, &new).is_err() {
-        std::fs::copy(&own, &new).map_err(at(&new))?;
-    }
+    library::name_this_program(&new)?;
     std::fs::rename(&new, &reader).map_err(at(&reader))
 }
 
@@ -138,16 +131,10 @@ impl Measured<'_> {
     }
 
     fn program(&self, words: &[OsString], statistics: &Path) -> Result<Program, AppError> {
-        let Some(mode) = self.config.mode() else {
-            let (name, rest) = words.split_first().ok_or_else(|| AppError::Protocol("no program".into()))?;
-            let mut command = Command::new(name);
-            command.args(rest);
-            return Ok(Program::of(command));
-        };
-        let launch = Launch { mode, budget_mib: None, statistics: Statistics::In(statistics.to_path_buf()) };
-        let command =
-            launch.command(&library()?, words).map_err(|error| AppError::Protocol(error.to_string()))?;
-        Ok(Program::of(command))
+        Ok(Program::of(match self.config.mode() {
+            Some(mode) => library(mode)?.command(words, statistics)?,
+            None => library::without(words)?,
+        }))
     }
 
     fn tell(

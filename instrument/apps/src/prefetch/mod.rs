@@ -6,6 +6,8 @@
 //!
 //! | module | holds |
 //! |---|---|
+//! | [`library`] | the library as an option names it: commands with it and without |
+//! | [`patterns`] | a reader of known patterns, for whoever asks what prefetching does to it |
 //! | [`config`] | who reads ahead |
 //! | [`files`] | loads `read-private`, `read-shared`, `compress` |
 //! | [`database`] | loads `db-bench`, `ycsb` |
@@ -20,6 +22,8 @@ use std::path::{Path, PathBuf};
 pub mod config;
 pub mod database;
 pub mod files;
+pub mod library;
+pub mod patterns;
 pub mod task;
 
 mod ballast;
@@ -36,6 +40,7 @@ mod ycsb;
 pub use config::Config;
 pub use database::{DbBench, Ycsb};
 pub use files::{Compress, ReadPrivate, ReadShared};
+pub use library::Library;
 
 use crate::{AppError, Script};
 

@@ -2,28 +2,11 @@
 
 use std::time::Duration;
 
-/// The patterns' names.
-pub const NAMES: [&str; 19] = [
-    "seq",
-    "stride",
-    "small-stride",
-    "reverse",
-    "interleaved",
-    "permutation",
-    "windows",
-    "runs",
-    "random",
-    "hot",
-    "variable",
-    "zipf",
-    "phases",
-    "gaps",
-    "two-strides",
-    "backward-stride",
-    "pingpong",
-    "btree",
-    "burst",
-];
+use stats::rng::SplitMix;
+
+/// The patterns' names, separated by a comma and a blank.
+pub const NAMES: &str = "seq, stride, small-stride, reverse, interleaved, permutation, windows, runs, random, hot, \
+    variable, zipf, phases, gaps, two-strides, backward-stride, pingpong, btree, burst";
 
 /// One read, and what the program computes before it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,23 +28,15 @@ pub struct Shape {
     pub block: u64,
 }
 
-/// A linear congruential generator (Knuth's MMIX): the same reads in every run.
-struct Random(u64);
+/// Below `limit`.
+fn below(random: &mut SplitMix, limit: u64) -> u64 {
+    random.below(limit as usize) as u64
+}
 
-impl Random {
-    /// Below `limit`, which is under 2^31.
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit.max(1)
-    }
-
-    /// Fisher-Yates within each part of `window`.
-    fn shuffle(&mut self, mut all: Vec<u64>, window: usize) -> Vec<u64> {
-        for part in all.chunks_mut(window) {
-            (1..part.len()).rev().for_each(|at| part.swap(at, self.below(at as u64 + 1) as usize));
-        }
-        all
-    }
+/// Shuffled within each part of `window`.
+fn shuffled(mut all: Vec<u64>, window: usize, random: &mut SplitMix) -> Vec<u64> {
+    all.chunks_mut(window).for_each(|part| random.shuffle(part));
+    all
 }
 
 /// The reads of one thread of a file of `size` bytes; `None`: no such pattern. A thread has a part of the file to
@@ -71,28 +46,29 @@ pub fn reads(pattern: &str, shape: Shape, size: u64, thread: u64) -> Option<Vec<
     let part = size / threads / block * block;
     let base = part * thread;
     let every = |step: u64| (0..part / step).map(|i| base + i * step).collect::<Vec<_>>();
-    let mut random = Random(0x9e37_79b9_7f4a_7c15u64 ^ thread);
+    // The same reads in every run.
+    let mut random = SplitMix::new(0x9e37_79b9_7f4a_7c15u64 ^ thread);
     let starts = match pattern {
         "seq" => every(block),
         "stride" => every(5 * block),
         "small-stride" => every(4 * block),
         "reverse" => every(block).into_iter().rev().collect(),
         "interleaved" => (0..part / block).map(|i| (i * threads + thread) * block).collect(),
-        "permutation" => random.shuffle(every(block), usize::MAX),
-        "windows" => random.shuffle(every(block), 64),
+        "permutation" => shuffled(every(block), usize::MAX, &mut random),
+        "windows" => shuffled(every(block), 64, &mut random),
         "runs" => (0..part / block / 16)
             .flat_map(|_| {
-                let start = base + random.below(part / block - 16) * block;
+                let start = base + below(&mut random, part / block - 16) * block;
                 (0..16).map(move |i| start + i * block)
             })
             .collect(),
-        "random" => (0..2000).map(|_| base + random.below(part / block) * block).collect(),
-        "hot" => (0..200_000).map(|_| random.below((16 << 20) / block) * block).collect(),
+        "random" => (0..2000).map(|_| base + below(&mut random, part / block) * block).collect(),
+        "hot" => (0..200_000).map(|_| below(&mut random, (16 << 20) / block) * block).collect(),
         "variable" => {
             let mut reads = Vec::new();
             let mut at = base;
             while at < base + part {
-                let len = (4096 * (1 + random.below(block / 2048))).min(base + part - at);
+                let len = (4096 * (1 + below(&mut random, block / 2048))).min(base + part - at);
                 reads.push(Read { offset: at, len, work: Duration::ZERO });
                 at += len;
             }
@@ -110,7 +86,7 @@ fn held_out(
     size: u64,
     (base, part): (u64, u64),
     block: u64,
-    random: &mut Random,
+    random: &mut SplitMix,
 ) -> Option<Vec<u64>> {
     let blocks = part / block;
     Some(match pattern {
@@ -123,7 +99,7 @@ fn held_out(
             };
             let cumulated: Vec<f64> = (1..=size / block).map(weight).collect();
             let pick = |_| {
-                let at = random.below(1 << 30) as f64 / f64::from(1 << 30) * sum;
+                let at = below(random, 1 << 30) as f64 / f64::from(1 << 30) * sum;
                 let rank = cumulated.partition_point(|below| *below <= at) as u64;
                 // A prime: every rank has a block of its own.
                 rank * 2_654_435_761 % (size / block) * block
@@ -133,7 +109,7 @@ fn held_out(
         // A third forward, a third in random order, a third backward.
         "phases" => {
             let third = |which: u64| (0..blocks / 3).map(move |i| base + (which * (blocks / 3) + i) * block);
-            let middle = random.shuffle(third(1).collect(), usize::MAX);
+            let middle = shuffled(third(1).collect(), usize::MAX, random);
             third(0).chain(middle).chain(third(2).rev()).collect()
         }
         // Forward; after each block 0 to 3 are left out.
@@ -141,7 +117,7 @@ fn held_out(
             let mut at = 0;
             let next = || {
                 let here = at;
-                at += 1 + random.below(4);
+                at += 1 + below(random, 4);
                 (here < blocks).then_some(base + here * block)
             };
             std::iter::from_fn(next).collect()
@@ -162,7 +138,7 @@ fn held_out(
         "btree" => {
             let uppers = (size / block).div_ceil(257);
             let leaves = size / block - uppers - 1;
-            let mut wanted: Vec<u64> = (0..1500).map(|_| random.below(leaves)).collect();
+            let mut wanted: Vec<u64> = (0..1500).map(|_| below(random, leaves)).collect();
             let mut sorted: Vec<u64> = wanted.iter().copied().step_by(2).collect();
             sorted.sort_unstable();
             wanted.iter_mut().step_by(2).zip(sorted).for_each(|(leaf, next)| *leaf = next);
@@ -174,11 +150,11 @@ fn held_out(
 }
 
 /// Forward runs of 4 to 32 blocks at random places, 5 ms of computing before each. Held out as well.
-fn bursts(base: u64, part: u64, block: u64, random: &mut Random) -> Vec<Read> {
+fn bursts(base: u64, part: u64, block: u64, random: &mut SplitMix) -> Vec<Read> {
     let mut all = Vec::new();
     for _ in 0..part / block / 16 {
-        let len = 4 + random.below(29);
-        let start = base + random.below((part / block).saturating_sub(len)) * block;
+        let len = 4 + below(random, 29);
+        let start = base + below(random, (part / block).saturating_sub(len)) * block;
         let work = |i: u64| if i == 0 { Duration::from_millis(5) } else { Duration::ZERO };
         all.extend((0..len).map(|i| Read { offset: start + i * block, len: block, work: work(i) }));
     }
@@ -195,7 +171,7 @@ mod tests {
 
     #[test]
     fn every_read_is_in_the_file_and_every_run_makes_the_same_reads() {
-        for pattern in NAMES {
+        for pattern in NAMES.split(", ") {
             for (threads, block) in [(1, 64 << 10), (4, 4 << 10), (4, 64 << 10)] {
                 for thread in 0..threads {
                     let reads = of(pattern, threads, block, thread);

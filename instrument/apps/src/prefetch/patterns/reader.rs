@@ -7,24 +7,21 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
 use stats::Histogram;
 
-use crate::order::{self, Read, Shape};
-use crate::{HarmError, at};
+use super::Pattern;
+use super::order::{self, Read, Shape};
+use crate::AppError;
+use crate::error::at;
 
 /// What is read, and what is said of it.
 #[derive(Debug, Clone)]
 pub struct Reader {
     /// The file.
     pub file: PathBuf,
-    /// One of [`order::NAMES`].
-    pub pattern: String,
-    /// Threads.
-    pub threads: u64,
-    /// Bytes of a read, KiB.
-    pub block_kib: u64,
-    /// One descriptor for all threads.
-    pub shared: bool,
+    /// What is read of it, and by whom.
+    pub pattern: Pattern,
     /// How often all is read.
     pub passes: u64,
     /// Numbers only.
@@ -47,10 +44,15 @@ fn compute(time: Duration) {
 
 /// CLOCK_MONOTONIC, ns.
 fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the struct is valid for writing.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Wall time (ns) and the times of all reads (ns), from what a reader has said with `raw` and `histogram`.
+pub fn told(text: &str) -> Option<(f64, Histogram)> {
+    let (numbers, histogram) = text.trim().split_once('\n')?;
+    let wall_ns = numbers.split(' ').next()?.parse().ok()?;
+    Some((wall_ns, Histogram::from_hdr_v2_base64(histogram).ok()?))
 }
 
 impl Reader {
@@ -60,26 +62,23 @@ impl Reader {
     ///
     /// # Errors
     /// The file cannot be read, the pattern is not known.
-    pub fn run(&self) -> Result<String, HarmError> {
-        let size = std::fs::metadata(&self.file).map_err(at("read", &self.file))?.len();
-        let shape = Shape { threads: self.threads.max(1), block: self.block_kib.max(4) << 10 };
+    pub fn run(&self) -> Result<String, AppError> {
+        let size = std::fs::metadata(&self.file).map_err(at(&self.file))?.len();
+        let Pattern { name, threads, block_kib, .. } = &self.pattern;
+        let shape = Shape { threads: (*threads).max(1), block: (*block_kib).max(4) << 10 };
         if size < shape.threads * shape.block * 32 || size < 16 << 20 {
             let why = "it needs 16 MiB, and 32 blocks for each thread";
-            return Err(HarmError::Input(format!("{}: too short: {why}", self.file.display())));
+            return Err(AppError::Script(format!("{}: too short: {why}", self.file.display())));
         }
         let orders: Option<Vec<Vec<Read>>> =
-            (0..shape.threads).map(|thread| order::reads(&self.pattern, shape, size, thread)).collect();
-        let orders = orders.ok_or_else(|| {
-            HarmError::Input(format!(
-                "{}: no such pattern; choose one of {}",
-                self.pattern,
-                order::NAMES.join(", ")
-            ))
-        })?;
+            (0..shape.threads).map(|thread| order::reads(name, shape, size, thread)).collect();
+        let known = order::NAMES;
+        let orders = orders
+            .ok_or_else(|| AppError::Script(format!("{name}: no such pattern; choose one of {known}")))?;
         let begin_ns = monotonic_ns();
         let begin = Instant::now();
-        let shared = File::open(&self.file).map_err(at("open", &self.file))?;
-        let results: Vec<Result<Done, HarmError>> = std::thread::scope(|scope| {
+        let shared = File::open(&self.file).map_err(at(&self.file))?;
+        let results: Vec<Result<Done, AppError>> = std::thread::scope(|scope| {
             let shared = &shared;
             let workers: Vec<_> = orders
                 .iter()
@@ -90,14 +89,14 @@ impl Reader {
         let wall = begin.elapsed().as_secs_f64();
         let results: Vec<Done> = results.into_iter().collect::<Result<_, _>>()?;
         if let Some(path) = &self.trace {
-            write_trace(path, begin_ns, &orders, &results).map_err(at("write", path))?;
+            write_trace(path, begin_ns, &orders, &results).map_err(at(path))?;
         }
         self.told(wall, &results)
     }
 
-    fn thread(&self, order: &[Read], shape: Shape, shared: &File, begin: Instant) -> Result<Done, HarmError> {
-        let own = File::open(&self.file).map_err(at("open", &self.file))?;
-        let file = if self.shared { shared } else { &own };
+    fn thread(&self, order: &[Read], shape: Shape, shared: &File, begin: Instant) -> Result<Done, AppError> {
+        let own = File::open(&self.file).map_err(at(&self.file))?;
+        let file = if self.pattern.shared { shared } else { &own };
         let mut buffer = vec![0; 2 * shape.block as usize];
         let mut times = Vec::new();
         let mut bytes = 0;
@@ -108,7 +107,7 @@ impl Reader {
                 }
                 let start = Instant::now();
                 let room = &mut buffer[..read.len as usize];
-                bytes += file.read_at(room, read.offset).map_err(at("read", &self.file))? as u64;
+                bytes += file.read_at(room, read.offset).map_err(at(&self.file))? as u64;
                 let elapsed = start.elapsed();
                 times.push(((start - begin).as_nanos() as u64, elapsed.as_nanos() as u64));
             }
@@ -116,7 +115,7 @@ impl Reader {
         Ok((bytes, times))
     }
 
-    fn told(&self, wall: f64, results: &[Done]) -> Result<String, HarmError> {
+    fn told(&self, wall: f64, results: &[Done]) -> Result<String, AppError> {
         let bytes: u64 = results.iter().map(|(bytes, _)| bytes).sum();
         let mut times: Vec<u64> = results.iter().flat_map(|(_, done)| done).map(|(_, ns)| *ns).collect();
         times.sort_unstable();
@@ -129,7 +128,7 @@ impl Reader {
             writeln!(
                 text,
                 "{:12} {wall:8.3} s {:8.1} MB/s  p50 {:9.1} us  p99 {:9.1} us",
-                self.pattern,
+                self.pattern.name,
                 bytes as f64 / wall / 1e6,
                 percentile(50) as f64 / 1000.0,
                 percentile(99) as f64 / 1000.0
@@ -138,7 +137,7 @@ impl Reader {
         if self.histogram {
             let histogram: Histogram = times.iter().copied().collect();
             let encoded = histogram.to_hdr_v2_base64();
-            let _ = writeln!(text, "{}", encoded.map_err(|error| HarmError::Program(error.to_string()))?);
+            let _ = writeln!(text, "{}", encoded.map_err(|error| AppError::Protocol(error.to_string()))?);
         }
         Ok(text)
     }
@@ -167,18 +166,8 @@ mod tests {
     use super::*;
 
     fn reader(file: PathBuf) -> Reader {
-        let pattern = "reverse".to_owned();
-        Reader {
-            file,
-            pattern,
-            threads: 2,
-            block_kib: 64,
-            shared: false,
-            passes: 2,
-            raw: true,
-            histogram: true,
-            trace: None,
-        }
+        let pattern = "reverse:2".parse().unwrap();
+        Reader { file, pattern, passes: 2, raw: true, histogram: true, trace: None }
     }
 
     #[test]
@@ -189,10 +178,11 @@ mod tests {
         let trace = home.path().join("trace.csv");
         let reader = Reader { trace: Some(trace.clone()), ..reader(file) };
         let text = reader.run().unwrap();
-        let (numbers, histogram) = text.trim().split_once('\n').unwrap();
-        assert_eq!(numbers.split(' ').count(), 4);
+        assert_eq!(text.lines().next().unwrap().split(' ').count(), 4);
         // 256 blocks, twice.
-        assert_eq!(Histogram::from_hdr_v2_base64(histogram).unwrap().count(), 512);
+        let (wall_ns, times) = told(&text).unwrap();
+        assert!(wall_ns > 0.0 && times.count() == 512, "{text}");
+        assert!(told("reverse 0.001 s").is_none());
         let trace = std::fs::read_to_string(trace).unwrap();
         let lines: Vec<Vec<u64>> = trace
             .lines()
@@ -210,9 +200,10 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let file = home.path().join("data");
         File::create(&file).unwrap().set_len(1 << 20).unwrap();
-        assert!(matches!(reader(file.clone()).run(), Err(HarmError::Input(_))));
+        assert!(matches!(reader(file.clone()).run(), Err(AppError::Script(_))));
         File::options().write(true).open(&file).unwrap().set_len(16 << 20).unwrap();
-        let wrong = Reader { pattern: "sideways".into(), ..reader(file) };
+        let mut wrong = reader(file);
+        wrong.pattern.name = "sideways".into();
         assert!(wrong.run().unwrap_err().to_string().contains("small-stride"));
     }
 }
