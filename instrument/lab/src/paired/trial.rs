@@ -50,8 +50,8 @@ pub struct Ran {
 }
 
 impl Setting<'_> {
-    /// Runs a program without input, in `group` or where this process is, and waits for it. It and its children are ended when the end is asked for, or it has
-    /// taken longer than `time`.
+    /// Runs a program without input, in `group` or where this process is, and waits for it. It and its children are ended
+    /// when the end is asked for, or it has taken longer than `time`.
     ///
     /// # Errors
     /// It cannot be started; [`PairedError::Interrupted`], [`PairedError::TooLong`].
@@ -102,18 +102,15 @@ fn cannot_limit(error: CgroupError) -> PairedError {
 /// Runs a program whose standard output is a pipe.
 fn timed(command: &mut Command, stop: &AtomicBool, time: Duration) -> Result<Ran, PairedError> {
     let program = Path::new(command.get_program()).display().to_string();
-    let failed = |why| PairedError::File { what: format!("cannot run {program}"), why };
+    let failed = |why| at("run", &program)(why);
     host::process::end_with_parent(command);
     let begin = Instant::now();
     // A group of its own: all of it can be ended, and the terminal's Ctrl-C comes by one way.
     let mut child = command.process_group(0).spawn().map_err(failed)?;
     let mut printed = Printed { out: child.stdout.take(), ..Printed::default() };
-    let mut watch = Watch { pid: Pid::from_child(&child), begin, time, asked: None };
-    let ended = watch.until_end(&mut printed, stop).and_then(|wall| Ok((wall, reap(&child)?)));
-    let (wall, (status, cpu_seconds)) = ended.map_err(|error| {
-        watch.kill(Signal::KILL);
-        failed(error)
-    })?;
+    let ended = until_end(&child, &mut printed, (begin, time), stop);
+    let (wall, late) = ended.map_err(failed)?;
+    let (status, cpu_seconds) = reap(&child).map_err(failed)?;
     // A process that it left behind may keep its output open: what does not come at once, or never ends, is not waited
     // for.
     while begin.elapsed() < wall + PATIENCE
@@ -124,7 +121,7 @@ fn timed(command: &mut Command, stop: &AtomicBool, time: Duration) -> Result<Ran
     if stop.load(Ordering::Relaxed) {
         return Err(PairedError::Interrupted);
     }
-    if watch.asked.is_some() {
+    if late {
         return Err(PairedError::TooLong(time));
     }
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
@@ -133,47 +130,36 @@ fn timed(command: &mut Command, stop: &AtomicBool, time: Duration) -> Result<Ran
     Ok(Ran { run, status, output: printed.kept, peak_bytes: 0 })
 }
 
-/// A program that runs, and that nobody has waited for: the number is still its own.
-struct Watch {
-    pid: Pid,
-    begin: Instant,
-    time: Duration,
-    /// When it was asked to end.
-    asked: Option<Instant>,
-}
-
-impl Watch {
-    /// Reads what it prints until it has ended, and tells its wall time.
-    fn until_end(&mut self, printed: &mut Printed, stop: &AtomicBool) -> std::io::Result<Duration> {
-        let process = pidfd_open(self.pid, PidfdFlags::empty())?;
-        loop {
-            let out = printed.out.as_ref().map_or(process.as_fd(), AsFd::as_fd);
-            let [has_ended, readable] = ready([process.as_fd(), out]);
-            if has_ended {
-                return Ok(self.begin.elapsed());
-            }
-            if readable {
-                printed.take();
-            }
-            self.press(stop);
+/// Reads what a program prints until it has ended: its wall time, and whether it was made to end for having taken longer
+/// than `time`. It is asked to end, and then made to, when nobody waits for it any more.
+fn until_end(
+    child: &Child,
+    printed: &mut Printed,
+    (begin, time): (Instant, Duration),
+    stop: &AtomicBool,
+) -> std::io::Result<(Duration, bool)> {
+    let pid = Pid::from_child(child);
+    // Nobody has waited for it: the number is its own. It may have ended at this moment, which is what is wanted.
+    let kill = |signal| kill_process_group(pid, signal).unwrap_or(());
+    let process = pidfd_open(pid, PidfdFlags::empty()).inspect_err(|_| kill(Signal::KILL))?;
+    let mut asked: Option<Instant> = None;
+    loop {
+        let out = printed.out.as_ref().map_or(process.as_fd(), AsFd::as_fd);
+        let [has_ended, readable] = ready([process.as_fd(), out]);
+        if has_ended {
+            return Ok((begin.elapsed(), asked.is_some()));
         }
-    }
-
-    /// Asks it to end, and makes it, when nobody waits for it any more.
-    fn press(&mut self, stop: &AtomicBool) {
-        let signal = match self.asked {
-            None if self.begin.elapsed() >= self.time => Signal::KILL,
+        if readable {
+            printed.take();
+        }
+        let signal = match asked {
+            None if begin.elapsed() >= time => Signal::KILL,
             None if stop.load(Ordering::Relaxed) => Signal::TERM,
             Some(asked) if asked.elapsed() >= PATIENCE => Signal::KILL,
-            _ => return,
+            _ => continue,
         };
-        self.asked = self.asked.or(Some(Instant::now()));
-        self.kill(signal);
-    }
-
-    /// It may have ended at this moment, which is what is wanted.
-    fn kill(&self, signal: Signal) {
-        let _ = kill_process_group(self.pid, signal);
+        asked = asked.or(Some(Instant::now()));
+        kill(signal);
     }
 }
 
