@@ -16,18 +16,33 @@
 //!
 //! Private: `normal` (the distribution).
 
+pub mod between;
+pub mod blocked;
 pub mod bootstrap;
+pub mod change;
 pub mod compleat;
+pub mod covariate;
+pub mod effect;
+pub mod family;
 pub mod histogram;
+pub mod history;
 pub mod interval;
+pub mod judge;
+pub mod machine;
+pub mod many;
 mod normal;
 pub mod outcome;
 pub mod outlier;
 pub mod rank;
 pub mod rng;
 pub mod sample;
+pub mod sequential;
+pub mod signed_rank;
+pub mod spending;
 pub mod steady;
 pub mod stopping;
+mod student;
+pub mod symmetric;
 pub mod verdict;
 
 pub use histogram::{Bucket, Histogram};
