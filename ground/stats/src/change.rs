@@ -97,31 +97,62 @@ pub fn points(series: &[f64], raised: &[usize], seed: u64) -> Result<Vec<Change>
     }
 }
 
-/// Binary segmentation at ten times the threshold.
+/// Segmentation at ten times the threshold: each search takes the stretch that differs most from the rest of its part, which
+/// may reach its end (one cut) or not (two), and goes on in what it separates (Olshen et al., "Circular Binary
+/// Segmentation", Biostatistics 5(4), 2004). A single split would not see a level that comes back.
 fn weak_cuts(window: &[f64], seed: u64) -> Vec<usize> {
     let (mut cuts, mut open) = (Vec::new(), vec![(0, window.len())]);
     while let Some((from, to)) = open.pop() {
-        let Some((split, p)) = test(&window[from..to], seed) else { continue };
-        if p <= 10.0 * RAISE {
-            cuts.push(from + split);
-            open.extend([(from, from + split), (from + split, to)]);
+        let Some(((start, end), p)) = permuted(&window[from..to], stretch, seed) else { continue };
+        if p > 10.0 * RAISE {
+            continue;
         }
+        let ends = [from, from + start, from + end, to];
+        cuts.extend([ends[1], ends[2]].into_iter().filter(|cut| from < *cut && *cut < to));
+        open.extend(ends.windows(2).map(|ends| (ends[0], ends[1])));
     }
     cuts.sort_unstable();
     cuts
 }
 
+/// The stretch with the largest squares between it and the rest, of at least two points on either side.
+fn stretch(part: &[f64]) -> Option<((usize, usize), f64)> {
+    let n = part.len();
+    if n < 2 * SIDE_MIN {
+        return None;
+    }
+    let mean = part.iter().sum::<f64>() / n as f64;
+    let mut best = ((0, SIDE_MIN), -1.0f64);
+    for start in 0..=n - SIDE_MIN {
+        let mut sum = 0.0;
+        for (i, value) in part.iter().enumerate().skip(start) {
+            sum += value - mean;
+            let (inside, end) = ((i + 1 - start) as f64, i + 1);
+            let room = |points: usize| points == 0 || points >= SIDE_MIN;
+            if end - start < SIDE_MIN || n - (end - start) < SIDE_MIN || !room(start) || !room(n - end) {
+                continue;
+            }
+            let between = sum * sum * n as f64 / (inside * (n as f64 - inside));
+            if between > best.1 {
+                best = ((start, end), between);
+            }
+        }
+    }
+    Some(best)
+}
+
 /// p-value of each cut between its neighbours. The permutations look at all splits there, as the search did.
 fn retest(window: &[f64], cuts: &[usize], seed: u64) -> Vec<(usize, f64)> {
     let ends: Vec<usize> = std::iter::once(0).chain(cuts.iter().copied()).chain([window.len()]).collect();
-    let between =
-        |ends: &[usize]| (ends[1], test(&window[ends[0]..ends[2]], seed).map_or(1.0, |found| found.1));
+    let between = |ends: &[usize]| {
+        (ends[1], permuted(&window[ends[0]..ends[2]], largest, seed).map_or(1.0, |found| found.1))
+    };
     ends.windows(3).map(between).collect()
 }
 
-/// The split with the largest |t| and its p-value `(1 + permutations at least as large) / (1 + permutations)`; stops once
+/// What is `largest` (a split, a stretch) in a part, and its p-value `(1 + permutations at least as large) / (1 + permutations)`; stops once
 /// that cannot come below ten times the threshold any more. `None` when there is no room for a split.
-fn test(part: &[f64], seed: u64) -> Option<(usize, f64)> {
+fn permuted<T>(part: &[f64], largest: impl Fn(&[f64]) -> Option<(T, f64)>, seed: u64) -> Option<(T, f64)> {
     let (split, statistic) = largest(part)?;
     let give_up = (10.0 * RAISE * (PERMUTATIONS + 1) as f64).ceil() as usize;
     let (mut rng, mut mixed, mut exceeded) = (SplitMix::new(seed), part.to_vec(), 0);

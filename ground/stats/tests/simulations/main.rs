@@ -8,3 +8,4 @@ mod blocked;
 mod many;
 mod noise;
 mod sequential;
+mod slices;
