@@ -3,7 +3,8 @@
 //! Statistic: the largest two-sample |t| over all splits. Its p-value comes from permutations of the series, so that looking
 //! at many splits is paid for (E-Divisive's plan: Matteson & James, J. American Statistical Association 109, 2014; with
 //! t as in Fleming et al., "Hunter", ICPE 2023). Weak splits are found first, at ten times the threshold, and then
-//! tested again between their neighbours, weakest first, so that near changes do not hide each other.
+//! tested again between their neighbours, weakest first, so that near changes do not hide each other. A level that comes back
+//! is looked for as a stretch, which a single split does not see.
 //!
 //! Independent noise gives a false point in less than 3 % of series. Runs minutes apart are alike, and give more: keep one
 //! point an hour.
@@ -32,6 +33,8 @@ pub const CHANGE_MIN: f64 = 0.03;
 pub const SEED: u64 = 0x5ee_d0f5;
 /// Permutations of a test; the smallest p-value is 1/500.
 const PERMUTATIONS: usize = 499;
+/// p-value from which a split is a candidate, to be tested again between its neighbours.
+const WEAK: f64 = 10.0 * RAISE;
 /// Fewest points on each side of a split.
 const SIDE_MIN: usize = 2;
 
@@ -97,18 +100,20 @@ pub fn points(series: &[f64], raised: &[usize], seed: u64) -> Result<Vec<Change>
     }
 }
 
-/// Segmentation at ten times the threshold: each search takes the stretch that differs most from the rest of its part, which
-/// may reach its end (one cut) or not (two), and goes on in what it separates (Olshen et al., "Circular Binary
-/// Segmentation", Biostatistics 5(4), 2004). A single split would not see a level that comes back.
+/// Segmentation: each part is cut at its best split, if that reaches ten times the threshold. A single split does not see
+/// a level that comes back; where there is none, the stretch that differs most from the rest of the part is cut out, if it
+/// reaches the threshold itself (Olshen et al., "Circular Binary Segmentation", Biostatistics 5(4), 2004).
 fn weak_cuts(window: &[f64], seed: u64) -> Vec<usize> {
     let (mut cuts, mut open) = (Vec::new(), vec![(0, window.len())]);
     while let Some((from, to)) = open.pop() {
-        let Some(((start, end), p)) = permuted(&window[from..to], stretch, seed) else { continue };
-        if p > 10.0 * RAISE {
-            continue;
-        }
-        let ends = [from, from + start, from + end, to];
-        cuts.extend([ends[1], ends[2]].into_iter().filter(|cut| from < *cut && *cut < to));
+        let part = &window[from..to];
+        let split = permuted(part, split, seed).filter(|found| found.1 <= WEAK).map(|(at, _)| (0, at));
+        let or_stretch =
+            || permuted(part, stretch, seed).filter(|found| found.1 <= RAISE).map(|found| found.0);
+        let Some((start, end)) = split.or_else(or_stretch) else { continue };
+        let inner = [from + start, from + end].into_iter().filter(|cut| from < *cut && *cut < to);
+        let ends: Vec<usize> = std::iter::once(from).chain(inner.clone()).chain([to]).collect();
+        cuts.extend(inner);
         open.extend(ends.windows(2).map(|ends| (ends[0], ends[1])));
     }
     cuts.sort_unstable();
@@ -145,30 +150,30 @@ fn stretch(part: &[f64]) -> Option<((usize, usize), f64)> {
 fn retest(window: &[f64], cuts: &[usize], seed: u64) -> Vec<(usize, f64)> {
     let ends: Vec<usize> = std::iter::once(0).chain(cuts.iter().copied()).chain([window.len()]).collect();
     let between = |ends: &[usize]| {
-        (ends[1], permuted(&window[ends[0]..ends[2]], largest, seed).map_or(1.0, |found| found.1))
+        (ends[1], permuted(&window[ends[0]..ends[2]], split, seed).map_or(1.0, |found| found.1))
     };
     ends.windows(3).map(between).collect()
 }
 
-/// What is `largest` (a split, a stretch) in a part, and its p-value `(1 + permutations at least as large) / (1 + permutations)`; stops once
-/// that cannot come below ten times the threshold any more. `None` when there is no room for a split.
+/// What is `largest` (a split, a stretch) in a part, and its p-value `(1 + permutations at least as large) / (1 +
+/// permutations)`; stops once that cannot come below [`WEAK`] any more. `None` when there is no room for a split.
 fn permuted<T>(part: &[f64], largest: impl Fn(&[f64]) -> Option<(T, f64)>, seed: u64) -> Option<(T, f64)> {
-    let (split, statistic) = largest(part)?;
-    let give_up = (10.0 * RAISE * (PERMUTATIONS + 1) as f64).ceil() as usize;
+    let (found, statistic) = largest(part)?;
+    let give_up = (WEAK * (PERMUTATIONS + 1) as f64).ceil() as usize;
     let (mut rng, mut mixed, mut exceeded) = (SplitMix::new(seed), part.to_vec(), 0);
     for done in 1..=PERMUTATIONS {
         rng.shuffle(&mut mixed);
         exceeded += usize::from(largest(&mixed).is_some_and(|found| found.1 >= statistic * (1.0 - 1e-9)));
         if exceeded > give_up {
-            return Some((split, (1 + exceeded) as f64 / (1 + done) as f64));
+            return Some((found, (1 + exceeded) as f64 / (1 + done) as f64));
         }
     }
-    Some((split, (1 + exceeded) as f64 / (1 + PERMUTATIONS) as f64))
+    Some((found, (1 + exceeded) as f64 / (1 + PERMUTATIONS) as f64))
 }
 
 /// The split with the largest squared t. With `B` the squares between the two parts and `T` all squares about the mean,
 /// `t^2 = (n - 2) B / (T - B)`: growing in `B`, and `T` is the same in each permutation. So `B` is compared.
-fn largest(part: &[f64]) -> Option<(usize, f64)> {
+fn split(part: &[f64]) -> Option<(usize, f64)> {
     let n = part.len();
     if n < 2 * SIDE_MIN {
         return None;
@@ -263,7 +268,8 @@ mod tests {
         let up = series(4, &[(0.0, 20), (0.3, 3), (0.0, 9)]);
         assert_eq!(found(&up[..23]), [(20, Standing::Reported)]);
         let later = points(&up, &[20], SEED).unwrap();
-        assert_eq!(later.iter().map(|c| (c.at, c.standing)).collect::<Vec<_>>(), [(20, Standing::Spike)]);
+        assert_eq!(later[0].at, 20);
+        assert!(later.iter().all(|c| c.standing == Standing::Spike), "{later:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use stats::history::{Group, Past, Prior, Spread, Summary};
 use stats::judge::Thresholds;
 use stats::rng::SplitMix;
 
-use crate::noise::{at_least, at_most, normal, rounds, share};
+use crate::noise::{at_least, at_most, normal, rounds, share, unit};
 
 /// Standard deviation of a trial within its run.
 const TRIAL: f64 = 0.045;
@@ -131,4 +131,27 @@ fn s10_a_covariate_does_no_harm_and_helps_where_it_can() {
     }
     assert!(ridge(4, 0.9, 1_250) <= 0.8);
     assert!(ridge(10, 0.9, 1_251) <= 0.6);
+}
+
+#[test]
+fn the_cpu_left_by_others_explains_a_crowded_machine() {
+    // Others leave between 20 and 100 % of the CPU to a run; the load follows it one to one.
+    let judged = |rng: &mut SplitMix, slope: f64| {
+        let mut one = || {
+            let left = (0.2 + 0.8 * unit(rng)).ln();
+            let run = left + 0.03 * normal(rng);
+            let logs = (0..6).map(|_| covariate::adjusted(run + TRIAL * normal(rng), left, 0.0, slope));
+            Run { plain: Summary::of_logs(&logs.collect::<Vec<_>>()).unwrap(), anchored: None }
+        };
+        let (a, b) = (one(), one());
+        let spread = Spread::learn(&[], Prior::VIRTUAL);
+        compare(&a, &b, &spread, Vec::new(), Sense::HigherIsBetter, &Thresholds::default())
+    };
+    let raw = share("crowded runs as they are: better or worse", rounds(1_000), 1_060, |rng| {
+        differs(&judged(rng, 0.0))
+    });
+    at_most(0.05, "crowded runs, CPU left taken out: better or worse", rounds(1_000), 1_060, |rng| {
+        differs(&judged(rng, covariate::cpu_slope(1.0, 1.0)))
+    });
+    assert!(raw > 0.3, "{raw}");
 }
