@@ -11,6 +11,7 @@
 //! - **cannot tell**: the budget is used up.
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::effect::moments;
 use crate::interval::Interval;
@@ -40,6 +41,17 @@ impl Default for Plan {
     fn default() -> Self {
         Plan { blocks_max: 110, alpha: 0.05, target: 0.01 }
     }
+}
+
+/// Why a plan cannot be followed.
+#[derive(Debug, Clone, Copy, PartialEq, Error)]
+pub enum PlanError {
+    /// No error rate.
+    #[error("an error rate of {0} cannot be kept: more than 0 and less than 0.5 is wanted")]
+    Alpha(f64),
+    /// No difference.
+    #[error("a target of {0} is no relative difference: 0 or more is wanted")]
+    Target(f64),
 }
 
 /// The order of a block's four trials.
@@ -80,8 +92,18 @@ pub struct Ab {
 }
 
 impl Ab {
-    /// Starts a comparison; `seed` throws the coins of [`Ab::order`].
-    pub fn new(plan: Plan, sense: Sense, seed: u64) -> Self {
+    /// Starts a comparison; `seed` throws the coins of [`Ab::order`]. Fewer than 8 or more than 5,000 blocks become 8
+    /// and 5,000.
+    ///
+    /// # Errors
+    /// When `alpha` is no error rate or `target` no relative difference.
+    pub fn new(plan: Plan, sense: Sense, seed: u64) -> Result<Self, PlanError> {
+        if !(plan.alpha > 0.0 && plan.alpha < 0.5) {
+            return Err(PlanError::Alpha(plan.alpha));
+        }
+        if !(plan.target >= 0.0 && plan.target.is_finite()) {
+            return Err(PlanError::Target(plan.target));
+        }
         let plan = Plan { blocks_max: plan.blocks_max.clamp(FIRST_LOOK, BLOCKS_MAX), ..plan };
         let mut ab = Ab {
             plan,
@@ -94,7 +116,7 @@ impl Ab {
             decided: None,
         };
         ab.schedule(looks(plan.blocks_max));
-        ab
+        Ok(ab)
     }
 
     /// The order of the next block's trials, by lot.
@@ -258,103 +280,4 @@ fn repeated(differences: &[f64], look: Look, level: f64) -> Option<Interval> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ab(blocks_max: usize) -> Ab {
-        Ab::new(Plan { blocks_max, ..Plan::default() }, Sense::HigherIsBetter, 1)
-    }
-
-    /// A difference around `center` that is never twice the same.
-    fn near(center: f64, i: usize) -> f64 {
-        center + 0.01 * (((i * 37) % 100) as f64 / 50.0 - 1.0)
-    }
-
-    fn pushed(ab: &mut Ab, blocks: usize, center: f64) -> State {
-        for i in 0..blocks {
-            ab.push(near(center, i)).unwrap();
-        }
-        ab.state()
-    }
-
-    #[test]
-    fn a_clear_difference_stops_early_and_stays_decided() {
-        let mut ab = ab(110);
-        assert_eq!(pushed(&mut ab, 7, 0.1), State::GoOn { next_look: 8 });
-        assert_eq!(pushed(&mut ab, 40, 0.1), State::Decided(Verdict::Better));
-        assert_eq!(ab.n(), 17, "the first look whose boundary can be crossed");
-        let interval = ab.interval().unwrap();
-        assert!(interval.low > 1.0 && interval.contains(ab.ratio()), "{interval:?}");
-        assert_eq!(ab.push(-5.0), Ok(State::Decided(Verdict::Better)));
-        let mut down = Ab::new(Plan::default(), Sense::LowerIsBetter, 1);
-        assert_eq!(pushed(&mut down, 40, 0.1), State::Decided(Verdict::Worse));
-    }
-
-    #[test]
-    fn quiet_equals_are_the_same_and_loud_ones_cannot_be_told() {
-        assert_eq!(pushed(&mut ab(110), 110, 0.0), State::Decided(Verdict::Same));
-        let mut loud = ab(20);
-        for i in 0..20 {
-            loud.push(30.0 * near(0.0, i * i)).unwrap();
-        }
-        let State::Decided(Verdict::CannotTell { why: Doubt::TooMuchVariance { trials, .. } }) = loud.state()
-        else {
-            panic!("{:?}", loud.state());
-        };
-        assert!(trials > 100, "{trials}");
-        assert!(loud.would_have_seen().is_some_and(|seen| seen > 0.05), "{:?}", loud.would_have_seen());
-    }
-
-    #[test]
-    fn the_interval_and_the_verdict_are_one_test() {
-        let (mut rng, fresh) = (SplitMix::new(4), ab(29));
-        for _ in 0..300 {
-            let (mut ab, shift) = (fresh.clone(), 0.03 * rng.unit());
-            while matches!(ab.state(), State::GoOn { .. }) {
-                ab.push(shift + 0.04 * rng.normal()).unwrap();
-                let excludes = ab.interval().is_some_and(|interval| !interval.contains(1.0));
-                let differs = matches!(ab.state(), State::Decided(Verdict::Better | Verdict::Worse));
-                assert_eq!(excludes, differs);
-            }
-        }
-    }
-
-    #[test]
-    fn the_budget_may_end_early_or_be_estimated_anew() {
-        let mut few = ab(40);
-        pushed(&mut few, 5, 0.1);
-        let why = Doubt::TooFewTrials { have: 5, need: 8 };
-        assert_eq!(few.finish(), State::Decided(Verdict::CannotTell { why }));
-        let mut cut = ab(110);
-        assert!(matches!(pushed(&mut cut, 12, 0.1), State::GoOn { .. }));
-        assert_eq!(cut.finish(), State::Decided(Verdict::Better), "all the error that is left is spent");
-        let mut longer = ab(40);
-        pushed(&mut longer, 11, 0.0);
-        let before = longer.looks()[..2].to_vec();
-        longer.replan(200);
-        assert_eq!((longer.looks()[..2].to_vec(), longer.looks().last().map(|l| l.n)), (before, Some(200)));
-        longer.replan(0);
-        assert_eq!(longer.state(), State::GoOn { next_look: 12 });
-    }
-
-    #[test]
-    fn coins_are_fair_and_seeded() {
-        let orders = |seed: u64| {
-            let mut ab = Ab::new(Plan::default(), Sense::HigherIsBetter, seed);
-            (0..1_000).map(|_| ab.order()).collect::<Vec<_>>()
-        };
-        assert_eq!(orders(7), orders(7));
-        let count = orders(7).iter().filter(|order| **order == Order::Abba).count();
-        assert!((440..560).contains(&count), "{count}");
-    }
-
-    #[test]
-    fn a_block_cancels_a_line_and_refuses_nonsense() {
-        let line = [1.0f64, 1.1, 1.21, 1.331];
-        let d = block_difference(&[line[0], line[3]], &[line[1], line[2]]).unwrap();
-        assert!(d.abs() < 1e-12);
-        assert!(block_difference(&[0.0], &[1.0]).is_err() && block_difference(&[], &[1.0]).is_err());
-        assert!(ab(10).push(f64::INFINITY).is_err());
-        assert_eq!((ab(10).ratio(), ab(10).interval(), ab(10).would_have_seen()), (1.0, None, None));
-    }
-}
+mod tests;

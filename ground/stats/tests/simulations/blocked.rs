@@ -116,7 +116,7 @@ fn s05_a_difference_as_large_as_the_margin_is_not_the_same() {
         for (n, sd) in [(3, 0.01), (5, 0.02), (8, 0.02), (12, 0.03), (20, 0.05)] {
             let what = format!("truth at the margin, {noise:?}, sigma {sd}, {n} blocks: same");
             let limit = if n < 8 { 0.055 } else { 0.05 };
-            at_most(limit, &what, rounds(1_000), 500 + n as u64, |rng| {
+            at_most(limit, &what, rounds(2_000), 500 + n as u64, |rng| {
                 let effect = Effect::of_differences(&pairs(rng, noise, n, sd, truth)).unwrap();
                 judge(&effect, Sense::HigherIsBetter, &never).verdict == Verdict::Same
             });

@@ -65,20 +65,20 @@ fn s14_change_points() {
     for n in [10, 20, 50, 100] {
         for noise in [Noise::Normal, Noise::T3] {
             let what = format!("{n} independent points, {noise:?}: any change");
-            at_most(0.03, &what, rounds(1_000), 1_700 + n as u64, |rng| {
+            at_most(0.03, &what, rounds(2_000), 1_700 + n as u64, |rng| {
                 changed(&series(rng, noise, n, 0.05))
             });
         }
     }
     for n in [20, 100] {
         let what = format!("{n} points, AR 0.3: any change");
-        at_most(0.15, &what, rounds(1_000), 1_750 + n as u64, |rng| {
+        at_most(0.15, &what, rounds(2_000), 1_750 + n as u64, |rng| {
             changed(&series(rng, Noise::Memory(0.3), n, 0.05))
         });
     }
     for (sds, n, last, least) in [(3.0, 30, 5, 0.88), (2.0, 30, 5, 0.5), (3.0, 20, 3, 0.5)] {
         let what = format!("{sds} sd, {n} points, last {last}: found to +-1");
-        at_least(least, &what, rounds(1_000), 1_790, |rng| {
+        at_least(least, &what, rounds(2_000), 1_790, |rng| {
             let mut points = series(rng, Noise::Normal, n, 0.05);
             points[n - last..].iter_mut().for_each(|y| *y += sds * 0.05);
             let found = change::points(&points, &[], change::SEED).unwrap();

@@ -10,7 +10,7 @@ use crate::noise::{Noise, at_least, at_most, rounds, series, share};
 const NOISES: [Noise; 5] = [Noise::Normal, Noise::T3, Noise::Wild(5), Noise::Memory(0.5), Noise::Drift];
 
 fn plan(blocks_max: usize) -> Ab {
-    Ab::new(Plan { blocks_max, ..Plan::default() }, Sense::HigherIsBetter, 0)
+    Ab::new(Plan { blocks_max, ..Plan::default() }, Sense::HigherIsBetter, 0).unwrap()
 }
 
 /// The difference of a block in the order drawn: four trials from `y`, B being `effect` better.
@@ -91,7 +91,7 @@ fn same_is_found_earlier_by_the_narrower_interval() {
     let ab = plan(110);
     // A target of nothing never says the same, so that each look can be judged by its interval instead.
     let never = Plan { blocks_max: 110, target: 0.0, ..Plan::default() };
-    let never = Ab::new(never, Sense::HigherIsBetter, 0);
+    let never = Ab::new(never, Sense::HigherIsBetter, 0).unwrap();
     let (mut used, mut wide_used, mut wide) = (0, 0, 0);
     let rounds = rounds(500);
     let what = "ab A/A, sigma 3 %, target 1 %, at most 110 blocks: same";
