@@ -67,8 +67,10 @@ mod student;
 pub mod symmetric;
 pub mod verdict;
 
+pub use effect::{Effect, Method};
 pub use histogram::{Bucket, Histogram};
 pub use interval::{Estimate, Interval};
+pub use judge::{Finding, Thresholds};
 pub use outcome::{Direction, Ended, Metric, OpClass, OpOutcome, Outcome};
 pub use sample::{Sample, SampleError, Sense};
 pub use verdict::{Basis, Comparison, Doubt, Rules, Verdict, compare};

@@ -48,6 +48,10 @@ fn s07_runs_that_differ_as_supposed() {
 
 #[test]
 fn s08_runs_that_differ_twice_as_much_as_supposed() {
+    for history in [0, 4] {
+        let what = format!("tau 6 %, history of {history}, 6 trials: better or worse");
+        share(&what, rounds(2_000), 900, |rng| differs(&compared(rng, 0.06, history, 6, 0.0)));
+    }
     at_most(0.10, "tau 6 %, history of 16, 6 trials: better or worse", rounds(2_000), 900, |rng| {
         differs(&compared(rng, 0.06, 16, 6, 0.0))
     });

@@ -140,6 +140,21 @@ fn s06_one_wrong_block_of_twelve() {
     assert_eq!(wrong, 0.0);
 }
 
+/// Why no prior stands on the scatter of the differences: one that supposes half of it, with 4 degrees of freedom.
+#[test]
+fn a_prior_from_a_quieter_hour_would_make_false_verdicts() {
+    // Means of 5 with the pooled variance: t with 4 + 4 degrees of freedom, 97.5 %.
+    let quantile = 2.306_004;
+    let wrong = share("5 blocks, prior of half the scatter: better or worse", rounds(2_000), 710, |rng| {
+        let d = pairs(rng, Noise::Normal, 5, 0.05, 0.0);
+        let mean = d.iter().sum::<f64>() / 5.0;
+        let squares: f64 = d.iter().map(|d| (d - mean).powi(2)).sum();
+        let variance = (4.0 * 0.025f64.powi(2) + squares) / 8.0;
+        mean.abs() > quantile * (variance / 5.0).sqrt()
+    });
+    assert!(wrong > 0.08, "{wrong}");
+}
+
 /// For comparison, and for the table of docs/statistics.md: the rule that callers use today, on trials with memory.
 #[test]
 fn blocks_beat_the_rule_without_them_where_neighbours_are_alike() {
