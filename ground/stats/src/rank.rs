@@ -1,6 +1,7 @@
 //! Two samples by ranks: the Mann-Whitney test and the Hodges-Lehmann shift.
 
 use crate::interval::{Estimate, Interval};
+pub use crate::many::benjamini_hochberg as adjust_for_many;
 use crate::normal;
 use crate::sample::{Sample, median_of_sorted};
 
@@ -84,23 +85,6 @@ fn trimmed_pairs(n: usize, m: usize, level: f64) -> (usize, f64) {
     let skip = skip.clamp(0.0, ((n * m - 1.0) / 2.0).floor());
     let z = (skip + 0.5 - n * m / 2.0) / deviation;
     (skip as usize, 1.0 - 2.0 * normal::cdf(z))
-}
-
-/// p-values adjusted for being many (one per cell of a study), in the given order: calling significant
-/// what is below `alpha` afterwards keeps the expected share of false ones among them below `alpha`.
-/// Benjamini & Hochberg, "Controlling the False Discovery Rate", J. Royal Statistical Society B 57(1),
-/// 1995.
-pub fn adjust_for_many(p_values: &[f64]) -> Vec<f64> {
-    let mut order: Vec<usize> = (0..p_values.len()).collect();
-    order.sort_unstable_by(|x, y| p_values[*y].total_cmp(&p_values[*x]));
-    let mut adjusted = vec![1.0; p_values.len()];
-    let mut least = 1.0f64;
-    for (from_top, &i) in order.iter().enumerate() {
-        let rank = p_values.len() - from_top;
-        least = least.min(p_values[i] * p_values.len() as f64 / rank as f64);
-        adjusted[i] = least;
-    }
-    adjusted
 }
 
 struct Pooled {
