@@ -34,20 +34,8 @@ fn judge(run: &Run, grid: Option<&Grid>, claim: &Claim, rules: &Rules) -> Vec<Ju
         (_, Some(grid)) => gains::judge(grid, claim, rules),
         (_, None) => vec![Judgement {
             reason: "the study has no rows and columns".into(),
-            ..blank(claim, claim.text.clone().unwrap_or_default())
+            ..Judgement::open(claim.text.clone().unwrap_or_default(), claim.source.clone())
         }],
-    }
-}
-
-/// A judgement that says nothing yet.
-pub(crate) fn blank(claim: &Claim, text: String) -> Judgement {
-    Judgement {
-        claim: text,
-        source: claim.source.clone(),
-        measured: None,
-        interval: None,
-        answer: Answer::CannotTell,
-        reason: String::new(),
     }
 }
 
@@ -79,7 +67,8 @@ fn range_of(claim: &RatioRule) -> Range {
 }
 
 fn ratio(run: &Run, claim: &Claim, rule: &RatioRule, rules: &Rules) -> Judgement {
-    let blank = blank(claim, claim.text.clone().unwrap_or_else(|| describe(run, rule)));
+    let text = claim.text.clone().unwrap_or_else(|| describe(run, rule));
+    let blank = Judgement::open(text, claim.source.clone());
     let (Some(of), Some(to)) = (only(run, &rule.ratio.of), only(run, &rule.ratio.to)) else {
         return Judgement { reason: "the claim does not choose two cells of this run".into(), ..blank };
     };

@@ -141,6 +141,14 @@ pub struct Judgement {
     pub reason: String,
 }
 
+impl Judgement {
+    /// One that says nothing yet.
+    pub fn open(claim: String, source: Option<String>) -> Judgement {
+        let (measured, interval, answer, reason) = (None, None, Answer::CannotTell, String::new());
+        Judgement { claim, source, measured, interval, answer, reason }
+    }
+}
+
 /// Answer to a claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -4,7 +4,6 @@ use stats::compleat::Compleat;
 use stats::verdict::MIN_TRIALS;
 use stats::{Rules, Sense, compare};
 
-use super::blank;
 use crate::grid::{Grid, Place};
 use crate::results::{Answer, Judgement};
 use crate::study::Claim;
@@ -53,7 +52,7 @@ impl Told {
             interval: self.ratio.map(|ratio| (ratio.low, ratio.high)),
             answer: self.answer,
             reason: self.reason,
-            ..blank(claim, text)
+            ..Judgement::open(text, claim.source.clone())
         }
     }
 }
