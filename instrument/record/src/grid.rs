@@ -357,7 +357,21 @@ fn value(study: &Study, column: &Column, outcome: &Outcome) -> Option<f64> {
         (None, _) => column.id.as_str(),
     };
     match MetricName::of_word(word) {
-        Some(name) => name.of(outcome).filter(|value| *value > 0.0),
+        // operations a second are what they are, whatever the unit is called
+        Some(MetricName::Throughput) => MetricName::Throughput.of(outcome).filter(|value| *value > 0.0),
+        Some(name) => name.of(outcome).filter(|value| *value > 0.0).map(|value| value / parts(study, column)),
         None => metric(outcome, word),
+    }
+}
+
+/// How many of a metric's own unit (nanoseconds, bytes a second) are one of the column's.
+fn parts(study: &Study, column: &Column) -> f64 {
+    let table = study.tables.iter().find(|table| table.id == column.table);
+    match column.unit.as_deref().or(table.map(|table| table.unit.as_str())).unwrap_or_default() {
+        "us" => 1e3,
+        "ms" | "MB/s" => 1e6,
+        "s" => 1e9,
+        "MiB/s" => (1u64 << 20) as f64,
+        _ => 1.0,
     }
 }

@@ -218,6 +218,7 @@ fn each_row_that_was_run_has_a_file_of_the_artifacts_name() {
         "ext4-2026-11-20.csv",
         "xfs-2026-11-20.csv",
         "betrfs-v0.6-query-path-opt-2026-11-20.csv",
+        "micro.svg",
     ];
     assert_eq!(names, expected, "none for F2FS, which has no result, nor for rows that were not run");
     assert!(files[0].1.contains("`mailserver`") && files[0].1.contains("master.del: s"));

@@ -209,6 +209,9 @@ fn best(grid: &Grid, gains: &[Gain], need: f64) -> Told {
     Told { ratio: Some(best.ratio), ..Told::new(best.ratio.reaches(need), reason) }
 }
 
+/// So many columns are shown with their gains, whatever they are; of more, those that fall short.
+const COLUMNS_SHOWN: usize = 3;
+
 fn all(grid: &Grid, gains: &[Gain], need: f64) -> Told {
     let answers: Vec<Answer> = gains.iter().map(|gain| gain.ratio.reaches(need)).collect();
     let answer = if answers.contains(&Answer::NotReproduced) {
@@ -218,18 +221,18 @@ fn all(grid: &Grid, gains: &[Gain], need: f64) -> Told {
     } else {
         Answer::Reproduced
     };
-    let below: Vec<String> = gains
-        .iter()
-        .filter(|gain| gain.ratio.value < need)
+    let few = gains.len() <= COLUMNS_SHOWN;
+    let below = gains.iter().filter(|gain| gain.ratio.value < need).count();
+    let shown = gains.iter().filter(|gain| few || gain.ratio.value < need);
+    let shown: Vec<String> = shown
         .map(|gain| format!("{} {}", grid.study.columns[gain.column].title(), gain.ratio.text()))
         .collect();
     let fewest = gains.iter().map(|gain| gain.ratio.trials).min().unwrap_or(0);
     let reason = format!(
-        "{} of {} columns are below {need:.2} x{}{}{}",
-        below.len(),
+        "{below} of {} columns are below {need:.2} x{}{}{}",
         gains.len(),
-        if below.is_empty() { "" } else { ": " },
-        below.join(", "),
+        if shown.is_empty() { "" } else { ": " },
+        shown.join(", "),
         too_few(fewest)
     );
     Told::new(answer, reason)

@@ -23,10 +23,10 @@ const PANEL: (f64, f64) = (250.0, 190.0);
 /// Panels side by side.
 const PANELS_ACROSS: usize = 4;
 
-/// The drawing of a table for the page; `None` when the study asks for none, or for its table alone.
+/// The drawing of a table for the page; `None` when the study asks for none, or for cells, which the page has as a table.
 pub fn of(grid: &Grid, table: &Table) -> Option<String> {
-    let label = table.title.as_str();
-    Some(drawing(grid, table)?.finish(label))
+    let shown = table.figure.is_some_and(|figure| figure != Figure::Grid);
+    Some(drawing(grid, table).filter(|_| shown)?.finish(&table.title))
 }
 
 /// The same as a file of its own.
@@ -38,13 +38,38 @@ fn drawing(grid: &Grid, table: &Table) -> Option<Drawing> {
     match table.figure? {
         Figure::Bars => Some(bars(grid, table)),
         Figure::Gains => Some(gains(grid, table)),
-        Figure::Grid => None,
+        Figure::Grid => Some(coloured(grid, table)),
     }
 }
 
 /// The ink of a row: the same in all figures of a run.
 pub(crate) fn ink(grid: &Grid, row: usize) -> Ink {
     Ink::Stack(grid.run_rows().iter().position(|one| *one == row).unwrap_or(0))
+}
+
+/// Cells with their values, coloured as in the table.
+fn coloured(grid: &Grid, table: &Table) -> Drawing {
+    const FIRST: f64 = 170.0;
+    const CELL: (f64, f64) = (132.0, 30.0);
+    let sheet = super::sheet(grid, table);
+    let (across, down) = (sheet.heads.len() as f64, sheet.lines.len() as f64);
+    let mut drawing = Drawing::new(FIRST + CELL.0 * across, CELL.1 * (down + 1.0) + 8.0);
+    for (at, head) in sheet.heads.iter().enumerate() {
+        let x = FIRST + CELL.0 * (at as f64 + 0.5);
+        drawing.text("name", (x, 19.0), Anchor::Middle, &head.name);
+    }
+    for (number, line) in sheet.lines.iter().enumerate() {
+        let y = CELL.1 * (number as f64 + 1.0);
+        let unit = if line.head.unit.is_empty() { &sheet.corner } else { &line.head.unit };
+        drawing.text("name", (6.0, y + 19.0), Anchor::Start, &format!("{} ({unit})", line.head.name));
+        for (at, spot) in line.spots.iter().enumerate() {
+            let x = FIRST + CELL.0 * at as f64;
+            drawing.rect(&format!("tint {}", spot.tint.class()), (x, y), (CELL.0 - 2.0, CELL.1 - 2.0));
+            let text = format!("{} {}", spot.value, spot.beside);
+            drawing.text("tick", (x + CELL.0 / 2.0, y + 18.0), Anchor::Middle, text.trim_end());
+        }
+    }
+    drawing
 }
 
 /// A panel of bars for each column, with the range of the trials.

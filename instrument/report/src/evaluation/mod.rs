@@ -132,7 +132,8 @@ fn against_base(grid: &Grid, table: &Table, row: usize, at: usize, spot: &mut Sp
 }
 
 fn times(gain: f64) -> String {
-    format!("{} x", format::ratio(gain))
+    let shown = if gain < 0.1 { format::digits(gain) } else { format::ratio(gain) };
+    format!("{shown} x")
 }
 
 /// What the signs in the tables mean.
