@@ -176,6 +176,13 @@ impl Drawing {
         let label = escape(label);
         format!(r#"<svg viewBox="0 0 {width:.0} {height:.0}" role="img" aria-label="{label}">{body}</svg>"#)
     }
+
+    /// The same, never drawn larger than it is.
+    pub fn finish_at_size(self, label: &str) -> String {
+        let width = self.width;
+        let whole = self.finish(label);
+        whole.replacen("<svg ", &format!(r#"<svg style="max-width: {width:.0}px" "#), 1)
+    }
 }
 
 /// The style sheet of the page, of which a drawing by itself takes the colours and what is said of SVG.

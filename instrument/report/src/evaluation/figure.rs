@@ -26,7 +26,7 @@ const PANELS_ACROSS: usize = 4;
 /// The drawing of a table for the page; `None` when the study asks for none, or for cells, which the page has as a table.
 pub fn of(grid: &Grid, table: &Table) -> Option<String> {
     let shown = table.figure.is_some_and(|figure| figure != Figure::Grid);
-    Some(drawing(grid, table).filter(|_| shown)?.finish(&table.title))
+    Some(drawing(grid, table).filter(|_| shown)?.finish_at_size(&table.title))
 }
 
 /// The same as a file of its own.
@@ -44,7 +44,7 @@ fn drawing(grid: &Grid, table: &Table) -> Option<Drawing> {
 
 /// The ink of a row: the same in all figures of a run.
 pub(crate) fn ink(grid: &Grid, row: usize) -> Ink {
-    Ink::Stack(grid.run_rows().iter().position(|one| *one == row).unwrap_or(0))
+    Ink::Stack(super::rows_with_results(grid).iter().position(|one| *one == row).unwrap_or(0))
 }
 
 /// Cells with their values, coloured as in the table.
@@ -80,17 +80,17 @@ fn bars(grid: &Grid, table: &Table) -> Drawing {
     let mut drawing = Drawing::new(PANEL.0 * across as f64, PANEL.1 * down as f64);
     for (place, at) in columns.iter().enumerate() {
         let origin = (PANEL.0 * (place % across) as f64, PANEL.1 * (place / across) as f64);
-        panel(grid, *at, origin, &mut drawing);
+        panel(grid, table, *at, origin, &mut drawing);
     }
     drawing
 }
 
-fn panel(grid: &Grid, at: usize, (left, top): (f64, f64), drawing: &mut Drawing) {
+fn panel(grid: &Grid, table: &Table, at: usize, (left, top): (f64, f64), drawing: &mut Drawing) {
     let column = &grid.study.columns[at];
     let better = if column.better == Better::More { "more is better" } else { "less is better" };
     drawing.text("name", (left + 10.0, top + 16.0), Anchor::Start, column.title());
     drawing.text("tick", (left + 10.0, top + 31.0), Anchor::Start, &format!("{}, {better}", grid.unit(at)));
-    let rows = grid.run_rows();
+    let rows = super::rows_of(grid, table);
     let most = rows.iter().flat_map(|row| grid.at(*row, at).values.iter().copied()).fold(0.0, f64::max);
     let (base, ceiling) = (top + PANEL.1 - 12.0, top + 58.0);
     let y = Scale::linear(0.0, most, base, ceiling);
@@ -117,7 +117,7 @@ fn panel(grid: &Grid, at: usize, (left, top): (f64, f64), drawing: &mut Drawing)
 /// A cluster of bars for each column, heights by the logarithm of the gain; the second figure is an outline, what was
 /// published a circle.
 fn gains(grid: &Grid, table: &Table) -> Drawing {
-    let (columns, rows) = (grid.columns_of(&table.id), grid.run_rows());
+    let (columns, rows) = (grid.columns_of(&table.id), super::rows_of(grid, table));
     let all = columns.iter().flat_map(|at| {
         rows.iter().flat_map(|row| {
             [grid.gain(*row, *at, false), grid.gain(*row, *at, true), grid.published_gain(*row, *at)]

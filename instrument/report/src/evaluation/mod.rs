@@ -43,14 +43,23 @@ pub fn parts(grid: &Grid) -> Vec<Part<'_>> {
     grid.tables().map(|table| Part { table, sheet: sheet(grid, table) }).collect()
 }
 
+/// The rows of a table: those with a result in it. A row without any is told of below the tables.
+fn rows_of(grid: &Grid, table: &Table) -> Vec<usize> {
+    let columns = grid.columns_of(&table.id);
+    let has = |row: &usize| columns.iter().any(|at| grid.at(*row, *at).median().is_some());
+    let (with, without): (Vec<usize>, Vec<usize>) = grid.run_rows().into_iter().partition(has);
+    if with.is_empty() { without } else { with }
+}
+
+/// Rows that have a result anywhere: those of a legend.
+pub fn rows_with_results(grid: &Grid) -> Vec<usize> {
+    let has = |row: &usize| (0..grid.study.columns.len()).any(|at| grid.at(*row, at).median().is_some());
+    grid.run_rows().into_iter().filter(has).collect()
+}
+
 fn sheet(grid: &Grid, table: &Table) -> Sheet {
     let columns = grid.columns_of(&table.id);
-    // a row without any result is told of below the tables
-    let (with, without): (Vec<usize>, Vec<usize>) = grid
-        .run_rows()
-        .into_iter()
-        .partition(|row| columns.iter().any(|at| grid.at(*row, *at).median().is_some()));
-    let rows = if with.is_empty() { without } else { with };
+    let rows = rows_of(grid, table);
     let unit =
         |at: usize| if grid.unit(at) == table.unit { String::new() } else { grid.unit(at).to_string() };
     let line = |row: usize| {

@@ -135,7 +135,7 @@ fn told(grid: &Grid) -> EvaluationPart {
         tables: evaluation::parts(grid).into_iter().map(part).collect(),
         costs: evaluation::costs(grid),
         legend: evaluation::legend(grid),
-        keys: grid.run_rows().into_iter().map(key).collect(),
+        keys: evaluation::rows_with_results(grid).into_iter().map(key).collect(),
         notes: evaluation::notes(grid),
     }
 }
