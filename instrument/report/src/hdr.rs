@@ -4,39 +4,19 @@
 //! seconds, maximum in milliseconds, and the histogram in the compressed V2 encoding, base64.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use flate2::Compression;
-use flate2::write::ZlibEncoder;
 use record::results::Run;
-use stats::Histogram;
 use stats::histogram::HdrError;
 use thiserror::Error;
 
-/// Cookie of a compressed V2 histogram (HdrHistogram, `EncodableHistogram`).
-const COMPRESSED_COOKIE: u32 = 0x1c84_9304 | 0x10;
-
-/// Why a log could not be written.
+/// A histogram could not be encoded.
 #[derive(Debug, Error)]
-pub enum LogError {
-    /// A histogram could not be encoded.
-    #[error("cannot encode the histogram of {tag}: {error}")]
-    Encode {
-        /// The tag that its line would have.
-        tag: String,
-        /// The encoder's error.
-        error: HdrError,
-    },
-    /// A histogram could not be compressed.
-    #[error("cannot compress the histogram of {tag}: {message}")]
-    Compress {
-        /// The tag that its line would have.
-        tag: String,
-        /// The compressor's error.
-        message: String,
-    },
+#[error("cannot encode the histogram of {tag}: {error}")]
+pub struct LogError {
+    /// The tag that its line would have.
+    pub tag: String,
+    /// The encoder's error.
+    pub error: HdrError,
 }
 
 /// All histograms of all results of a run. Tags read `LOAD/STACK/FLOWOP/trial-N/service` or `.../intended`;
@@ -61,7 +41,9 @@ pub fn log(run: &Run) -> Result<String, LogError> {
             for (kind, histogram) in kinds {
                 let Some(histogram) = histogram.filter(|histogram| !histogram.is_empty()) else { continue };
                 let tag = tag(&format!("{label}/{kind}"));
-                let encoded = compressed(histogram, &tag)?;
+                let encoded = histogram
+                    .to_hdr_v2_compressed_base64()
+                    .map_err(|error| LogError { tag: tag.clone(), error })?;
                 let max = histogram.max().unwrap_or(0) as f64 / 1e6;
                 let _ =
                     writeln!(text, "Tag={tag},{start:.3},{:.3},{max:.3},{encoded}", outcome.measured_seconds);
@@ -85,19 +67,4 @@ fn tag(label: &str) -> String {
             }
         })
         .collect()
-}
-
-/// Wraps the plain V2 encoding: cookie, length of the rest, zlib stream.
-fn compressed(histogram: &Histogram, tag: &str) -> Result<String, LogError> {
-    let plain = histogram.to_hdr_v2_base64().map_err(|error| LogError::Encode { tag: tag.into(), error })?;
-    let wrong = |message: String| LogError::Compress { tag: tag.into(), message };
-    let plain = STANDARD.decode(plain).map_err(|error| wrong(error.to_string()))?;
-    let mut zlib = ZlibEncoder::new(Vec::new(), Compression::default());
-    let packed =
-        zlib.write_all(&plain).and_then(|()| zlib.finish()).map_err(|error| wrong(error.to_string()))?;
-    let length = u32::try_from(packed.len()).map_err(|error| wrong(error.to_string()))?;
-    let mut bytes = COMPRESSED_COOKIE.to_be_bytes().to_vec();
-    bytes.extend(length.to_be_bytes());
-    bytes.extend(packed);
-    Ok(STANDARD.encode(bytes))
 }

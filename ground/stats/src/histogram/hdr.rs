@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram as Hdr;
-use hdrhistogram::serialization::{Deserializer, Serializer, V2Serializer};
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer, V2Serializer};
 use thiserror::Error;
 
 use super::Histogram;
@@ -36,6 +36,18 @@ impl Histogram {
     /// # Errors
     /// [`HdrError::Encode`] when the encoder refuses, which no histogram is known to provoke.
     pub fn to_hdr_v2_base64(&self) -> Result<String, HdrError> {
+        encoded(&self.to_hdr()?, &mut V2Serializer::new())
+    }
+
+    /// The same compressed, as log files have it.
+    ///
+    /// # Errors
+    /// As [`Histogram::to_hdr_v2_base64`].
+    pub fn to_hdr_v2_compressed_base64(&self) -> Result<String, HdrError> {
+        encoded(&self.to_hdr()?, &mut V2DeflateSerializer::new())
+    }
+
+    fn to_hdr(&self) -> Result<Hdr<u64>, HdrError> {
         let encode = |why: &dyn std::fmt::Display| HdrError::Encode(why.to_string());
         let high = self.max.clamp(2, HDR_MAX);
         let mut hdr = Hdr::<u64>::new_with_bounds(1, high, DIGITS).map_err(|why| encode(&why))?;
@@ -57,11 +69,7 @@ impl Histogram {
                 put(self.clamp(bucket.midpoint()), rest)?;
             }
         }
-        let mut bytes = Vec::new();
-        V2Serializer::new()
-            .serialize(&hdr, &mut bytes)
-            .map_err(|why| HdrError::Encode(format!("{why:?}")))?;
-        Ok(STANDARD.encode(bytes))
+        Ok(hdr)
     }
 
     /// Reads an HDR histogram (V2, plain or compressed) in base64. Values are known as well as the
@@ -80,4 +88,13 @@ impl Histogram {
         }
         Ok(histogram)
     }
+}
+
+fn encoded<S: Serializer>(hdr: &Hdr<u64>, serializer: &mut S) -> Result<String, HdrError>
+where
+    S::SerializeError: std::fmt::Debug,
+{
+    let mut bytes = Vec::new();
+    serializer.serialize(hdr, &mut bytes).map_err(|why| HdrError::Encode(format!("{why:?}")))?;
+    Ok(STANDARD.encode(bytes))
 }
