@@ -86,6 +86,8 @@ pub enum Doubt {
         /// Trials on each side from which a significant outcome is possible.
         need: usize,
     },
+    /// Two runs were made on machines that differ, and share nothing to compare them by.
+    OtherMachine,
     /// The interval is too wide for the effect and for the margin.
     TooMuchVariance {
         /// Half width of the ratio's interval, relative (0.1 reads "times or over 1.1").

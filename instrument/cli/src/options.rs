@@ -108,7 +108,7 @@ pub struct Run {
     /// A variable of the workload; several values, separated by commas, are swept. Of a study: one of its [variables]
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
-    /// Trials of each cell [default: 3, or the study's]
+    /// Trials of each cell [default: 6, or the study's]
     #[arg(long, short = 'n', value_name = "N")]
     pub trials: Option<u32>,
     /// Measured time of each trial, such as 30s or 5m [default: the workload's own]
@@ -219,6 +219,9 @@ pub struct Compare {
     /// With one run: the stack that the others are compared with [default: the first]
     #[arg(long, value_name = "STACK")]
     pub baseline: Option<String>,
+    /// With two runs: a stack that both hold and that was not changed; the others are compared by their ratio to it
+    #[arg(long, value_name = "STACK", requires = "b")]
+    pub anchor: Option<String>,
     /// Differences within this are the same, if the whole interval of the ratio lies within it
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     pub margin: f64,

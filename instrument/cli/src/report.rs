@@ -7,7 +7,7 @@ use lab::Store;
 use record::grid::Grid;
 use record::results::Run;
 use report::{csv, evaluation, filebench, hdr, html, json, terminal};
-use stats::Rules;
+use stats::Thresholds;
 
 use crate::options::{self, Format, Options};
 use crate::screen::{self, Exit, bad_input};
@@ -15,7 +15,7 @@ use crate::screen::{self, Exit, bad_input};
 /// Shows a run in every form that was asked for.
 pub fn report(options: &Options, arguments: &options::Report) -> anyhow::Result<Exit> {
     let run = Store::open(&crate::run::home(options)?)?.load_run(&arguments.run).map_err(bad_input)?;
-    let judgements = record::judge::claims(&run, &Rules::default())?;
+    let judgements = record::judge::claims(&run, &Thresholds::default())?;
     if let Some(file) = &arguments.html {
         write(file, &html::page(&run, &judgements)?)?;
     }

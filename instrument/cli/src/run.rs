@@ -13,16 +13,13 @@ use record::grid::Grid;
 use record::results::{Run, Status};
 use record::study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study};
 use spec::StackSpec;
-use stats::Rules;
+use stats::Thresholds;
 
 use crate::evaluation::Source;
 use crate::options::{self, Options};
 use crate::programs::{self, Permission};
 use crate::progress::Progress;
 use crate::screen::{self, Exit, bad_input, cannot_here};
-
-/// Trials of each cell when nothing is said.
-const TRIALS: u32 = 3;
 
 /// Runs, and tells what came of it.
 pub fn run(options: &Options, arguments: &options::Run) -> anyhow::Result<Exit> {
@@ -119,7 +116,7 @@ pub fn home(options: &Options) -> anyhow::Result<PathBuf> {
 fn study(arguments: &options::Run) -> anyhow::Result<Study> {
     let is_study = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "toml");
     if !arguments.files.iter().any(is_study) {
-        let settings = overrides(Settings { trials: TRIALS, ..Settings::default() }, arguments)?;
+        let settings = overrides(Settings::default(), arguments)?;
         let on = arguments.on.clone().map_or_else(current_directory, Ok)?;
         let line = CommandLine { files: arguments.files.clone(), on, set: arguments.set.clone(), settings };
         return lab::read::command_line(&line).map_err(bad_input);
@@ -237,7 +234,7 @@ pub struct Shown<'a> {
 pub fn tell(options: &Options, shown: &Shown<'_>, run: &Run) -> anyhow::Result<()> {
     let style = screen::style(options);
     screen::print(&report::terminal::summary(run, style))?;
-    let judgements = record::judge::claims(run, &Rules::default())?;
+    let judgements = record::judge::claims(run, &Thresholds::default())?;
     if !judgements.is_empty() {
         screen::print(&report::terminal::claims(&judgements, style))?;
     }
@@ -274,6 +271,6 @@ pub fn exit_of(run: &Run, ending: Ending) -> anyhow::Result<Exit> {
         );
         return Ok(Exit::Failed);
     }
-    let judgements = record::judge::claims(run, &Rules::default())?;
+    let judgements = record::judge::claims(run, &Thresholds::default())?;
     Ok(if judgements.is_empty() { Exit::Done } else { Exit::of_code(record::judge::exit_code(&judgements)) })
 }

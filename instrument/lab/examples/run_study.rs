@@ -6,9 +6,8 @@ use std::path::Path;
 use lab::campaign::Opening;
 use lab::load::FREE_BYTES_ASSUMED;
 use lab::{Campaign, Ending, Notice, Site};
-use record::results::MetricName;
-use record::{compare, judge};
-use stats::Rules;
+use record::judge;
+use stats::Thresholds;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -48,11 +47,11 @@ fn run(study: &Path, home: &Path, work: &Path, words: &[String]) -> Result<(), F
     left.iter().for_each(|left| println!("not taken down:\n{left}"));
     let ending = ended?;
     for cell in &run.cells {
-        let values = compare::values(&run, cell.id, MetricName::Throughput);
+        let values = run.throughputs_of(cell.id);
         let median = stats::Sample::new(&values).map_or(f64::NAN, |sample| sample.median());
         println!("{:50} {median:10.0} ops/s {values:.0?}", cell.label());
     }
-    for judgement in judge::claims(&run, &Rules::default())? {
+    for judgement in judge::claims(&run, &Thresholds::default())? {
         println!("{:?}: {} ({})", judgement.answer, judgement.claim, judgement.reason);
     }
     println!(

@@ -5,10 +5,12 @@ mod common;
 use common::{outcome, study};
 use lab::Store;
 use record::Study;
-use record::compare::{Conclusion, compare, compare_stacks};
+use record::compare::{self, Compared, Conclusion, Ground, Past, compare_stacks};
 use record::judge;
 use record::results::{Answer, MetricName, Run, Status, Trial};
-use stats::{Rules, Verdict};
+use stats::between::Basis;
+use stats::history::{Prior, Spread};
+use stats::{Doubt, Thresholds, Verdict};
 
 /// A run of a study with these throughputs for each cell.
 fn run(study: &Study, throughputs: &[&[u64]]) -> Run {
@@ -47,9 +49,15 @@ fn on(stacks: &str, rest: &str) -> Study {
     ))
 }
 
+/// Compares two runs on a machine whose runs do not differ.
+fn compare(baseline: &Run, candidate: &Run) -> Compared {
+    let ground = Ground { spread: Spread::NONE, anchor: None };
+    compare::compare(baseline, candidate, &ground, &Thresholds::default())
+}
+
 fn conclusion(baseline: &[u64], candidate: &[u64]) -> Conclusion {
     let study = on("'ext4'", "");
-    compare(&run(&study, &[baseline]), &run(&study, &[candidate]), &Rules::default()).conclusion
+    compare(&run(&study, &[baseline]), &run(&study, &[candidate])).conclusion
 }
 
 #[test]
@@ -67,26 +75,91 @@ fn conclusions_have_exit_codes() {
 
 #[test]
 fn cells_pair_by_workload_parameters_and_stack() {
-    let rules = Rules::default();
     let (two, three) = (on("'ext4', 'xfs'", ""), on("'xfs', 'btrfs', 'ext4'", ""));
-    let compared = compare(&run(&two, &[SLOW, SLOW]), &run(&three, &[FAST, SLOW, NOISY]), &rules);
+    let compared = compare(&run(&two, &[SLOW, SLOW]), &run(&three, &[FAST, SLOW, NOISY]));
     let pairs: Vec<(&str, &str)> =
         compared.pairs.iter().map(|pair| (pair.baseline.as_str(), pair.candidate.as_str())).collect();
     assert_eq!(pairs, [("xfs", "xfs"), ("ext4", "ext4")]);
     assert_eq!(compared.unpaired, (vec![], vec!["a on btrfs".to_string()]));
     let line = &compared.pairs[0].lines[0];
     assert_eq!((line.metric, line.baseline, line.candidate), (MetricName::Throughput, 1000.0, 1800.0));
-    assert_eq!(line.comparison.verdict, Verdict::Better);
+    assert_eq!(line.finding.verdict, Verdict::Better);
     assert_eq!(compared.pairs[0].lines[1].metric, MetricName::LatencyP99);
-    assert_eq!(compared.pairs[0].lines[1].comparison.verdict, Verdict::Same);
+    assert_eq!(compared.pairs[0].lines[1].finding.verdict, Verdict::Same);
 }
 
 #[test]
 fn runs_of_one_stack_each_pair_whatever_the_stacks_are() {
     let (plain, journal) = (on("'ext4'", ""), on("'ext4,data=journal'", ""));
-    let compared = compare(&run(&plain, &[FAST]), &run(&journal, &[SLOW]), &Rules::default());
+    let compared = compare(&run(&plain, &[FAST]), &run(&journal, &[SLOW]));
     assert_eq!(compared.pairs[0].candidate, "ext4,data=journal");
     assert_eq!((compared.unpaired, compared.conclusion), ((vec![], vec![]), Conclusion::SomeWorse));
+}
+
+#[test]
+fn the_spread_between_runs_stands_in_the_interval_and_an_anchor_takes_it_out() {
+    let study = on("'ext4', 'xfs'", "");
+    let before = run(&study, &[SLOW, SLOW]);
+    // everything is 8 % faster, and xfs by 80 % beside that
+    let ext4: Vec<u64> = SLOW.iter().map(|ops| ops * 108 / 100).collect();
+    let xfs: Vec<u64> = FAST.iter().map(|ops| ops * 108 / 100).collect();
+    let after = run(&study, &[&ext4, &xfs]);
+    let spread = Spread::learn(&[], Prior::VIRTUAL);
+    let lines = |anchor| {
+        let compared = compare::compare(&before, &after, &Ground { spread, anchor }, &Thresholds::default());
+        compared.pairs.into_iter().map(|pair| pair.lines[0].clone()).collect::<Vec<_>>()
+    };
+    let plain = lines(None);
+    assert!(
+        matches!(plain[0].finding.verdict, Verdict::CannotTell { .. }),
+        "8 % may be the machine: {plain:?}"
+    );
+    assert_eq!((plain[1].finding.verdict, plain[1].basis), (Verdict::Better, Some(Basis::History)));
+    assert!(plain[0].machine_half_width > 0.05);
+    let anchored = lines(Some("ext4"));
+    assert_eq!(anchored[1].basis, Some(Basis::Anchor));
+    assert!((anchored[1].finding.ratio - 1.8).abs() < 0.01, "{anchored:?}");
+    assert_eq!(anchored[0].basis, Some(Basis::History), "the anchor has none itself");
+}
+
+#[test]
+fn another_kernel_is_no_ground_for_a_verdict() {
+    let study = on("'ext4'", "");
+    let (before, mut after) = (run(&study, &[SLOW]), run(&study, &[FAST]));
+    let kernel = |run: &mut Run, release: &str| {
+        run.trials[0].environment.as_mut().unwrap().kernel.release = Some(release.into());
+    };
+    let mut before = before;
+    kernel(&mut before, "6.1");
+    kernel(&mut after, "6.18");
+    let compared = compare(&before, &after);
+    let line = &compared.pairs[0].lines[0];
+    assert_eq!(line.finding.verdict, Verdict::CannotTell { why: Doubt::OtherMachine });
+    assert!(line.differed[0].contains("the kernel is 6.18, before 6.1"), "{line:?}");
+    assert_eq!(compared.conclusion, Conclusion::CannotTell);
+}
+
+#[test]
+fn the_spread_is_learned_from_other_runs_of_the_same_study() {
+    let study = on("'ext4'", "");
+    let (a, b) = (run(&study, &[SLOW]), run(&study, &[SLOW]));
+    let past = |scale: f64| -> Vec<Past> {
+        (0..12)
+            .map(|at| Past {
+                run: format!("r{at}"),
+                study_hash: a.study_hash.clone(),
+                cell: 0,
+                started: a.started,
+                throughputs: SLOW.iter().map(|ops| *ops as f64 * (1.0 + scale * f64::from(at % 3))).collect(),
+            })
+            .collect()
+    };
+    let tau = |past: &[Past]| compare::spread(past, &a, &b).tau;
+    let (calm, restless) = (tau(&past(0.001)), tau(&past(0.1)));
+    assert!(calm < 0.02 && restless > 0.05, "{calm} {restless}");
+    let mut own = past(0.1);
+    own.iter_mut().for_each(|one| one.run = a.id.clone());
+    assert!((tau(&own) - tau(&[])).abs() < 1e-12, "the runs themselves are not their own history");
 }
 
 #[test]
@@ -94,8 +167,8 @@ fn stacks_of_a_run_are_compared_with_one_of_them() {
     let study = on("'ext4', 'xfs', 'btrfs'", "");
     let run = run(&study, &[SLOW, FAST, SLOW]);
     let candidates = |baseline: Option<&str>| -> Vec<(String, Verdict)> {
-        let compared = compare_stacks(&run, baseline, &Rules::default());
-        compared.pairs.into_iter().map(|pair| (pair.candidate, pair.lines[0].comparison.verdict)).collect()
+        let compared = compare_stacks(&run, baseline, &Thresholds::default());
+        compared.pairs.into_iter().map(|pair| (pair.candidate, pair.lines[0].finding.verdict)).collect()
     };
     let expect =
         |pairs: [(&str, Verdict); 2]| pairs.map(|(stack, verdict)| (stack.to_string(), verdict)).to_vec();
@@ -117,7 +190,7 @@ fn the_environment_is_diffed_without_what_always_differs() {
     left.trials[2].environment.as_mut().unwrap().load.runnable = Some(30);
     right.trials.iter_mut().for_each(|trial| trial.environment.as_mut().unwrap().load.runnable = Some(20));
     right.trials[3].environment.as_mut().unwrap().load.average = Some([20.0, 1.0, 1.0]);
-    let compared = compare(&left, &right, &Rules::default());
+    let compared = compare(&left, &right);
     let names: Vec<&str> = compared.environment.iter().map(|difference| difference.name.as_str()).collect();
     assert_eq!(names, ["load.runnable", "cpu.governor"]);
 }
@@ -129,7 +202,7 @@ fn answer(claim: &str, of: &[u64], to: &[u64]) -> (Answer, String) {
             "[[claim]]\nratio.of.stack = 'xfs'\nratio.to.stack = 'ext4'\nsource = 'figure 1'\n{claim}\n"
         ),
     );
-    let mut judgements = judge::claims(&run(&study, &[to, of]), &Rules::default()).unwrap();
+    let mut judgements = judge::claims(&run(&study, &[to, of]), &Thresholds::default()).unwrap();
     let judgement = judgements.remove(0);
     assert_eq!(judgement.source.as_deref(), Some("figure 1"));
     (judgement.answer, judgement.reason)
@@ -162,7 +235,7 @@ fn claims_are_judged_by_the_interval_of_the_ratio() {
 #[test]
 fn reasons_name_what_is_missing() {
     assert_eq!(answer("expect = 1.8", &[], SLOW).1, "a on xfs has no result: it has not run");
-    assert_eq!(answer("expect = 1.8", &FAST[..2], SLOW).1, "2 trials; 4 on each side are needed");
+    assert_eq!(answer("expect = 1.8", &FAST[..2], SLOW).1, "2 trials; 3 on each side are needed");
     let reason = answer("at_least = 1.9", FAST, SLOW).1;
     assert!(
         reason.starts_with("1.800 (1.7") && reason.ends_with(") is outside of 1.900 or more"),
@@ -192,7 +265,7 @@ fn judgements_have_exit_codes() {
 fn a_claim_without_words_is_described() {
     let study =
         on("'ext4', 'xfs'", "[[claim]]\nratio.of.stack = 'xfs'\nratio.to.stack = 'ext4'\nexpect = 1.8\n");
-    let judgements = judge::claims(&run(&study, &[SLOW, FAST]), &Rules::default()).unwrap();
+    let judgements = judge::claims(&run(&study, &[SLOW, FAST]), &Thresholds::default()).unwrap();
     assert_eq!(judgements[0].claim, "throughput of a on xfs to a on ext4 is 1.8 (within 20 %)");
     assert!((judgements[0].measured.unwrap() - 1.8).abs() < 1e-9);
     assert!(judgements[0].interval.is_some());

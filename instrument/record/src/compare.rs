@@ -1,7 +1,12 @@
 //! Compares two runs, or the stacks of one run: verdicts by cell, and what differs in the environment.
 
 use serde::{Deserialize, Serialize};
-use stats::{Comparison, Outcome, Rules, SampleError, Sense, Verdict};
+use stats::between::{self, Answer, Basis};
+use stats::history::{self, Group, Prior, Spread, Summary};
+use stats::machine::{Conditions, Known, gate};
+use stats::{Doubt, Finding, SampleError, Sense, Thresholds, Verdict};
+
+use crate::blocks;
 
 use crate::results::{Cell, MetricName, Run};
 
@@ -43,8 +48,66 @@ pub struct Line {
     pub baseline: f64,
     /// Median of the candidate.
     pub candidate: f64,
-    /// The verdict on the candidate with all that it rests on.
-    pub comparison: Comparison,
+    /// The verdict on the candidate with all that it rests on. Ratio: candidate by baseline.
+    pub finding: Finding,
+    /// What two runs were compared by; `None` within a run: by its blocks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub basis: Option<Basis>,
+    /// The machine's part of the interval between runs, relative: 0.07 reads "of which the machine +-7 %".
+    #[serde(default)]
+    pub machine_half_width: f64,
+    /// In what the machine differed between the runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub differed: Vec<String>,
+}
+
+/// Throughputs of one cell of a run of the past.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Past {
+    /// The run.
+    pub run: String,
+    /// Hash of its study: runs of the same study are alike.
+    pub study_hash: String,
+    /// [`Cell::id`].
+    pub cell: u32,
+    /// When the run began.
+    pub started: jiff::Timestamp,
+    /// I/O operations per second of its trials.
+    pub throughputs: Vec<f64>,
+}
+
+/// How much runs of this machine differ although nothing was changed, from its history without the two runs themselves.
+/// What is supposed without history depends on whether the machine is a virtual one.
+pub fn spread(past: &[Past], a: &Run, b: &Run) -> Spread {
+    let now = a.started.max(b.started);
+    let others = past.iter().filter(|one| one.run != a.id && one.run != b.id);
+    let mut groups: Vec<((&str, u32), Group)> = Vec::new();
+    for one in others {
+        let Ok(summary) = Summary::of_values(&one.throughputs) else { continue };
+        let age_days = now.duration_since(one.started).as_secs_f64() / 86_400.0;
+        let run = history::Past { summary, age_days: age_days.max(0.0), flagged: false };
+        let key = (one.study_hash.as_str(), one.cell);
+        match groups.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, group)) => group.runs.push(run),
+            None => {
+                let own = [&a.study_hash, &b.study_hash].contains(&&one.study_hash);
+                groups.push((key, Group { own, runs: vec![run] }));
+            }
+        }
+    }
+    let groups: Vec<Group> = groups.into_iter().map(|(_, group)| group).collect();
+    let environment = a.trials.iter().find_map(|trial| trial.environment.as_ref());
+    let is_virtual = environment.is_none_or(|environment| environment.cpu.virtualisation.is_some());
+    Spread::learn(&groups, if is_virtual { Prior::VIRTUAL } else { Prior::BARE_METAL })
+}
+
+/// What two runs are compared by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ground<'a> {
+    /// The machine's variance between runs.
+    pub spread: Spread,
+    /// The stack that both runs hold and that was not changed: the others are compared by their ratio to it.
+    pub anchor: Option<&'a str>,
 }
 
 /// Conclusion over all pairs, by throughput.
@@ -74,7 +137,9 @@ impl Conclusion {
 ///
 /// Cells pair when workload, parameters and stack are equal. When each run has a single stack, workload and
 /// parameters suffice, so that `ext4` may be compared with `ext4,data=journal`.
-pub fn compare(baseline: &Run, candidate: &Run, rules: &Rules) -> Compared {
+/// Two runs of the same thing differ although nothing was changed: the interval holds the machine's own variance between
+/// runs, or is that of the ratio to an anchor.
+pub fn compare(baseline: &Run, candidate: &Run, ground: &Ground<'_>, thresholds: &Thresholds) -> Compared {
     let any_stack = baseline.stacks().len() == 1 && candidate.stacks().len() == 1;
     let partner = |cell: &Cell, cells: &[Cell]| {
         let same = |other: &&Cell| same_load(other, cell) && (any_stack || other.stack == cell.stack);
@@ -85,7 +150,9 @@ pub fn compare(baseline: &Run, candidate: &Run, rules: &Rules) -> Compared {
     let mut without: (Vec<String>, Vec<String>) = Default::default();
     for cell in &candidate.cells {
         match partner(cell, &baseline.cells) {
-            Some(other) => pairs.extend(pair(baseline, other, candidate, cell.id, rules)),
+            Some(other) => {
+                pairs.extend(between_runs((baseline, other), (candidate, cell.id), ground, thresholds))
+            }
             None => without.1.push(label(cell)),
         }
     }
@@ -100,13 +167,13 @@ pub fn compare(baseline: &Run, candidate: &Run, rules: &Rules) -> Compared {
 }
 
 /// Compares every other stack of a run with one of its stacks (the first when none is named), load by load.
-pub fn compare_stacks(run: &Run, baseline: Option<&str>, rules: &Rules) -> Compared {
+pub fn compare_stacks(run: &Run, baseline: Option<&str>, thresholds: &Thresholds) -> Compared {
     let baseline = baseline.or_else(|| run.stacks().first().copied()).unwrap_or_default().to_string();
     let mut pairs = Vec::new();
     let mut alone = Vec::new();
     for cell in run.cells.iter().filter(|cell| cell.stack != baseline) {
         match run.cells.iter().find(|other| other.stack == baseline && same_load(other, cell)) {
-            Some(other) => pairs.extend(pair(run, other.id, run, cell.id, rules)),
+            Some(other) => pairs.extend(within_run(run, other.id, cell.id, thresholds)),
             None => alone.push(cell.label()),
         }
     }
@@ -135,11 +202,6 @@ fn median_runnable(run: &Run) -> Option<u64> {
     runnable.get(runnable.len() / 2).copied()
 }
 
-/// Values of a metric in the results of a cell, by trial index.
-pub fn values(run: &Run, cell: u32, metric: MetricName) -> Vec<f64> {
-    run.outcomes_of(cell).into_iter().filter_map(|outcome: &Outcome| metric.of(outcome)).collect()
-}
-
 /// Which way a metric improves.
 pub fn sense(metric: MetricName) -> Sense {
     if metric.higher_is_better() { Sense::HigherIsBetter } else { Sense::LowerIsBetter }
@@ -149,17 +211,81 @@ fn same_load(a: &Cell, b: &Cell) -> bool {
     a.workload == b.workload && a.parameters == b.parameters
 }
 
-fn pair(a: &Run, cell_a: u32, b: &Run, cell_b: u32, rules: &Rules) -> Option<Pair> {
-    let (left, right) = (a.cell(cell_a)?, b.cell(cell_b)?);
+/// Two cells of one run, within its blocks.
+fn within_run(run: &Run, cell_a: u32, cell_b: u32, thresholds: &Thresholds) -> Option<Pair> {
     let line = |metric: MetricName| -> Result<Line, SampleError> {
-        let (values_a, values_b) = (values(a, cell_a, metric), values(b, cell_b, metric));
-        Ok(Line {
-            metric,
-            baseline: stats::Sample::new(&values_a)?.median(),
-            candidate: stats::Sample::new(&values_b)?.median(),
-            comparison: stats::compare(&values_a, &values_b, sense(metric), rules)?,
-        })
+        let trials = |cell: u32| blocks::of_cell(run, cell, |outcome| metric.of(outcome));
+        let (a, b) = (trials(cell_a), trials(cell_b));
+        let finding = stats::blocked::compare(&a, &b, sense(metric), thresholds)?;
+        let (basis, machine_half_width, differed) = (None, 0.0, Vec::new());
+        let [baseline, candidate] = medians(&a, &b)?;
+        Ok(Line { metric, baseline, candidate, finding, basis, machine_half_width, differed })
     };
+    pair(run.cell(cell_a)?, run.cell(cell_b)?, line)
+}
+
+/// The same cell in two runs.
+fn between_runs(
+    (a, cell_a): (&Run, u32),
+    (b, cell_b): (&Run, u32),
+    ground: &Ground<'_>,
+    thresholds: &Thresholds,
+) -> Option<Pair> {
+    let differed = gate(&conditions(a), &conditions(b), &Known::default());
+    let line = |metric: MetricName| -> Result<Line, SampleError> {
+        let of = |run: &Run, cell: u32| -> Result<between::Run, SampleError> {
+            let trials = blocks::of_cell(run, cell, |outcome| metric.of(outcome));
+            let anchor =
+                anchor(run, cell, ground).map(|id| blocks::of_cell(run, id, |outcome| metric.of(outcome)));
+            let anchored =
+                anchor.map(|anchor| between::from_anchors(&trials, &[&anchor])).transpose()?.flatten();
+            Ok(between::Run { plain: Summary::of_values(&blocks::values(&trials))?, anchored })
+        };
+        let (before, after) = (of(a, cell_a)?, of(b, cell_b)?);
+        let found =
+            between::compare(&before, &after, &ground.spread, differed.clone(), sense(metric), thresholds);
+        let mut finding = found.finding;
+        if matches!(found.answer(), Answer::MachineDiffered(_)) {
+            finding.verdict = Verdict::CannotTell { why: Doubt::OtherMachine };
+        }
+        let trials = |run, cell| blocks::of_cell(run, cell, |outcome| metric.of(outcome));
+        let [baseline, candidate] = medians(&trials(a, cell_a), &trials(b, cell_b))?;
+        let differed = found.differed.iter().map(ToString::to_string).collect();
+        let (basis, machine_half_width) = (Some(found.basis), found.machine_half_width);
+        Ok(Line { metric, baseline, candidate, finding, basis, machine_half_width, differed })
+    };
+    pair(a.cell(cell_a)?, b.cell(cell_b)?, line)
+}
+
+fn medians(a: &[stats::blocked::Trial], b: &[stats::blocked::Trial]) -> Result<[f64; 2], SampleError> {
+    let median = |trials: &[stats::blocked::Trial]| Ok(stats::Sample::new(&blocks::values(trials))?.median());
+    Ok([median(a)?, median(b)?])
+}
+
+/// The cell on the anchor with the load of another cell; none for the anchor itself.
+fn anchor(run: &Run, cell: u32, ground: &Ground<'_>) -> Option<u32> {
+    let (cell, stack) = (run.cell(cell)?, ground.anchor?);
+    let is = |other: &&Cell| other.stack == stack && same_load(other, cell) && other.id != cell.id;
+    run.cells.iter().find(is).map(|other| other.id)
+}
+
+/// What a run says of its machine: hardware and kernel, which the first environment of its trials tells.
+fn conditions(run: &Run) -> Conditions {
+    let Some(environment) = run.trials.iter().find_map(|trial| trial.environment.as_ref()) else {
+        return Conditions::default();
+    };
+    let (cpu, memory) = (&environment.cpu, &environment.memory);
+    let gib = memory.total_bytes.map(|bytes| format!("{:.0} GiB", bytes as f64 / f64::from(1 << 30)));
+    let parts = [cpu.model.clone(), cpu.cores_online.map(|cores| format!("{cores} CPUs")), gib];
+    let hardware: Vec<String> = parts.into_iter().flatten().collect();
+    Conditions {
+        kernel: environment.kernel.release.clone(),
+        hardware: (!hardware.is_empty()).then(|| hardware.join(", ")),
+        ..Conditions::default()
+    }
+}
+
+fn pair(left: &Cell, right: &Cell, line: impl Fn(MetricName) -> Result<Line, SampleError>) -> Option<Pair> {
     Some(Pair {
         load: right.load_label(),
         baseline: left.stack.clone(),
@@ -171,7 +297,7 @@ fn pair(a: &Run, cell_a: u32, b: &Run, cell_b: u32, rules: &Rules) -> Option<Pai
 
 fn conclude(pairs: &[Pair]) -> Conclusion {
     let verdict = |pair: &Pair| {
-        pair.lines.iter().find(|line| line.metric == METRICS[0]).map(|line| line.comparison.verdict)
+        pair.lines.iter().find(|line| line.metric == METRICS[0]).map(|line| line.finding.verdict)
     };
     let verdicts: Vec<Option<Verdict>> = pairs.iter().map(verdict).collect();
     if verdicts.contains(&Some(Verdict::Worse)) {

@@ -1,8 +1,11 @@
 //! Rows x columns of an evaluation from a stored run.
 
-use stats::compleat::{Compleat, Grade, grade, is_compleat, shares_of_best};
-use stats::{Outcome, Sample};
+use stats::blocked::Trial;
+use stats::compleat::{Compleat, Grade, grade, shares_of_best};
+use stats::shares::{Standing, compleat};
+use stats::{Effect, Outcome, Sample, Thresholds};
 
+use crate::blocks;
 use crate::plan;
 use crate::results::{Cell, MetricName, Run, Status};
 use crate::study::evaluation::{Against, Better, Evaluation, PublishedColumn};
@@ -24,8 +27,10 @@ pub struct Grid {
 pub struct Place {
     /// A value for each trial that is done, by trial index.
     pub values: Vec<f64>,
+    /// The same with their blocks.
+    pub trials: Vec<Trial>,
     /// The second figure of its table.
-    pub second: Vec<f64>,
+    pub second: Vec<Trial>,
     /// What the trials measured.
     pub outcomes: Vec<Outcome>,
     /// Share of the best row of the same run, 0 to 1.
@@ -94,7 +99,7 @@ impl Place {
 
     /// The median of the second figure.
     pub fn second_median(&self) -> Option<f64> {
-        median(&self.second)
+        median(&blocks::values(&self.second))
     }
 
     /// Good, middle or bad by its share.
@@ -231,15 +236,20 @@ impl Grid {
         (0..self.study.columns.len()).filter(|at| self.counts(*at))
     }
 
-    /// Shares of a row in all columns that count, also those that were not run.
-    pub fn shares(&self, row: usize) -> Vec<Option<f64>> {
-        self.counted().map(|at| self.at(row, at).share).collect()
+    /// Effects of a row against every other row in a column, above 0 being better; rows without a result are left out.
+    /// None when the row itself has none.
+    pub fn effects(&self, row: usize, column: usize) -> Vec<Effect> {
+        let (own, sense) = (self.at(row, column), self.study.columns[column].better.sense());
+        let others = (0..self.study.rows.len()).filter(|other| *other != row);
+        let with = others.map(|other| self.at(other, column)).filter(|place| !place.trials.is_empty());
+        with.filter_map(|other| blocks::gain(&other.trials, &own.trials, sense).ok()).collect()
     }
 
-    /// Whether a row is compleat on all columns that count; what was not run leaves it open.
+    /// Whether a row is compleat on all columns that count; what was not run, or too seldom, leaves it open.
     pub fn compleat(&self, row: usize) -> Compleat {
-        let shares = self.shares(row);
-        if shares.iter().all(Option::is_none) { Compleat::Unknown } else { is_compleat(&shares) }
+        let standings: Vec<Standing> =
+            self.counted().map(|at| Standing::against(&self.effects(row, at))).collect();
+        compleat(&standings, Thresholds::default().alpha)
     }
 
     /// Whether some table compares with the best row, so that rows can be compleat.
@@ -337,13 +347,13 @@ fn place(run: &Run, study: &Study, row: &Row, column: &Column) -> Place {
     let is = |cell: &&Cell| cell.workload == column.load && plan::is_of_row(cell, row);
     let Some(cell) = run.cells.iter().find(is).filter(|_| !row.skip) else { return not_run() };
     let outcomes: Vec<Outcome> = run.outcomes_of(cell.id).into_iter().cloned().collect();
-    let values = outcomes.iter().filter_map(|outcome| value(study, column, outcome)).collect();
+    let trials = blocks::of_cell(run, cell.id, |outcome| value(study, column, outcome));
     let table = study.tables.iter().find(|table| table.id == column.table);
     let second = table.and_then(|table| table.second.as_ref());
     let second = second.map(|second| format!("{}{}", column.id, second.metric));
-    let second = second
-        .map_or(Vec::new(), |name| outcomes.iter().filter_map(|outcome| metric(outcome, &name)).collect());
-    let place = Place { values, second, outcomes, ..Place::default() };
+    let second =
+        second.map_or(Vec::new(), |name| blocks::of_cell(run, cell.id, |outcome| metric(outcome, &name)));
+    let place = Place { values: blocks::values(&trials), trials, second, outcomes, ..Place::default() };
     let absent = place.median().is_none().then(|| Absent::of(run, cell.id));
     Place { absent, ..place }
 }

@@ -3,9 +3,12 @@
 
 mod gains;
 
-use stats::{Doubt, Estimate, Rules, Verdict};
+use stats::Thresholds;
+use stats::effect::FEWEST;
+use stats::judge::judge as find;
 
-use crate::compare::{sense, values};
+use crate::blocks;
+use crate::compare::sense;
 use crate::grid::Grid;
 use crate::plan;
 use crate::results::{Answer, Cell, Judgement, MetricName, Run};
@@ -19,19 +22,19 @@ const TOLERANCE: f64 = 0.2;
 ///
 /// # Errors
 /// The stored study cannot be read.
-pub fn claims(run: &Run, rules: &Rules) -> Result<Vec<Judgement>, StudyError> {
+pub fn claims(run: &Run, thresholds: &Thresholds) -> Result<Vec<Judgement>, StudyError> {
     if let Some(grid) = Grid::of(run) {
         let claims: Vec<Claim> = grid.study.claims.iter().map(|claim| claim.as_ref().clone()).collect();
-        return Ok(claims.iter().flat_map(|claim| judge(run, Some(&grid), claim, rules)).collect());
+        return Ok(claims.iter().flat_map(|claim| judge(run, Some(&grid), claim, thresholds)).collect());
     }
     let study = Study::from_stored(&run.study)?;
-    Ok(study.claims.iter().flat_map(|claim| judge(run, None, claim.as_ref(), rules)).collect())
+    Ok(study.claims.iter().flat_map(|claim| judge(run, None, claim.as_ref(), thresholds)).collect())
 }
 
-fn judge(run: &Run, grid: Option<&Grid>, claim: &Claim, rules: &Rules) -> Vec<Judgement> {
+fn judge(run: &Run, grid: Option<&Grid>, claim: &Claim, thresholds: &Thresholds) -> Vec<Judgement> {
     match (&claim.rule, grid) {
-        (Rule::Ratio(rule), _) => vec![ratio(run, claim, rule, rules)],
-        (_, Some(grid)) => gains::judge(grid, claim, rules),
+        (Rule::Ratio(rule), _) => vec![ratio(run, claim, rule, thresholds)],
+        (_, Some(grid)) => gains::judge(grid, claim, thresholds),
         (_, None) => vec![Judgement {
             reason: "the study has no rows and columns".into(),
             ..Judgement::open(claim.text.clone().unwrap_or_default(), claim.source.clone())
@@ -66,37 +69,36 @@ fn range_of(claim: &RatioRule) -> Range {
     }
 }
 
-fn ratio(run: &Run, claim: &Claim, rule: &RatioRule, rules: &Rules) -> Judgement {
+fn ratio(run: &Run, claim: &Claim, rule: &RatioRule, thresholds: &Thresholds) -> Judgement {
     let text = claim.text.clone().unwrap_or_else(|| describe(run, rule));
     let blank = Judgement::open(text, claim.source.clone());
     let (Some(of), Some(to)) = (only(run, &rule.ratio.of), only(run, &rule.ratio.to)) else {
         return Judgement { reason: "the claim does not choose two cells of this run".into(), ..blank };
     };
+    let trials = |cell: &Cell| blocks::of_cell(run, cell.id, |outcome| rule.metric.of(outcome));
     for cell in [of, to] {
-        if values(run, cell.id, rule.metric).is_empty() {
+        if trials(cell).is_empty() {
             return Judgement {
                 reason: format!("{} has no result{}", cell.label(), why_none(run, cell)),
                 ..blank
             };
         }
     }
-    let (values_of, values_to) = (values(run, of.id, rule.metric), values(run, to.id, rule.metric));
-    let compared = match stats::compare(&values_to, &values_of, sense(rule.metric), rules) {
-        Ok(compared) => compared,
+    let effect = match stats::blocked::effect(&trials(to), &trials(of)) {
+        Ok(effect) => effect,
         Err(error) => return Judgement { reason: error.to_string(), ..blank },
     };
-    let Estimate { value, interval } = compared.ratio;
-    let (answer, reason) = match compared.verdict {
-        Verdict::CannotTell { why: Doubt::TooFewTrials { have, need } }
-            if have < stats::verdict::MIN_TRIALS =>
-        {
-            (Answer::CannotTell, format!("{have} trials; {need} on each side are needed"))
+    let found = find(&effect, sense(rule.metric), thresholds);
+    let (value, interval) = (found.ratio, found.interval);
+    let (answer, reason) = match found.n {
+        have if have < FEWEST => {
+            (Answer::CannotTell, format!("{have} trials; {FEWEST} on each side are needed"))
         }
         _ => within(&range_of(rule), value, interval.low, interval.high),
     };
     Judgement {
         measured: Some(value),
-        interval: interval.reached().then_some((interval.low, interval.high)),
+        interval: (interval.reached() && found.n >= FEWEST).then_some((interval.low, interval.high)),
         answer,
         reason,
         ..blank

@@ -9,6 +9,7 @@
 //! | `period` | of these, what a script asked for beside the result: `psrun`, `enable lathist` |
 //! | [`environment`], [`mod@diff`] | the machine as a trial found it; what differs between two |
 //! | [`fsync`], [`cache`] | where fsyncs spent their time; what the page cache did |
+//! | [`blocks`] | the trials of a cell as statistics take them |
 //! | [`compare`](mod@compare) | verdicts between runs and between stacks |
 //! | [`grid`] | rows x columns of a published evaluation |
 //! | [`paired`] | a baseline and a candidate in turns: runs, cells, whether they print the same |
@@ -17,6 +18,7 @@
 //! | `earlier` | runs of evaluations that were stored before studies had rows and columns |
 //! | [`estimate`] | how long the rest of a run will take |
 
+pub mod blocks;
 pub mod cache;
 pub mod compare;
 pub mod diff;

@@ -103,24 +103,45 @@ pub fn workload_of<'a>(study: &'a Study, cell: &Cell) -> Option<&'a Workload> {
 
 /// All trials in the order in which they are to run.
 ///
-/// Each block holds one trial of every cell, shuffled within the block, so that slow drift of the machine
-/// (heat, neighbours) hits all cells alike and an interrupted run is balanced. The same seed gives the same
-/// order.
+/// Trial *n* of all cells comes before trial *n + 1* of any, so that an interrupted run is balanced. Within that, the cells
+/// of one workload and parameter set (all stacks, all rows) run back to back: a block, short enough for the machine to be
+/// the same. Blocks and the cells within them are shuffled; the same seed gives the same order.
 pub fn order(study: &Study) -> Vec<Slot> {
-    let trials_max: Vec<u32> = cells(study).iter().map(|cell| trials_max(study, cell)).collect();
-    let cells = u32::try_from(trials_max.len()).unwrap_or(u32::MAX);
+    let cells = cells(study);
+    let trials_max: Vec<u32> = cells.iter().map(|cell| trials_max(study, cell)).collect();
+    let groups = groups(study, &cells);
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(study.study.seed);
     let mut slots = Vec::new();
     for index in 0..study.study.trials {
-        let mut block: Vec<u32> = (0..cells).collect();
+        let mut groups = groups.clone();
         if study.study.order == Order::Shuffled {
-            block.shuffle(&mut rng);
+            groups.shuffle(&mut rng);
+            groups.iter_mut().for_each(|group| group.shuffle(&mut rng));
         }
-        for cell in block.into_iter().filter(|cell| index < trials_max[*cell as usize]) {
+        for cell in groups.into_iter().flatten().filter(|cell| index < trials_max[*cell as usize]) {
             slots.push(Slot { cell, index, order: u32::try_from(slots.len()).unwrap_or(u32::MAX) });
         }
     }
     slots
+}
+
+/// Cells that are compared with each other: those of one workload and parameter set, whatever the stack or row.
+fn groups(study: &Study, cells: &[Cell]) -> Vec<Vec<u32>> {
+    let of_rows: Vec<&String> =
+        study.rows.iter().flat_map(|row| row.parameters.iter().map(|(name, _)| name)).collect();
+    let load = |cell: &Cell| {
+        let own = cell.parameters.iter().filter(|one| !of_rows.contains(&&one.name)).cloned();
+        (cell.workload.clone(), own.collect::<Vec<Parameter>>())
+    };
+    let mut groups: Vec<((String, Vec<Parameter>), Vec<u32>)> = Vec::new();
+    for cell in cells {
+        let load = load(cell);
+        match groups.iter_mut().find(|(known, _)| *known == load) {
+            Some((_, group)) => group.push(cell.id),
+            None => groups.push((load, vec![cell.id])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
 }
 
 /// The planned trials that have no result yet, in the planned order.

@@ -3,7 +3,7 @@
 use record::results::{Parameter, Run};
 use serde::{Deserialize, Serialize};
 use stats::compleat::{Compleat, Grade};
-use stats::{Comparison, Estimate, Rules};
+use stats::{Estimate, Finding, Thresholds};
 
 use crate::csv::measure_words;
 use crate::view::headline::headline;
@@ -14,7 +14,7 @@ use crate::view::{Point, View};
 /// Name of the form.
 pub const SCHEMA: &str = "loadline.report";
 /// Version of the form. A field may be added without raising it; anything else raises it.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A whole report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -119,7 +119,9 @@ pub struct VerdictSummary {
     /// The other one.
     pub candidate: String,
     /// The verdict with all that it rests on.
-    pub comparison: Comparison,
+    pub finding: Finding,
+    /// Its p-value, adjusted for the number of verdicts of the report.
+    pub p_adjusted: f64,
 }
 
 /// What a reader must know.
@@ -149,11 +151,12 @@ pub fn summary(run: &Run) -> Summary {
     let view = View::new(run);
     let head = headline(&view);
     let label = |row: usize| view.stacks[row].label.clone();
-    let verdicts = against_first(&view, &Rules::default()).into_iter().map(|one| VerdictSummary {
+    let verdicts = against_first(&view, &Thresholds::default()).into_iter().map(|one| VerdictSummary {
         load: view.loads[one.column].label.clone(),
         baseline: label(one.baseline),
         candidate: label(one.candidate),
-        comparison: one.comparison,
+        finding: one.finding,
+        p_adjusted: one.p,
     });
     let notices = notices(&view).into_iter().map(|notice| NoticeSummary {
         kind: notice.kind.word().into(),

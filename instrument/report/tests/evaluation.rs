@@ -8,7 +8,7 @@ use record::{judge, plan};
 use report::evaluation::{artifact, explain, figure, notes, parts};
 use report::terminal::{self, Style};
 use stats::compleat::Compleat;
-use stats::{Direction, Ended, Histogram, Metric, OpClass, OpOutcome, Outcome, Rules};
+use stats::{Direction, Ended, Histogram, Metric, OpClass, OpOutcome, Outcome, Thresholds};
 
 /// What was measured: row, column and trial give a value.
 type Value = fn(&str, &str, u32) -> Option<f64>;
@@ -153,7 +153,7 @@ fn good(row: &str, column: &str, trial: u32) -> Option<f64> {
 }
 
 fn judged(run: &Run) -> Vec<Judgement> {
-    judge::claims(run, &Rules::default()).unwrap()
+    judge::claims(run, &Thresholds::default()).unwrap()
 }
 
 fn answer(judged: &[Judgement], claim: &str) -> (Answer, String) {

@@ -3,7 +3,10 @@
 mod fixture;
 
 use proptest::prelude::*;
+use record::compare::Ground;
 use report::terminal::{Style, claims, comparison, compleat, summary};
+use stats::Thresholds;
+use stats::history::{Prior, Spread};
 
 #[test]
 fn summary_of_a_whole_run() {
@@ -35,7 +38,9 @@ fn comparison_with_a_slower_run() {
     }
     candidate.cells.truncate(7);
     candidate.trials.retain(|trial| trial.cell < 7);
-    let compared = record::compare::compare(&baseline, &candidate, &stats::Rules::default());
+    let spread = Spread::learn(&[], Prior::BARE_METAL);
+    let ground = Ground { spread, anchor: None };
+    let compared = record::compare::compare(&baseline, &candidate, &ground, &Thresholds::default());
     insta::assert_snapshot!(comparison(&compared, Style::default()));
 }
 

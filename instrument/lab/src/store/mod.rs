@@ -21,6 +21,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
+use record::compare::Past;
 use record::plan;
 use record::results::{Run, Trial, VERSION};
 use record::study::Study;
@@ -260,6 +261,36 @@ impl Store {
             })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Throughputs of every cell of every run, the oldest run first: what tells how much runs of this machine differ.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn past(&self) -> Result<Vec<Past>, StoreError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT runs.id, runs.study_hash, runs.started, trials.cell, trials.ops_per_second
+             FROM trials JOIN runs ON runs.id = trials.run
+             WHERE trials.status = 'done' AND trials.ops_per_second > 0
+                   AND trials.row IN (SELECT max(row) FROM trials GROUP BY run, cell, trial)
+             ORDER BY runs.rowid, trials.cell, trials.trial",
+        )?;
+        let mut past: Vec<Past> = Vec::new();
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (run, cell, throughput): (String, u32, f64) = (row.get(0)?, row.get(3)?, row.get(4)?);
+            match past.last_mut() {
+                Some(last) if last.run == run && last.cell == cell => last.throughputs.push(throughput),
+                _ => past.push(Past {
+                    run,
+                    study_hash: row.get(1)?,
+                    started: time(row.get(2)?),
+                    cell,
+                    throughputs: vec![throughput],
+                }),
+            }
+        }
+        Ok(past)
     }
 
     /// Runs of this study that are not complete, the oldest first.

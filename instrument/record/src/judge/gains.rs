@@ -1,30 +1,38 @@
 //! Claims about the rows of an evaluation: gains, shares of the best row, compleat rivals.
 
 use stats::compleat::Compleat;
-use stats::verdict::MIN_TRIALS;
-use stats::{Rules, Sense, compare};
+use stats::effect::FEWEST as MIN_TRIALS;
+use stats::many::{intersection_union, partial_conjunction};
+use stats::{Effect, Sense, Thresholds};
 
+use crate::blocks;
 use crate::grid::{Grid, Place};
 use crate::results::{Answer, Judgement};
 use crate::study::Claim;
 use crate::study::claim::{Across, GAIN_SHARE, GainRule, GainSize, Rule};
 
 /// Judges a claim; one that speaks of each column by itself gives several judgements.
-pub(super) fn judge(grid: &Grid, claim: &Claim, rules: &Rules) -> Vec<Judgement> {
+pub(super) fn judge(grid: &Grid, claim: &Claim, thresholds: &Thresholds) -> Vec<Judgement> {
     match &claim.rule {
         Rule::Ratio(_) => Vec::new(),
         Rule::Gain(rule) if rule.across == Across::Each => {
-            each(grid, rule, rules).into_iter().map(|(text, told)| told.of(claim, text)).collect()
+            each(grid, rule, thresholds).into_iter().map(|(text, told)| told.of(claim, text)).collect()
         }
         Rule::Gain(rule) => {
             let text = format!("{} over {}", rule.row, rule.over.as_deref().unwrap_or("the best rival"));
-            vec![across(grid, rule, rules).of(claim, text)]
+            vec![across(grid, rule, thresholds).of(claim, text)]
         }
         Rule::NoneBelow { row, share } => {
-            vec![none_below(grid, row, *share).of(claim, format!("{row}: no column below {share}"))]
+            vec![
+                none_below(grid, row, *share, thresholds.alpha)
+                    .of(claim, format!("{row}: no column below {share}")),
+            ]
         }
         Rule::MostAt { row, share } => {
-            vec![most_at(grid, row, *share).of(claim, format!("{row}: most columns at {share}"))]
+            vec![
+                most_at(grid, row, *share, thresholds.alpha)
+                    .of(claim, format!("{row}: most columns at {share}")),
+            ]
         }
         Rule::NoRivalCompleat => vec![no_rival(grid).of(claim, "no rival is compleat".into())],
     }
@@ -99,13 +107,13 @@ fn too_few(trials: usize) -> String {
 }
 
 /// The ratio of two places; more than 1 is better.
-fn ratio(ours: &Place, theirs: &Place, second: bool, sense: Sense, rules: &Rules) -> Option<Ratio> {
-    let of = |place: &Place| if second { place.second.clone() } else { place.values.clone() };
+fn ratio(ours: &Place, theirs: &Place, second: bool, sense: Sense, thresholds: &Thresholds) -> Option<Ratio> {
+    let of = |place: &Place| if second { place.second.clone() } else { place.trials.clone() };
     let (ours, theirs) = (of(ours), of(theirs));
-    let compared = compare(&theirs, &ours, sense, rules).ok()?;
-    let interval = compared.ratio.interval;
-    let trials = ours.len().min(theirs.len());
-    Some(Ratio { value: compared.ratio.value, low: interval.low, high: interval.high, trials })
+    let effect = blocks::gain(&theirs, &ours, sense).ok()?;
+    let found = stats::judge::judge(&effect, Sense::HigherIsBetter, thresholds);
+    let trials = ours.len().min(theirs.len()).min(found.n);
+    Some(Ratio { value: found.ratio, low: found.interval.low, high: found.interval.high, trials })
 }
 
 /// A gain in one column.
@@ -117,14 +125,14 @@ struct Gain {
 }
 
 /// The gain in a column; `None` when one of the rows has no result.
-fn gain(grid: &Grid, rule: &GainRule, column: usize, second: bool, rules: &Rules) -> Option<Gain> {
+fn gain(grid: &Grid, rule: &GainRule, column: usize, second: bool, thresholds: &Thresholds) -> Option<Gain> {
     let row = grid.row(&rule.row)?;
     let over = match &rule.over {
         Some(over) => grid.row(over)?,
         None => best_rival(grid, column)?,
     };
     let sense = grid.study.columns[column].better.sense();
-    let ratio = ratio(grid.at(row, column), grid.at(over, column), second, sense, rules)?;
+    let ratio = ratio(grid.at(row, column), grid.at(over, column), second, sense, thresholds)?;
     Some(Gain { column, over, ratio })
 }
 
@@ -149,9 +157,9 @@ fn columns(grid: &Grid, rule: &GainRule) -> Vec<usize> {
 }
 
 /// Columns of a rule that have results for both rows, taken together.
-fn across(grid: &Grid, rule: &GainRule, rules: &Rules) -> Told {
+fn across(grid: &Grid, rule: &GainRule, thresholds: &Thresholds) -> Told {
     let columns = columns(grid, rule);
-    let gains: Vec<Gain> = columns.iter().filter_map(|at| gain(grid, rule, *at, false, rules)).collect();
+    let gains: Vec<Gain> = columns.iter().filter_map(|at| gain(grid, rule, *at, false, thresholds)).collect();
     let (need, is_share) = match rule.size {
         GainSize::Published(gain) => (GainSize::need(gain), true),
         GainSize::AtLeast(least) => (least, false),
@@ -239,24 +247,24 @@ fn all(grid: &Grid, gains: &[Gain], need: f64) -> Told {
 }
 
 /// A judgement for each column that was measured and of which values were published.
-fn each(grid: &Grid, rule: &GainRule, rules: &Rules) -> Vec<(String, Told)> {
+fn each(grid: &Grid, rule: &GainRule, thresholds: &Thresholds) -> Vec<(String, Told)> {
     let measured = columns(grid, rule).into_iter().filter(|at| grid.is_measured(*at));
-    measured.filter_map(|at| one(grid, rule, at, rules)).collect()
+    measured.filter_map(|at| one(grid, rule, at, thresholds)).collect()
 }
 
-fn one(grid: &Grid, rule: &GainRule, at: usize, rules: &Rules) -> Option<(String, Told)> {
+fn one(grid: &Grid, rule: &GainRule, at: usize, thresholds: &Thresholds) -> Option<(String, Told)> {
     let published = grid.published(at)?;
     let over = rule.over.as_ref()?;
     let times = published.values.get(&rule.row)? / published.values.get(over)?;
     let title = |id: &String| grid.row(id).map_or(id.clone(), |row| grid.study.rows[row].title().to_string());
     let column = grid.study.columns[at].title();
     let text = format!("{column}: {} {times:.2} x {} ({})", title(&rule.row), title(over), published.source);
-    let Some(gained) = gain(grid, rule, at, false, rules) else {
+    let Some(gained) = gain(grid, rule, at, false, thresholds) else {
         return Some((text, Told::new(Answer::CannotTell, "one of the two has no result")));
     };
     let need = GainSize::need(times);
     let mut reason = gained.ratio.text();
-    if let (Some(second), Some(table)) = (gain(grid, rule, at, true, rules), grid.table_of(at))
+    if let (Some(second), Some(table)) = (gain(grid, rule, at, true, thresholds), grid.table_of(at))
         && let Some(told) = &table.second
     {
         reason.push_str(&format!(", {:.2} x {}", second.ratio.value, told.title));
@@ -269,42 +277,86 @@ fn one(grid: &Grid, rule: &GainRule, at: usize, rules: &Rules) -> Option<(String
     Some((text, Told { ratio: Some(gained.ratio), ..Told::new(gained.ratio.reaches(need), reason) }))
 }
 
-/// Titles and shares of a row in all columns that count.
-fn shares(grid: &Grid, row: &str) -> Vec<(String, Option<f64>)> {
-    let Some(row) = grid.row(row) else { return Vec::new() };
-    let titles = grid.counted().map(|at| grid.study.columns[at].title().to_string());
-    titles.zip(grid.shares(row)).collect()
+/// A column that counts, with a row's effects against every other row there: none when something has no result.
+struct Against {
+    title: String,
+    share: Option<f64>,
+    effects: Vec<Effect>,
 }
 
-fn none_below(grid: &Grid, row: &str, bound: f64) -> Told {
-    let shares = shares(grid, row);
-    let low = |(title, share): &(String, Option<f64>)| {
-        share.filter(|share| *share < bound).map(|share| format!("{title} {share:.2}"))
-    };
-    let low: Vec<String> = shares.iter().filter_map(low).collect();
-    let missing = shares.iter().filter(|(_, share)| share.is_none()).count();
-    if !low.is_empty() {
-        Told::new(Answer::NotReproduced, format!("below {bound:.2}: {}", low.join(", ")))
-    } else if shares.is_empty() || missing > 0 {
-        Told::new(Answer::CannotTell, format!("{missing} of {} columns have no result", shares.len()))
-    } else {
-        Told::new(Answer::Reproduced, format!("none of {} columns is below {bound:.2}", shares.len()))
+impl Against {
+    /// p-value of "this share of the best or more": it is at that share of each.
+    fn p_at(&self, share: f64) -> f64 {
+        let each: Vec<f64> =
+            self.told().map_or(Vec::new(), |all| all.iter().map(|e| e.p_above(share.ln())).collect());
+        if each.is_empty() { 1.0 } else { intersection_union(&each) }
+    }
+
+    /// p-value of "less than this share of the best": some other row shows it.
+    fn p_below(&self, share: f64) -> f64 {
+        let each: Vec<f64> =
+            self.told().map_or(Vec::new(), |all| all.iter().map(|e| e.p_below(share.ln())).collect());
+        if each.is_empty() { 1.0 } else { partial_conjunction(&each, 1) }
+    }
+
+    /// The effects, when each rests on enough blocks.
+    fn told(&self) -> Option<&[Effect]> {
+        self.effects.iter().all(|effect| effect.n() >= MIN_TRIALS).then_some(&self.effects)
     }
 }
 
-fn most_at(grid: &Grid, row: &str, bound: f64) -> Told {
-    let shares = shares(grid, row);
-    let high = shares.iter().filter(|(_, share)| share.is_some_and(|share| share >= bound)).count();
-    let missing = shares.iter().filter(|(_, share)| share.is_none()).count();
-    let answer = if 2 * high > shares.len() {
-        Answer::Reproduced
-    } else if 2 * (high + missing) > shares.len() || shares.is_empty() {
-        Answer::CannotTell
-    } else {
-        Answer::NotReproduced
+fn against(grid: &Grid, row: &str) -> Vec<Against> {
+    let Some(row) = grid.row(row) else { return Vec::new() };
+    let of = |at: usize| Against {
+        title: grid.study.columns[at].title().to_string(),
+        share: grid.at(row, at).share,
+        effects: grid.effects(row, at),
     };
-    let total = shares.len();
-    Told::new(answer, format!("{high} of {total} columns at {bound:.2} or more, {missing} without a result"))
+    grid.counted().map(of).collect()
+}
+
+fn none_below(grid: &Grid, row: &str, bound: f64, alpha: f64) -> Told {
+    let columns = against(grid, row);
+    let low = |one: &Against| {
+        one.share.filter(|share| *share < bound).map(|share| format!("{} {share:.2}", one.title))
+    };
+    let low: Vec<String> = columns.iter().filter_map(low).collect();
+    let missing = columns.iter().filter(|one| one.share.is_none()).count();
+    let open = columns.iter().filter(|one| one.told().is_none_or(<[Effect]>::is_empty)).count();
+    let holds = intersection_union(&columns.iter().map(|one| one.p_at(bound)).collect::<Vec<_>>());
+    let fails = partial_conjunction(&columns.iter().map(|one| one.p_below(bound)).collect::<Vec<_>>(), 1);
+    let low = if low.is_empty() { "none".to_string() } else { low.join(", ") };
+    let total = columns.len();
+    let reason = format!(
+        "below {bound:.2}: {low}; of {total} columns {missing} have no result, {} too few trials",
+        open - missing
+    );
+    Told::new(answer(columns.is_empty(), holds, fails, alpha), reason)
+}
+
+fn most_at(grid: &Grid, row: &str, bound: f64, alpha: f64) -> Told {
+    let columns = against(grid, row);
+    let high = columns.iter().filter(|one| one.share.is_some_and(|share| share >= bound)).count();
+    let missing = columns.iter().filter(|one| one.share.is_none()).count();
+    let total = columns.len();
+    let most = total / 2 + 1;
+    let at: Vec<f64> = columns.iter().map(|one| one.p_at(bound)).collect();
+    let below: Vec<f64> = columns.iter().map(|one| one.p_below(bound)).collect();
+    let holds = partial_conjunction(&at, most);
+    let fails = partial_conjunction(&below, (total + 1).saturating_sub(most));
+    let shown = at.iter().filter(|p| **p <= alpha).count();
+    let reason = format!(
+        "{high} of {total} columns at {bound:.2} or more, {shown} of them beyond chance, {missing} without a result"
+    );
+    Told::new(answer(columns.is_empty(), holds, fails, alpha), reason)
+}
+
+fn answer(nothing: bool, holds: f64, fails: f64, alpha: f64) -> Answer {
+    match nothing {
+        false if holds <= alpha => Answer::Reproduced,
+        false if fails <= alpha => Answer::NotReproduced,
+        _ => Answer::CannotTell,
+    }
 }
 
 fn no_rival(grid: &Grid) -> Told {

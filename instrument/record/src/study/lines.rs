@@ -13,7 +13,7 @@ impl Study {
     /// name in the artifact's files. `source` is what they are known by.
     ///
     /// # Errors
-    /// A line that is something else, with its number.
+    /// A line that is something else, with its number; no line at all.
     pub fn publish(&mut self, text: &str, source: &str) -> Result<(), StudyError> {
         let mut columns: BTreeMap<String, BTreeMap<String, f64>> = BTreeMap::new();
         for (at, line) in text.lines().enumerate() {
@@ -25,6 +25,9 @@ impl Study {
                 StudyError::Argument(format!("{source}: published values, line {}: {why}", at + 1))
             })?;
             columns.entry(column).or_default().insert(row, value);
+        }
+        if columns.is_empty() {
+            return Err(StudyError::Argument(format!("{source}: no values; a line is `row,column,value`")));
         }
         for (column, values) in columns {
             let known = self.published.iter_mut().find_map(|published| match published.get_mut() {

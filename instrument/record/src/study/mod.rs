@@ -150,7 +150,7 @@ impl Default for Settings {
         Settings {
             title: String::new(),
             seed: 1,
-            trials: 5,
+            trials: 6,
             order: Order::Shuffled,
             seconds: None,
             warmup: None,

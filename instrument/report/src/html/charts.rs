@@ -1,6 +1,6 @@
 //! The figures of the page, as static SVG.
 
-use stats::{Comparison, Histogram};
+use stats::{Finding, Histogram};
 
 use super::text::pretty;
 use crate::format;
@@ -181,29 +181,29 @@ pub fn over_time(view: &View<'_>, column: usize, row: usize, ink: Ink) -> Option
 }
 
 /// A ratio with its interval on a logarithmic axis; the band is the margin within which results are the same.
-pub fn forest(comparison: &Comparison, margin: f64, span: f64) -> String {
+pub fn forest(finding: &Finding, margin: f64, span: f64) -> String {
     let (width, height, middle) = (180.0, 22.0, 11.0);
     let x = Scale::log(1.0 / span, span, 4.0, width - 4.0);
     let mut d = Drawing::new(width, height);
     let (from, to) = (x.at(1.0 / (1.0 + margin)), x.at(1.0 + margin));
     d.rect("band", (from, 1.0), ((to - from).max(1.0), height - 2.0));
     d.line("one", (x.at(1.0), 1.0), (x.at(1.0), height - 1.0));
-    let ratio = comparison.ratio;
-    d.line("whisker", (x.at(ratio.interval.low), middle), (x.at(ratio.interval.high), middle));
-    if ratio.value > span {
+    let (ratio, interval) = (finding.ratio, finding.interval);
+    d.line("whisker", (x.at(interval.low), middle), (x.at(interval.high), middle));
+    if ratio > span {
         d.text("beyond", (width - 2.0, middle + 5.0), Anchor::End, "\u{25b6}");
-    } else if ratio.value < 1.0 / span {
+    } else if ratio < 1.0 / span {
         d.text("beyond", (2.0, middle + 5.0), Anchor::Start, "\u{25c0}");
     } else {
-        d.dot("ratio", (x.at(ratio.value), middle), 4.0, &format::ratio(ratio.value));
+        d.dot("ratio", (x.at(ratio), middle), 4.0, &format::ratio(ratio));
     }
-    d.finish(&format!("ratio {}", format::ratio(ratio.value)))
+    d.finish(&format!("ratio {}", format::ratio(ratio)))
 }
 
 /// Factor of the axis to both sides of 1: shows every ratio if 2.5 suffices; what lies beyond is an arrow.
-pub fn forest_span<'a>(all: impl Iterator<Item = &'a Comparison>) -> f64 {
+pub fn forest_span<'a>(all: impl Iterator<Item = &'a Finding>) -> f64 {
     let off = |value: f64| if value > 0.0 { value.max(value.recip()) } else { 1.0 };
-    let widest = all.map(|c| off(c.ratio.interval.low).max(off(c.ratio.interval.high))).fold(1.2, f64::max);
+    let widest = all.map(|one| off(one.interval.low).max(off(one.interval.high))).fold(1.2, f64::max);
     (widest * 1.1).min(2.5)
 }
 

@@ -18,7 +18,7 @@ use askama::Template;
 use record::grid::Grid;
 use record::results::{Judgement, Run};
 use record::study::Load;
-use stats::Rules;
+use stats::Thresholds;
 
 use text::prose;
 
@@ -56,7 +56,7 @@ pub fn page(run: &Run, claims: &[Judgement]) -> Result<String, askama::Error> {
             .filter_map(|column| parts::load(&view, column, &inks))
             .collect(),
         fsyncs: parts::fsyncs(&view, &inks),
-        verdicts: if told.is_some() { Vec::new() } else { parts::verdicts(&view, &Rules::default()) },
+        verdicts: if told.is_some() { Vec::new() } else { parts::verdicts(&view, &Thresholds::default()) },
         published: parts::published(run),
         claims: parts::claims(claims),
         // an evaluation says by its own tables what has no result

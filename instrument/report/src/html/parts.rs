@@ -2,7 +2,7 @@
 
 use record::results::{Answer, Judgement, Run};
 use stats::compleat::{Compleat, Grade};
-use stats::{Histogram, Rules, Sample, Verdict};
+use stats::{Histogram, Sample, Thresholds, Verdict};
 
 use super::charts::{self, Curve};
 use super::text::{pretty, prose};
@@ -315,36 +315,34 @@ pub struct VerdictRow {
     pub interval: String,
     pub forest: String,
     pub p: String,
-    pub superiority: String,
-    pub trials: String,
+    pub blocks: String,
 }
 
-pub fn verdicts(view: &View<'_>, rules: &Rules) -> Vec<VerdictRow> {
-    let all = against_first(view, rules);
-    let span = charts::forest_span(all.iter().map(|one| &one.comparison));
+pub fn verdicts(view: &View<'_>, thresholds: &Thresholds) -> Vec<VerdictRow> {
+    let all = against_first(view, thresholds);
+    let span = charts::forest_span(all.iter().map(|one| &one.finding));
     let row = |one: &crate::view::verdict::Against| {
-        let comparison = &one.comparison;
-        let (class, mark) = match comparison.verdict {
+        let finding = &one.finding;
+        let (class, mark) = match finding.verdict {
             Verdict::Better => ("good", "\u{25b2}"),
             Verdict::Worse => ("bad", "\u{25bc}"),
             Verdict::Same => ("same", "="),
             Verdict::CannotTell { .. } => ("open", "?"),
         };
-        let interval = comparison.ratio.interval;
+        let interval = finding.interval;
         VerdictRow {
             load: view.loads[one.column].label.clone(),
             candidate: view.stacks[one.candidate].name.clone(),
             baseline: view.stacks[one.baseline].name.clone(),
             class,
             mark,
-            word: word(&comparison.verdict),
-            doubt: doubt(&comparison.verdict),
-            ratio: format::ratio(comparison.ratio.value),
+            word: word(&finding.verdict),
+            doubt: doubt(&finding.verdict),
+            ratio: format::ratio(finding.ratio),
             interval: pretty(&format!("{} .. {}", format::ratio(interval.low), format::ratio(interval.high))),
-            forest: charts::forest(comparison, rules.margin, span),
-            p: crate::format::p_value(comparison.p),
-            superiority: pretty(&format!("{:.0} %", comparison.superiority * 100.0)),
-            trials: format!("{} / {}", comparison.trials.0, comparison.trials.1),
+            forest: charts::forest(finding, thresholds.margin, span),
+            p: crate::format::p_value(one.p),
+            blocks: finding.n.to_string(),
         }
     };
     all.iter().map(row).collect()

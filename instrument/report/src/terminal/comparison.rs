@@ -1,6 +1,8 @@
 //! Two runs side by side; the claims of a study.
 
 use record::compare::{Compared, Conclusion, Pair};
+use stats::between::Basis;
+
 use record::results::{Answer, Judgement, MetricName};
 
 use super::summary::{verdict_paint, why_lines};
@@ -27,6 +29,12 @@ pub fn comparison(compared: &Compared, style: Style) -> String {
     }
     if !table.is_empty() {
         text.push_str(&table.render(style));
+    }
+    let mut differed: Vec<&String> =
+        compared.pairs.iter().flat_map(|pair| &pair.lines).flat_map(|line| &line.differed).collect();
+    differed.dedup();
+    for reason in differed {
+        text.push_str(&format!("\n{}\n", style.paint(Paint::Warn, &style.paragraph(reason, 2))));
     }
     let (of_baseline, of_candidate) = &compared.unpaired;
     for (side, cells) in [("baseline", of_baseline), ("candidate", of_candidate)] {
@@ -61,8 +69,8 @@ fn add(table: &mut Table, pair: &Pair, several: bool) {
         table.row(row);
     }
     for (number, line) in pair.lines.iter().enumerate() {
-        let verdict = &line.comparison.verdict;
-        let ratio = line.comparison.ratio;
+        let verdict = &line.finding.verdict;
+        let interval = line.finding.interval;
         let first = if number == 0 { Cell::label(&label, 22, Paint::Plain) } else { Cell::default() };
         let said = Cell::new(format!("{} {}", sign(verdict), word(verdict)), verdict_paint(verdict));
         let said = said.line(metric(line.metric), Paint::Faint);
@@ -72,13 +80,27 @@ fn add(table: &mut Table, pair: &Pair, several: bool) {
             if why.is_empty() { said } else { why_lines(said, &why) },
             Cell::new(show(line.metric, line.candidate), Paint::Plain)
                 .line(format!("was {}", show(line.metric, line.baseline)), Paint::Faint),
-            Cell::new(format::ratio(ratio.value), Paint::Plain).line(
-                format!("{}..{}", format::ratio(ratio.interval.low), format::ratio(ratio.interval.high)),
-                Paint::Faint,
-            ),
-            Cell::new(format::p_value(line.comparison.p), Paint::Faint),
+            Cell::new(format::ratio(line.finding.ratio), Paint::Plain)
+                .line(
+                    format!("{}..{}", format::ratio(interval.low), format::ratio(interval.high)),
+                    Paint::Faint,
+                )
+                .lines(machine(line)),
+            Cell::new(format::p_value(line.finding.p_value), Paint::Faint),
         ]);
     }
+}
+
+/// Which part of the interval is the machine's, and in what it differed.
+fn machine(line: &record::compare::Line) -> Vec<(String, Paint)> {
+    let mut lines = Vec::new();
+    if line.machine_half_width >= 0.001 {
+        lines.push((format!("machine {:.1} %", line.machine_half_width * 100.0), Paint::Faint));
+    }
+    if line.basis == Some(Basis::Anchor) {
+        lines.push(("by the anchor".into(), Paint::Faint));
+    }
+    lines
 }
 
 /// The conclusion as a sentence.

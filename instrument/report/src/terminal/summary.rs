@@ -2,7 +2,7 @@
 
 use record::grid::Grid;
 use record::results::Run;
-use stats::{Histogram, Rules, Verdict};
+use stats::{Histogram, Thresholds, Verdict};
 
 use super::table::{Align, Cell, Table};
 use super::{Paint, Style, compleat, evaluation};
@@ -241,7 +241,7 @@ fn figures(op: &Flowop, paint: Paint) -> Vec<Cell> {
 }
 
 fn verdicts(view: &View<'_>, style: Style) -> String {
-    let all = against_first(view, &Rules::default());
+    let all = against_first(view, &Thresholds::default());
     let Some(first) = all.first() else { return String::new() };
     let baseline = &view.stacks[first.baseline].name;
     let mut table = Table::new(vec![
@@ -253,8 +253,8 @@ fn verdicts(view: &View<'_>, style: Style) -> String {
         right("p"),
     ]);
     for one in &all {
-        let verdict = one.comparison.verdict;
-        let ratio = one.comparison.ratio;
+        let verdict = one.finding.verdict;
+        let interval = one.finding.interval;
         let said = Cell::new(format!("{} {}", sign(&verdict), word(&verdict)), verdict_paint(&verdict));
         let why = doubt(&verdict);
         let said = if why.is_empty() { said } else { why_lines(said, &why) };
@@ -262,12 +262,12 @@ fn verdicts(view: &View<'_>, style: Style) -> String {
             Cell::label(&view.loads[one.column].label, 16, Paint::Plain),
             Cell::label(&view.stacks[one.candidate].name, 16, Paint::Plain),
             said,
-            Cell::new(format::ratio(ratio.value), Paint::Plain),
+            Cell::new(format::ratio(one.finding.ratio), Paint::Plain),
             Cell::new(
-                format!("{} .. {}", format::ratio(ratio.interval.low), format::ratio(ratio.interval.high)),
+                format!("{} .. {}", format::ratio(interval.low), format::ratio(interval.high)),
                 Paint::Plain,
             ),
-            Cell::new(format::p_value(one.comparison.p), Paint::Faint),
+            Cell::new(format::p_value(one.p), Paint::Faint),
         ]);
     }
     format!("{}{}", style.heading(&format!("Against {baseline}")), table.render(style))

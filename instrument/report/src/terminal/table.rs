@@ -21,6 +21,12 @@ impl Cell {
         self
     }
 
+    /// Further lines.
+    pub fn lines(mut self, lines: Vec<(String, Paint)>) -> Cell {
+        self.0.extend(lines);
+        self
+    }
+
     /// A label broken after commas, blanks, `@` and `/` so that no line is longer than `width`.
     pub fn label(text: &str, width: usize, paint: Paint) -> Cell {
         Cell(wrap(text, width).into_iter().map(|line| (line, paint)).collect())

@@ -1,8 +1,9 @@
 //! The answer in a sentence.
 
 use stats::compleat::{Compleat, Grade};
-use stats::{Rules, Sense, Verdict};
+use stats::{Sense, Thresholds, Verdict};
 
+use super::verdict::effect;
 use super::{Measure, Point, Stack, View, notice};
 use crate::format;
 
@@ -102,16 +103,17 @@ fn winner(view: &View<'_>, column: usize) -> String {
     let ranked = ranking(view, column);
     let Some(&(first, point)) = ranked.first() else { return "No competing stack has a result.".into() };
     let lead = format!("{} leads with {}", first.name, with_interval(point, load.measure));
-    let Some(&(second, other)) = ranked.get(1) else { return format!("{lead}; no other has a result.") };
+    let Some(&(second, _)) = ranked.get(1) else { return format!("{lead}; no other has a result.") };
     let sense = load.measure.sense();
-    let Ok(compared) = stats::compare(&other.values, &point.values, sense, &Rules::default()) else {
-        return format!("{lead}.");
-    };
+    let row = |stack: &Stack| view.stacks.iter().position(|one| one.label == stack.label);
+    let effect = row(second).zip(row(first)).and_then(|(second, first)| effect(view, column, second, first));
+    let Some(effect) = effect else { return format!("{lead}.") };
+    let compared = stats::judge::judge(&effect, sense, &Thresholds::default());
     match compared.verdict {
         Verdict::Better => {
             let times = match sense {
-                Sense::HigherIsBetter => compared.ratio.value,
-                Sense::LowerIsBetter => compared.ratio.value.recip(),
+                Sense::HigherIsBetter => compared.ratio,
+                Sense::LowerIsBetter => compared.ratio.recip(),
             };
             format!("{lead}, {} times as good as the next, {}.", format::ratio(times), second.name)
         }
@@ -151,10 +153,10 @@ fn overall(view: &View<'_>) -> String {
     let led = format!("Best of {}: {}.", format::plural(total, "load"), best.join(", "));
     match (with(Compleat::Yes).as_slice(), with(Compleat::Unknown).as_slice()) {
         ([], []) => format!(
-            "None is compleat: each falls below 30 % of the best somewhere, or is rarely near it. {led}"
+            "No stack is compleat: each falls below 30 % of the best somewhere, or is rarely near it. {led}"
         ),
         ([], open) => format!(
-            "None is known to be compleat; {} might be, with its missing results. {led}",
+            "No stack is known to be compleat; {} might be, with more results. {led}",
             list(open, "or")
         ),
         ([one], _) => format!(

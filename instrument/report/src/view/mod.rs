@@ -17,10 +17,11 @@ pub mod headline;
 pub mod notice;
 pub mod verdict;
 
-use record::plan;
 use record::results::{Cell, Parameter, Run, Status, Trial};
+use record::{blocks, plan};
 use stats::compleat::{self, Compleat, Grade};
-use stats::{Estimate, Histogram, Outcome, Sample, Sense};
+use stats::shares::{self, Standing as Rank};
+use stats::{Effect, Estimate, Histogram, Outcome, Sample, Sense, Thresholds};
 
 use crate::format;
 
@@ -221,6 +222,23 @@ impl<'a> View<'a> {
         planned.unwrap_or(self.run.cells.len() * self.run.planned_trials as usize)
     }
 
+    /// How a stack stands against every other one that competes, within blocks.
+    fn rank(&self, row: usize, column: usize) -> Rank {
+        let load = &self.loads[column];
+        let trials = |row: usize| {
+            let cell = self.point(row, column).cell;
+            cell.map_or(Vec::new(), |cell| {
+                blocks::of_cell(self.run, cell.id, |outcome| load.measure.of(outcome))
+            })
+        };
+        let own = trials(row);
+        let others = (0..self.stacks.len()).filter(|other| *other != row && self.stacks[*other].competes);
+        let with = others.map(trials).filter(|trials| !trials.is_empty());
+        let effects: Vec<Effect> =
+            with.filter_map(|other| blocks::gain(&other, &own, load.measure.sense()).ok()).collect();
+        Rank::against(&effects)
+    }
+
     fn share_out(&mut self) {
         if !self.compares() {
             return;
@@ -241,8 +259,10 @@ impl<'a> View<'a> {
             }
         }
         for row in 0..self.stacks.len() {
-            let shares: Vec<Option<f64>> = self.row(row).iter().map(|point| point.share).collect();
-            self.stacks[row].compleat = self.stacks[row].competes.then(|| compleat::is_compleat(&shares));
+            let standings: Vec<Rank> = (0..width).map(|column| self.rank(row, column)).collect();
+            let alpha = Thresholds::default().alpha;
+            self.stacks[row].compleat =
+                self.stacks[row].competes.then(|| shares::compleat(&standings, alpha));
         }
     }
 }
