@@ -1,4 +1,4 @@
-//! Every flowop does what docs/wml.md says, on real files.
+//! Every flowop does what docs/wml-reference.md says, on real files.
 
 mod common;
 

@@ -129,16 +129,15 @@ pub fn order(study: &Study) -> Vec<Slot> {
 fn groups(study: &Study, cells: &[Cell]) -> Vec<Vec<u32>> {
     let of_rows: Vec<&String> =
         study.rows.iter().flat_map(|row| row.parameters.iter().map(|(name, _)| name)).collect();
-    let load = |cell: &Cell| {
-        let own = cell.parameters.iter().filter(|one| !of_rows.contains(&&one.name)).cloned();
-        (cell.workload.clone(), own.collect::<Vec<Parameter>>())
+    let own = |cell: &Cell| -> Vec<Parameter> {
+        cell.parameters.iter().filter(|one| !of_rows.contains(&&one.name)).cloned().collect()
     };
-    let mut groups: Vec<((String, Vec<Parameter>), Vec<u32>)> = Vec::new();
+    let mut groups: Vec<(&Cell, Vec<u32>)> = Vec::new();
     for cell in cells {
-        let load = load(cell);
-        match groups.iter_mut().find(|(known, _)| *known == load) {
+        let same = |first: &Cell| first.workload == cell.workload && own(first) == own(cell);
+        match groups.iter_mut().find(|(first, _)| same(first)) {
             Some((_, group)) => group.push(cell.id),
-            None => groups.push((load, vec![cell.id])),
+            None => groups.push((cell, vec![cell.id])),
         }
     }
     groups.into_iter().map(|(_, group)| group).collect()

@@ -1,6 +1,6 @@
 //! Filebench's workload model language (WML): text to a [`workload::Workload`], with spans and diagnostics.
 //!
-//! Pure: no I/O, no clock, no randomness. The language as it is run here stands in `docs/wml.md`.
+//! Pure: no I/O, no clock, no randomness. The language as it is run here stands in `docs/wml-reference.md`.
 //!
 //! | module | holds |
 //! |---|---|

@@ -252,7 +252,7 @@ pub enum Node {
 /// Types of flowops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "the names are Filebench's; their semantics stand in docs/wml.md")]
+#[expect(missing_docs, reason = "the names are Filebench's; their semantics stand in docs/wml-reference.md")]
 pub enum Kind {
     OpenFile,
     CreateFile,

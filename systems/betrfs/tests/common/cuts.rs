@@ -9,7 +9,7 @@ use betrfs::{Fs, Options};
 
 use super::{Model, World, dump, options, threaded};
 
-/// Where the log begins, behind the superblocks: `docs/betree-format.md`.
+/// Where the log begins, behind the superblocks: `docs/betrfs-format.md`.
 const LOG_START: u64 = 4 * UNIT as u64;
 
 /// What the storage and the store are like.
