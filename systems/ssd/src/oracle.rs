@@ -229,6 +229,47 @@ impl Oracle {
         }
     }
 
+    /// Forgets the oldest writes as far as all of them are durable, in lots of `lot`: for long runs. They become
+    /// the base.
+    pub fn forget_durable(&mut self, lot: usize) {
+        let durable = |w: &Write, i: usize| {
+            w.acked && (w.lba..w.lba + u64::from(w.blocks)).all(|l| self.floor[l as usize] as usize > i)
+        };
+        let count = self.writes.iter().enumerate().take_while(|(i, w)| durable(w, *i)).count();
+        if count == 0 || count < lot {
+            return;
+        }
+        let k = count as u32;
+        for w in &self.writes[..count] {
+            for l in w.lba..w.lba + u64::from(w.blocks) {
+                self.base[l as usize] = w.token_of(l);
+                self.history[l as usize].remove(0);
+            }
+        }
+        let mut touched: Vec<usize> =
+            self.writes.iter().flat_map(|w| w.lba as usize..(w.lba + u64::from(w.blocks)) as usize).collect();
+        touched.sort_unstable();
+        touched.dedup();
+        self.writes.drain(..count);
+        for l in touched {
+            self.floor[l] = self.floor[l].saturating_sub(k);
+            self.history[l].iter_mut().for_each(|w| *w -= k);
+        }
+        self.acked.retain(|w| *w >= k);
+        self.acked.iter_mut().for_each(|w| *w -= k);
+        for a in self.awaited.values_mut() {
+            match a {
+                Awaited::Write(i) => *i -= k,
+                Awaited::Flush { covered, .. } => {
+                    covered.retain(|w| *w >= k);
+                    covered.iter_mut().for_each(|w| *w -= k);
+                }
+                Awaited::Read { from, .. } => from.iter_mut().for_each(|v| *v = v.saturating_sub(k)),
+                Awaited::Other => {}
+            }
+        }
+    }
+
     fn newest_acked(&self, lba: u64) -> u32 {
         let of = &self.history[lba as usize];
         of.iter().rev().find(|w| self.writes[**w as usize].acked).map_or(0, |w| w + 1)
