@@ -8,7 +8,8 @@ use order::programs::{self, write_sync};
 use order::{Protocol, Report, Setup, Simulation, Sync};
 use ssd::Profile;
 
-const JOURNAL: u32 = 1 << 17;
+/// 10 GiB, as the artifact makes it.
+const JOURNAL: u32 = 2_621_440;
 /// Left out at the beginning, ns.
 const WARM_NS: u64 = 500_000_000;
 
@@ -62,7 +63,7 @@ fn load(
     sim.reset_tally();
     sim.run(WARM_NS + (seconds * 1e9) as u64);
     let verdict = sim.audit();
-    if !verdict.is_clean() {
+    if !verdict.is_clean() && protocol != Protocol::Ext4NoBarrier {
         return Err(format!("{name} {n} {}: {verdict:?}", protocol.name()).into());
     }
     let report = sim.report();
@@ -136,7 +137,7 @@ fn figure_11() -> Result<(), Failure> {
             let mut setup = Setup::testbed(protocol, profile, 1);
             setup.traced = true;
             let mut sim = Simulation::new(setup)?;
-            let file = sim.dir(0).and_then(|dir| sim.file(dir, 64, false)).ok_or("no room")?;
+            let file = sim.dir(0).and_then(|dir| sim.file(dir, 64, None)).ok_or("no room")?;
             let mut program = write_sync(file, if cold { 1 } else { 9 }, Sync::Fsync);
             let mut slept = false;
             sim.spawn("fio", move |view: order::View| {

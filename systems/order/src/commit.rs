@@ -44,9 +44,6 @@ pub(crate) async fn lock(me: &Me) -> Tx {
         let tx = std::mem::replace(&mut j.running, next);
         j.committing.push(Committing { tid: tx.tid, durable_wanted: tx.durable_wanted, flushing: false });
         let waiters = std::mem::take(&mut j.handle_waiters);
-        for m in &tx.metas {
-            w.files.metas[*m as usize].shadow += 1;
-        }
         w.wake_all(waiters);
         tx
     })
@@ -110,8 +107,9 @@ pub(crate) async fn write_log(me: &Me, tx: &mut Tx, order: Order) -> Rc<Group> {
     let batches = lay_out(me, tx);
     let group = Rc::new(Group::default());
     let cost = me.with(|w| w.setup.costs.journal_block_ns);
-    for batch in batches {
+    for (i, batch) in batches.into_iter().enumerate() {
         me.compute(cost * batch.len() as u64 / 2).await;
+        shade(me, tx, i);
         let mut list = requests(me, &batch, order.stream, &group);
         let cold = me.with(|w| !std::mem::replace(&mut w.journals[MAIN].warm, true));
         if cold && list.len() > 1 {
@@ -122,6 +120,16 @@ pub(crate) async fn write_log(me: &Me, tx: &mut Tx, order: Order) -> Rc<Group> {
         }
     }
     group
+}
+
+/// The blocks of batch `i` are in flight from now on: who wants to change one waits. (Before, it would be copied.)
+fn shade(me: &Me, tx: &Tx, i: usize) {
+    let per_batch = TAGS_PER_DESCRIPTOR as usize;
+    me.with(|w| {
+        for m in tx.metas.iter().skip(i * per_batch).take(per_batch) {
+            w.files.metas[*m as usize].shadow += 1;
+        }
+    });
 }
 
 /// The first commit after a mount: the thread sleeps for the journal's block map, so the descriptor goes alone.
@@ -213,11 +221,12 @@ pub(crate) async fn finish(me: &Me, tx: Tx, durable: bool) {
         (due, spurious)
     });
     mark_dispatched(me, tid);
+    let each = |me: &Me| me.with(|w| if w.cpu.has_idle() { costs.waiter_idle_ns } else { costs.waiter_ns });
     for lot in due.chunks(WAKE_LOT) {
-        me.compute(costs.waiter_ns * lot.len() as u64).await;
+        me.compute(each(me) * lot.len() as u64).await;
         me.with(|w| lot.iter().for_each(|(_, task)| w.wake(*task)));
     }
-    me.compute(costs.waiter_ns * spurious).await;
+    me.compute(each(me) * spurious).await;
 }
 
 /// Checkpoints when less than a quarter of the journal is free, or the running transaction would not fit.

@@ -59,6 +59,11 @@ impl Cpu {
         self.last = now;
     }
 
+    /// Whether some core has nothing to do.
+    pub(crate) fn has_idle(&self) -> bool {
+        self.sharing.len() + self.urgent.len() < self.cores as usize
+    }
+
     /// The core where the task runs next: the one it was on, unless that is busier than the least busy one.
     pub(crate) fn place(&mut self, was: u16) -> u16 {
         let here = self.load[usize::from(was)];

@@ -73,7 +73,7 @@ pub(crate) struct Files {
 
 impl Files {
     pub(crate) fn new(layout: Layout) -> Files {
-        let gdescs = layout.groups.div_ceil(64);
+        let gdescs = layout.descriptors();
         let first = 64 + u64::from(layout.journal);
         let per_group = 2 + layout.inodes + layout.dirs;
         let count = gdescs + layout.groups * per_group;
@@ -95,7 +95,7 @@ impl Files {
     }
 
     fn group_meta(&self, group: u32, i: u32) -> MetaId {
-        self.layout.groups.div_ceil(64) + group * (2 + self.layout.inodes + self.layout.dirs) + i
+        self.layout.descriptors() + group * (2 + self.layout.inodes + self.layout.dirs) + i
     }
 
     /// A file (or, without pages, a directory) of a container; None if the group is full.
@@ -104,7 +104,7 @@ impl Files {
         group: u32,
         dir: Option<FileId>,
         pages_max: u32,
-        exists: bool,
+        pages: Option<u32>,
     ) -> Option<FileId> {
         let l = &self.layout;
         let (block, inode) = self.next.get_mut(group as usize)?;
@@ -115,7 +115,7 @@ impl Files {
         let (slot, id) = (*inode, FileId(self.files.len() as u32));
         *block += pages_max;
         *inode += 1;
-        let size = if exists { pages_max } else { 0 };
+        let size = pages.unwrap_or(0).min(pages_max);
         self.files.push(File {
             group,
             slot,
@@ -123,7 +123,7 @@ impl Files {
             dir: dir.unwrap_or(id),
             base,
             pages_max,
-            exists,
+            exists: pages.is_some(),
             size,
             allocated: size,
             dirty: BTreeSet::new(),
@@ -143,6 +143,11 @@ impl Files {
         &mut self.files[id.0 as usize]
     }
 
+    /// The block of the group's descriptor: groups of different containers lie far apart on a large disk.
+    fn descriptor(&self, group: u32) -> MetaId {
+        group % self.layout.descriptors()
+    }
+
     pub(crate) fn inode(&self, id: FileId) -> MetaId {
         let f = &self.files[id.0 as usize];
         self.group_meta(f.group, 2 + f.slot / 16)
@@ -158,13 +163,13 @@ impl Files {
     /// Metadata of an allocation or release of data blocks.
     pub(crate) fn of_blocks(&self, id: FileId) -> Vec<MetaId> {
         let group = self.files[id.0 as usize].group;
-        vec![self.group_meta(group, 0), group / 64, self.inode(id)]
+        vec![self.group_meta(group, 0), self.descriptor(group), self.inode(id)]
     }
 
     /// Metadata of a create or (`with_blocks`) a delete.
     pub(crate) fn of_name(&self, id: FileId, with_blocks: bool) -> Vec<MetaId> {
         let group = self.files[id.0 as usize].group;
-        let mut out = vec![self.entry(id), self.group_meta(group, 1), group / 64, self.inode(id)];
+        let mut out = vec![self.entry(id), self.group_meta(group, 1), self.descriptor(group), self.inode(id)];
         if with_blocks {
             out.push(self.group_meta(group, 0));
         }

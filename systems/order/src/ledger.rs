@@ -31,6 +31,9 @@ pub enum Loss {
     BarrierBroken,
 }
 
+/// No more findings of an image are listed.
+const FINDINGS_MAX: usize = 32;
+
 /// One loss.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -271,6 +274,7 @@ impl Ledger {
             );
         }
         self.check_chains(&at, &mut out);
+        out.truncate(FINDINGS_MAX);
         out
     }
 

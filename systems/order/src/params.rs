@@ -27,8 +27,10 @@ pub struct HostCosts {
     /// Processor time of the journal thread for each metadata block of a commit: copy, submit, end of I/O, file
     /// for checkpoint. Fit.
     pub journal_block_ns: Nanos,
-    /// Processor time of the journal thread to wake one waiter. Fit.
+    /// Processor time of the journal thread to wake one waiter on a busy core: put it in the run queue. Fit.
     pub waiter_ns: Nanos,
+    /// The same while a core idles: choose it, send the interrupt that ends its sleep. Fit.
+    pub waiter_idle_ns: Nanos,
     /// Processor time of a metadata handle: start, write access, stop.
     pub handle_ns: Nanos,
     /// The journal thread sleeps this long in the first commit after a mount, between descriptor and metadata:
@@ -50,8 +52,9 @@ impl Default for HostCosts {
             worker_ns: 16_000,
             commit_start_ns: 14_000,
             commit_end_ns: 20_000,
-            journal_block_ns: 2_000,
-            waiter_ns: 2_000,
+            journal_block_ns: 4_000,
+            waiter_ns: 4_000,
+            waiter_idle_ns: 6_000,
             handle_ns: 1_500,
             cold_map_ns: 20_000,
             tick_ns: 1_000_000,

@@ -59,6 +59,10 @@ impl Protocol {
     }
 }
 
+/// Group descriptor blocks of an ext4 on 1 TB: 7452 groups of 128 MiB, 64 descriptors of 64 bytes in a block. The
+/// directories of containers are spread over the groups.
+pub const DESCRIPTOR_BLOCKS: u32 = 117;
+
 /// How the blocks of the device are used. Counts are blocks of 4096 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -75,10 +79,15 @@ pub struct Layout {
 }
 
 impl Layout {
+    /// Blocks of group descriptors that are in use.
+    pub fn descriptors(&self) -> u32 {
+        self.groups.clamp(1, DESCRIPTOR_BLOCKS)
+    }
+
     /// Blocks of the whole device, rounded up to what the device's geometry likes.
     pub fn blocks(&self) -> u64 {
         let group = u64::from(2 + self.inodes + self.dirs + self.data);
-        64 + u64::from(self.journal) + u64::from(self.groups.div_ceil(64)) + u64::from(self.groups) * group
+        64 + u64::from(self.journal) + u64::from(self.descriptors()) + u64::from(self.groups) * group
     }
 }
 

@@ -67,7 +67,7 @@ pub struct Report {
 /// use order::{Op, Protocol, Setup, Simulation, Sync};
 /// let mut sim = Simulation::new(Setup::testbed(Protocol::OpExt4, ssd::Profile::named("980pro")?, 1))?;
 /// let dir = sim.dir(0).ok_or("no room")?;
-/// let file = sim.file(dir, 4, false).ok_or("no room")?;
+/// let file = sim.file(dir, 4, None).ok_or("no room")?;
 /// let mut script = [Op::Create(file), Op::Append { file, pages: 1 }, Op::Sync(file, Sync::Fsync)].into_iter();
 /// sim.spawn("fio", move |_| script.next().unwrap_or(Op::End));
 /// sim.run(1_000_000_000);
@@ -105,15 +105,15 @@ impl Simulation {
 
     /// A directory in a block group; None if its inodes are used up.
     pub fn dir(&mut self, group: u32) -> Option<FileId> {
-        self.machine.with(|w| w.files.add(group, None, 0, true))
+        self.machine.with(|w| w.files.add(group, None, 0, Some(0)))
     }
 
-    /// A file of at most `pages_max` pages in a directory's group, full of data or (`!exists`) a name to create;
-    /// None if the group is full.
-    pub fn file(&mut self, dir: FileId, pages_max: u32, exists: bool) -> Option<FileId> {
+    /// A file of at most `pages_max` pages in a directory's group, with `pages` of them written, or only a name to
+    /// create. None if the group is full.
+    pub fn file(&mut self, dir: FileId, pages_max: u32, pages: Option<u32>) -> Option<FileId> {
         self.machine.with(|w| {
             let group = w.files.file(dir).group;
-            w.files.add(group, Some(dir), pages_max.max(1), exists)
+            w.files.add(group, Some(dir), pages_max.max(1), pages)
         })
     }
 

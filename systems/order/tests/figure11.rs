@@ -12,7 +12,7 @@ fn fsync(protocol: Protocol, cold: bool) -> Split {
     setup.traced = true;
     let mut sim = Simulation::new(setup).unwrap();
     let dir = sim.dir(0).unwrap();
-    let file = sim.file(dir, 16, false).unwrap();
+    let file = sim.file(dir, 16, None).unwrap();
     let mut program = write_sync(file, 1, Sync::Fsync);
     // The device has been idle, but is not in deep sleep.
     let mut slept = !cold;

@@ -16,7 +16,7 @@ fn protocol(mutation: Mutation) -> Protocol {
 }
 
 fn caught(schedule: impl Fn(u64) -> Schedule) -> Option<Box<Failure>> {
-    (0..4000).find_map(|seed| soak(&schedule(seed)).err())
+    (0..12_000).find_map(|seed| soak(&schedule(seed)).err())
 }
 
 #[test]

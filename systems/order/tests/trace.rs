@@ -13,7 +13,7 @@ fn run(pinning: bool, count: u32, protocol: Protocol) -> (Trace, Simulation) {
     (setup.pinning, setup.traced) = (pinning, true);
     let mut sim = Simulation::new(setup).unwrap();
     let dir = sim.dir(0).unwrap();
-    let file = sim.file(dir, 16, false).unwrap();
+    let file = sim.file(dir, 16, None).unwrap();
     sim.spawn("fio", write_sync(file, count, Sync::Fsync));
     assert!(!sim.run(60_000_000_000), "comes to rest");
     assert_eq!(sim.verdict().violations, []);

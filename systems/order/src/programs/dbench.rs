@@ -17,9 +17,9 @@ const RENAMES: usize = 14;
 /// Processor time between two synchronous operations. Fit.
 const THINK_NS: Nanos = 420_000;
 /// Files of a client.
-const FILES: u32 = 60;
-/// Pages of a file; a Flush finds up to so many dirty.
-const PAGES: u32 = 16;
+const FILES: u32 = 32;
+/// Pages of a file; a Flush finds up to so many dirty: about seven WriteX of some 20 KiB come before it.
+const PAGES: u32 = 64;
 
 /// The disk for so many containers.
 pub fn dbench_layout(containers: u32, journal: u32) -> Layout {
@@ -29,7 +29,8 @@ pub fn dbench_layout(containers: u32, journal: u32) -> Layout {
 /// Starts the client of one container in block group `group`.
 pub fn dbench(sim: &mut Simulation, group: u32, seed: u64) -> Option<()> {
     let dir = sim.dir(group)?;
-    let files: Option<Vec<FileId>> = (0..FILES).map(|i| sim.file(dir, PAGES, i % 2 == 0)).collect();
+    let files: Option<Vec<FileId>> =
+        (0..FILES).map(|i| sim.file(dir, PAGES, (i % 2 == 0).then_some(PAGES))).collect();
     let rng = SplitMix::new(seed ^ u64::from(group + 1).wrapping_mul(0x9e37_79b9));
     sim.spawn("dbench", client(dir, files?, rng));
     Some(())

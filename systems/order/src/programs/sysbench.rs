@@ -21,7 +21,9 @@ const INSERT_NS: Nanos = 200_000;
 /// Network and scheduling between client and server, there and back, up to twice this.
 const ROUND_TRIP_NS: u64 = 100_000;
 /// Serial work of a leader for each transaction of its group. Fit.
-const GROUP_NS: Nanos = 4_000;
+const GROUP_NS: Nanos = 5_000;
+/// Serial work of the second leader for each transaction, before anybody is told. Fit.
+const COMMIT_NS: Nanos = 10_000;
 /// Transactions whose log records fill a page.
 const PER_PAGE: u32 = 8;
 /// Pages of a log before it starts again.
@@ -53,8 +55,8 @@ pub fn sysbench_layout(journal: u32) -> Layout {
 /// Starts the server's files in block group 0 and `clients` clients.
 pub fn sysbench(sim: &mut Simulation, clients: u32, seed: u64) -> Option<()> {
     let dir = sim.dir(0)?;
-    let redo = sim.file(dir, LOG_PAGES, true)?;
-    let binlog = sim.file(dir, LOG_PAGES, false)?;
+    let redo = sim.file(dir, LOG_PAGES, Some(LOG_PAGES))?;
+    let binlog = sim.file(dir, LOG_PAGES, None)?;
     let server = Server { stages: Default::default(), redo, binlog, pages: [0; 2] };
     let server = Rc::new(RefCell::new(server));
     for client in 0..clients {
@@ -78,6 +80,7 @@ enum Step {
     Written(usize),
     Synced(usize),
     Release(usize),
+    Commit,
     Tell,
     Wait,
     Count,
@@ -139,9 +142,10 @@ impl Client {
                     let (next, _) = self.enqueue(1);
                     (next, Some(post))
                 } else {
-                    (Step::Tell, Some(post))
+                    (Step::Commit, Some(post))
                 }
             }
+            Step::Commit => (Step::Tell, Some(Op::Compute(COMMIT_NS * self.group.len() as u64))),
             Step::Tell => match self.group.pop() {
                 Some(client) => (Step::Tell, Some(Op::Post { event: FIRST_CLIENT + client, by: 1 })),
                 None => (Step::Wait, None),
@@ -174,7 +178,8 @@ impl Client {
     /// The stage is the leader's: it takes the queue.
     fn work(&mut self, stage: usize) -> (Step, Option<Op>) {
         self.group = std::mem::take(&mut self.server.borrow_mut().stages[stage].queue);
-        (Step::Charged(stage), Some(Op::Compute(GROUP_NS * self.group.len() as u64)))
+        let cost = if stage == 0 { GROUP_NS * self.group.len() as u64 } else { 0 };
+        (Step::Charged(stage), Some(Op::Compute(cost)))
     }
 
     fn append(&mut self, log: usize) -> Op {
