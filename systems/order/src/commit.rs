@@ -106,9 +106,9 @@ fn requests(me: &Me, blocks: &[(u64, u64)], stream: Option<u32>, group: &Rc<Grou
 pub(crate) async fn write_log(me: &Me, tx: &mut Tx, order: Order) -> Rc<Group> {
     let batches = lay_out(me, tx);
     let group = Rc::new(Group::default());
-    let cost = me.with(|w| w.setup.costs.journal_block_ns);
+    let cost = me.with(|w| w.setup.costs.log_block_ns);
     for (i, batch) in batches.into_iter().enumerate() {
-        me.compute(cost * batch.len() as u64 / 2).await;
+        me.compute(cost * batch.len() as u64).await;
         shade(me, tx, i);
         let mut list = requests(me, &batch, order.stream, &group);
         let cold = me.with(|w| !std::mem::replace(&mut w.journals[MAIN].warm, true));
@@ -206,7 +206,7 @@ pub(crate) fn begin_flush(me: &Me, tid: Tid) -> bool {
 /// that wait for the next transaction and go back to sleep (one wait queue, as in jbd2).
 pub(crate) async fn finish(me: &Me, tx: Tx, durable: bool) {
     let (costs, tid) = (me.with(|w| w.setup.costs), tx.tid);
-    me.compute(costs.commit_end_ns + costs.journal_block_ns * tx.metas.len() as u64 / 2).await;
+    me.compute(costs.commit_end_ns + costs.file_block_ns * tx.metas.len() as u64).await;
     let (due, spurious) = me.with(|w| {
         let j = &mut w.journals[MAIN];
         j.committing.retain(|c| c.tid != tid);

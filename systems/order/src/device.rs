@@ -94,13 +94,13 @@ impl Device {
         tags: Tags,
         queue: u16,
         now: Nanos,
-    ) -> Result<(), Request> {
+    ) -> Result<(), Box<Request>> {
         match self.ssd.submit(Self::command(&request, id, tags, queue), now) {
             Ok(()) => {
                 self.sent.insert(id, (request, queue));
                 Ok(())
             }
-            Err(ssd::error::SubmitError::QueueFull { .. }) => Err(request),
+            Err(ssd::error::SubmitError::QueueFull { .. }) => Err(Box::new(request)),
             Err(e) => {
                 // A model's fault, not a device's: nothing may wait for ever.
                 self.breach(Property::Liveness, format!("{e}: {request:?}"));

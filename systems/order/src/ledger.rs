@@ -287,7 +287,7 @@ impl Ledger {
         if self.rule != Rule::Record {
             return torn.is_none() && stale.is_none() && e.commit.is_none_or(|(l, t)| at(l) == t);
         }
-        if !e.commit.is_some_and(|(lba, token)| at(lba) == token) {
+        if e.commit.is_none_or(|(lba, token)| at(lba) != token) {
             return false;
         }
         if let Some((lba, _)) = torn {

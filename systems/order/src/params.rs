@@ -24,9 +24,11 @@ pub struct HostCosts {
     /// Processor time to end a commit: update the journal, state changes. Log: flush to return 50-73 us, with two
     /// wake-ups in it.
     pub commit_end_ns: Nanos,
-    /// Processor time of the journal thread for each metadata block of a commit: copy, submit, end of I/O, file
-    /// for checkpoint. Fit.
-    pub journal_block_ns: Nanos,
+    /// Processor time of the journal thread to log one metadata block: copy, checksum, submit. Fit, together with
+    /// `file_block_ns`.
+    pub log_block_ns: Nanos,
+    /// The same after the commit record: end of I/O, refile, insert into the checkpoint list.
+    pub file_block_ns: Nanos,
     /// Processor time of the journal thread to wake one waiter on a busy core: put it in the run queue. Fit.
     pub waiter_ns: Nanos,
     /// The same while a core idles: choose it, send the interrupt that ends its sleep. Fit.
@@ -52,7 +54,8 @@ impl Default for HostCosts {
             worker_ns: 16_000,
             commit_start_ns: 14_000,
             commit_end_ns: 20_000,
-            journal_block_ns: 4_000,
+            log_block_ns: 1_500,
+            file_block_ns: 2_500,
             waiter_ns: 4_000,
             waiter_idle_ns: 6_000,
             handle_ns: 1_500,

@@ -280,7 +280,7 @@ impl Block {
             if let Err(request) = self.dispatch(request, queue, now, who) {
                 self.stats.requeued += 1;
                 let hw = &mut self.hardware[usize::from(queue)];
-                hw.requeued.push_front(request);
+                hw.requeued.push_front(*request);
                 hw.held = true;
                 self.retry.push(queue);
                 return;
@@ -342,7 +342,7 @@ impl Block {
         tags
     }
 
-    fn dispatch(&mut self, mut r: Request, queue: u16, now: Nanos, who: &[Who]) -> Result<(), Request> {
+    fn dispatch(&mut self, mut r: Request, queue: u16, now: Nanos, who: &[Who]) -> Result<(), Box<Request>> {
         if self.planted(Mutation::RequeueTakesNewIds) && r.verb == (Verb::Write { fua: false }) {
             r.sent = None;
         }
@@ -372,7 +372,7 @@ impl Block {
         if self.shape.shortage > 0.0
             && (self.rng.below(1 << 20) as f64) < self.shape.shortage * f64::from(1 << 20)
         {
-            return Err(r);
+            return Err(Box::new(r));
         }
         self.device.submit(r, id, tags, queue, now)?;
         self.stats.commands += 1;

@@ -162,10 +162,10 @@ impl Simulation {
         self.machine.with(|w| Verdict { violations: w.block.device.breaches.clone(), findings: Vec::new() })
     }
 
-    fn judge(&self, image: &[Token], own: bool) -> Verdict {
+    fn judge(&self, image: &[Token]) -> Verdict {
         self.machine.with(|w| {
             let mut violations = w.block.device.breaches.clone();
-            if let Some(oracle) = w.block.device.oracle.as_ref().filter(|_| own) {
+            if let Some(oracle) = &w.block.device.oracle {
                 violations.extend(oracle.check(image));
             }
             let files = &w.files;
@@ -177,7 +177,7 @@ impl Simulation {
     /// Judges what the device's flash holds now, without disturbing anything.
     pub fn audit(&self) -> Verdict {
         let image = self.machine.with(|w| w.block.device.ssd.durable_image());
-        self.judge(&image, true)
+        self.judge(&image)
     }
 
     /// Cuts the power now and judges the image that is left. Ends the simulation.
@@ -189,7 +189,7 @@ impl Simulation {
             device.advance(now, &mut lost);
             device.ssd.power_cut().image
         });
-        self.judge(&image, true)
+        self.judge(&image)
     }
 
     /// Judges one image that a power cut now might lawfully leave, chosen by `seed`. None if the run is not watched.
@@ -199,7 +199,7 @@ impl Simulation {
             let ordered = device.regime.is_ordered();
             device.oracle.as_ref().map(|o| lawful::sample(o, ordered, &mut SplitMix::new(seed)))
         })?;
-        Some(self.judge(&image, false))
+        Some(self.judge(&image))
     }
 
     /// The commands so far, if they are traced.

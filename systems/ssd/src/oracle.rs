@@ -520,6 +520,44 @@ mod tests {
     }
 
     #[test]
+    fn what_is_forgotten_is_the_base() {
+        let mut o = Oracle::new(Regime::Streams, false, 16);
+        let mut c = EpochCounters::default();
+        for id in 1..=4 {
+            let tags = c.write(1, None, true);
+            o.submitted(&Command::write(id, id % 2, 1, Token(100 + id)).tagged(tags)).unwrap();
+            o.completed(id, None).unwrap();
+        }
+        o.submitted(&Command::flush(9).tagged(c.flush(1))).unwrap();
+        o.completed(9, None).unwrap();
+        for (id, lba) in [(5, 0), (6, 3)] {
+            let tags = c.write(1, None, true);
+            o.submitted(&Command::write(id, lba, 1, Token(100 + id)).tagged(tags)).unwrap();
+        }
+        let mut forgetful = o.clone();
+        forgetful.forget_durable(5);
+        assert_eq!(forgetful.writes().len(), 6, "a lot of five is not durable");
+        forgetful.forget_durable(1);
+        assert_eq!(
+            (forgetful.writes().len(), forgetful.must_hold(0), forgetful.base()[1]),
+            (2, 0, Token(103))
+        );
+        let images: [&[(usize, u64)]; 5] = [
+            &[(0, 104), (1, 103)],
+            &[(0, 105), (1, 103)],
+            &[(0, 105), (1, 103), (3, 106)],
+            &[(0, 104), (1, 103), (3, 106)],
+            &[(0, 102), (1, 103)],
+        ];
+        let clean: Vec<bool> = images.iter().map(|i| properties(&o, i).is_empty()).collect();
+        assert_eq!(clean, [true, true, true, false, false]);
+        assert_eq!(clean, images.map(|i| properties(&forgetful, i).is_empty()));
+        o.completed(6, None).unwrap();
+        forgetful.completed(6, None).unwrap();
+        assert!(!forgetful.is_busy(3, 1) && forgetful.is_busy(0, 1));
+    }
+
+    #[test]
     fn reads_see_completed_versions() {
         let mut o = Oracle::new(Regime::Flush, false, 16);
         o.submitted(&Command::write(1, 0, 1, Token(11))).unwrap();

@@ -16,14 +16,14 @@ use crate::protocol::Sync;
 use crate::setup::Layout;
 use crate::sim::Simulation;
 
-/// Processor time of one insert before its commit, client and server.
-const INSERT_NS: Nanos = 200_000;
+/// Processor time of one insert before its commit, client and server. Fit.
+const INSERT_NS: Nanos = 1_100_000;
 /// Network and scheduling between client and server, there and back, up to twice this.
 const ROUND_TRIP_NS: u64 = 100_000;
 /// Serial work of a leader for each transaction of its group. Fit.
 const GROUP_NS: Nanos = 5_000;
 /// Serial work of the second leader for each transaction, before anybody is told. Fit.
-const COMMIT_NS: Nanos = 10_000;
+const COMMIT_NS: Nanos = 5_000;
 /// Transactions whose log records fill a page.
 const PER_PAGE: u32 = 8;
 /// Pages of a log before it starts again.

@@ -18,7 +18,7 @@ pub(super) async fn sync(me: &Me, file: FileId, _: Sync) -> u32 {
     let data = write_back(me, file, DataOrder::default()).await;
     let metas = me.with(|w| std::mem::take(&mut w.files.file(file).pending));
     let costs = me.with(|w| w.setup.costs);
-    me.compute(costs.journal_block_ns * metas.len() as u64 + costs.mmio_ns * 2).await;
+    me.compute((costs.log_block_ns + costs.file_block_ns) * metas.len() as u64 + costs.mmio_ns * 2).await;
     let j = me.with(|w| usize::from(w.who[me.id as usize].core) % w.journals.len());
     let blocks = metas.len() as u32 + 1;
     loop {
