@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use super::Sync;
+use super::call::Sync;
 use super::writeback::{DataOrder, acknowledge, joins_commit, tid_of, write_back};
 use crate::commit::{self, Order};
 use crate::exec::Me;

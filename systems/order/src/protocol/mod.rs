@@ -1,11 +1,14 @@
 //! The journal protocols: what a sync call and a commit wait for, and what they tell the device.
 
 mod barrierfs;
+mod call;
 mod ext4;
 mod horae;
 mod mqfs;
 mod opext4;
 mod writeback;
+
+pub use call::Sync;
 
 use crate::exec::{Machine, Me};
 use crate::files::FileId;
@@ -14,30 +17,6 @@ use crate::world::JOURNAL_PID;
 use writeback::DataOrder;
 
 use std::rc::Rc;
-
-/// What a caller wants of a sync call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sync {
-    /// Data and metadata are durable at return.
-    Fsync,
-    /// Data, and the metadata that is needed to read it, are durable at return.
-    Fdatasync,
-    /// What was written before is persistent before what is written later; returns at dispatch. On protocols
-    /// without order it is `Fsync`.
-    Fbarrier,
-    /// The same with the metadata of `Fdatasync`.
-    Fdatabarrier,
-}
-
-impl Sync {
-    pub(crate) fn is_durable(self) -> bool {
-        matches!(self, Sync::Fsync | Sync::Fdatasync)
-    }
-
-    pub(crate) fn data_only(self) -> bool {
-        matches!(self, Sync::Fdatasync | Sync::Fdatabarrier)
-    }
-}
 
 /// Starts the threads a protocol has.
 pub(crate) fn start(machine: &Rc<Machine>, protocol: Protocol) {

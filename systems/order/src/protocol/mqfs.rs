@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use ssd::Token;
 
-use super::Sync;
+use super::call::Sync;
 use super::writeback::{DataOrder, write_back};
 use crate::exec::Me;
 use crate::files::FileId;
