@@ -13,8 +13,9 @@ fn main() {
         for seed in first..first + count {
             if let Err(failure) = soak(&Schedule::new(protocol, seed)) {
                 bad += 1;
-                if bad <= 3 {
-                    println!("{failure}{}", failure.trace);
+                println!("{failure}");
+                if failed + bad == 1 {
+                    println!("{}", failure.trace);
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use ssd::Token;
 
 use crate::exec::Me;
-use crate::files::{MetaId, Tid};
+use crate::files::Tid;
 use crate::handle::MAIN;
 use crate::journal::{Committing, Tx};
 use crate::ledger::Entry;
@@ -256,7 +256,7 @@ fn homes(me: &Me, txs: &[Tx]) -> (Vec<(u64, u64)>, Tid) {
         let last = txs.last().map_or(0, |tx| tx.tid);
         for tx in txs {
             for m in &tx.metas {
-                let meta: &crate::files::Meta = &w.files.metas[*m as MetaId as usize];
+                let meta = &w.files.metas[*m as usize];
                 if meta.logged == tx.tid {
                     homes.push((meta.lba, meta.token));
                 } else if meta.logged > last {

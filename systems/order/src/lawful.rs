@@ -42,6 +42,13 @@ pub(crate) fn sample(oracle: &Oracle, ordered: bool, rng: &mut SplitMix) -> Vec<
             }
         }
     }
+    // What must be there anyway needs its predecessors too.
+    for (i, w) in writes.iter().enumerate() {
+        let held = (w.lba..w.lba + u64::from(w.blocks)).any(|l| oracle.must_hold(l) as usize > i);
+        if held && parts[i] == Part::Nothing {
+            parts[i] = Part::Some;
+        }
+    }
     if ordered {
         close(writes, &mut parts);
     }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use ssd::{Nanos, Tags, Token};
+use ssd::{Tags, Token};
 
 use crate::sync::{Group, TaskId};
 
@@ -44,7 +44,6 @@ pub(crate) struct Request {
     pub(crate) on_dispatch: Vec<Rc<Group>>,
     /// Once dispatched: command id and tags. They are kept over a requeue.
     pub(crate) sent: Option<(u64, Tags)>,
-    pub(crate) dispatched_at: Nanos,
 }
 
 impl Request {
@@ -62,7 +61,6 @@ impl Request {
             groups: Vec::new(),
             on_dispatch: Vec::new(),
             sent: None,
-            dispatched_at: 0,
         }
     }
 

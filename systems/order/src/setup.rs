@@ -2,7 +2,7 @@
 
 use ssd::{Profile, Regime};
 
-use crate::params::{COMMAND_BLOCKS_MAX, HostCosts, PLUG_BLOCKS_MAX, PLUG_REQUESTS_MAX};
+use crate::params::{COMMAND_BLOCKS_MAX, HostCosts, PLUG_BLOCKS_MAX, PLUG_REQUESTS_MAX, REQUEUE_NS};
 
 /// A journaling protocol, and with it the contract it needs of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,6 +100,8 @@ pub struct Limits {
     pub plug_requests: usize,
     /// A last request of this many blocks sends it as well.
     pub plug_blocks: u32,
+    /// A requeued command is tried again after this long, ns, if no completion came before.
+    pub requeue_ns: u64,
 }
 
 impl Default for Limits {
@@ -108,6 +110,7 @@ impl Default for Limits {
             command_blocks: COMMAND_BLOCKS_MAX,
             plug_requests: PLUG_REQUESTS_MAX,
             plug_blocks: PLUG_BLOCKS_MAX,
+            requeue_ns: REQUEUE_NS,
         }
     }
 }

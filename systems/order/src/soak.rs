@@ -80,6 +80,7 @@ fn setup(schedule: &Schedule, rng: &mut SplitMix) -> Setup {
         command_blocks: [2, 4, 256][rng.below(3)],
         plug_requests: [1, 2, 32][rng.below(3)],
         plug_blocks: [2, 32][rng.below(2)],
+        requeue_ns: 50_000,
     };
     setup.seed = schedule.seed;
     setup.shortage = [0.0, 0.05, 0.3][rng.below(3)];

@@ -188,9 +188,7 @@ impl World {
             self.wake_all(group.done());
         }
         for queue in std::mem::take(&mut self.block.retry) {
-            let due =
-                self.now + crate::params::REQUEUE_NS.min(self.setup.profile.flush.overhead_ns.max(1000));
-            self.at(due, Timer::Queue(queue));
+            self.at(self.now + self.setup.limits.requeue_ns, Timer::Queue(queue));
         }
     }
 

@@ -88,7 +88,6 @@ impl Block {
                 self.note(&r, id, tags, queue, now, who);
                 self.dispatched.append(&mut r.on_dispatch);
                 r.sent = Some((id, tags));
-                r.dispatched_at = now;
                 (id, tags)
             }
         };
