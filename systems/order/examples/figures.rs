@@ -91,7 +91,7 @@ fn figure_10(seconds: f64, only: Option<&str>) -> Result<(), Failure> {
         let off = |got: f64, want: f64| (got / want - 1.0) * 100.0;
         let mean = |r: &Report| r.tally.durable.mean().unwrap_or(0.0) / 1e6;
         println!(
-            "| {name} | {n} | {a:.2} | {ext4} | {:+.0} % | {b:.2} | {op} | {:+.0} % | {:.2} | {:.2} | {} | {:.1} | {:.1} | {:.0} / {:.0} | {:.2} / {:.2} | {ta:.1} + {tb:.1} |",
+            "| {name} | {n} | {a:.2} | {ext4} | {:+.1} % | {b:.2} | {op} | {:+.1} % | {:.2} | {:.2} | {} | {:.1} | {:.1} | {:.0} / {:.0} | {:.2} / {:.2} | {ta:.1} + {tb:.1} |",
             off(a, ext4),
             off(b, op),
             b / a,
