@@ -120,3 +120,18 @@ impl Journal {
         self.running.metas.push(meta);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_wraps_in_two_runs() {
+        let mut j = Journal::new(1, 100, 10);
+        assert_eq!(j.take(7), [(100, 7)]);
+        assert_eq!(j.free(), 3);
+        j.tail = 5;
+        assert_eq!(j.take(6), [(107, 3), (100, 3)]);
+        assert_eq!((j.free(), j.head), (2, 13));
+    }
+}

@@ -317,3 +317,98 @@ impl Ledger {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SUPERBLOCK: u64 = 0;
+
+    /// Transaction `tid`: log at 10 x tid, commit record behind it, home block 100, ordered data at 200 + tid.
+    fn commit(ledger: &mut Ledger, tid: Tid) {
+        let (base, token) = (10 * u64::from(tid), 1000 * u64::from(tid));
+        ledger.begin(Entry {
+            journal: 0,
+            tid,
+            log: vec![(base, token), (base + 1, token + 1)],
+            homes: vec![(100, token + 1)],
+            commit: None,
+            data: vec![(200 + u64::from(tid), token + 5, 1)],
+            acked: false,
+        });
+        ledger.commit(0, tid, base + 2, token + 2);
+    }
+
+    /// All that transaction `tid` writes but its home block.
+    fn written(tid: u64) -> Vec<(u64, u64)> {
+        let (base, token) = (10 * tid, 1000 * tid);
+        vec![(base, token), (base + 1, token + 1), (base + 2, token + 2), (200 + tid, token + 5)]
+    }
+
+    fn losses(ledger: &Ledger, blocks: &[(u64, u64)]) -> Vec<Loss> {
+        let mut image = vec![Token::ZERO; 300];
+        for (lba, token) in blocks {
+            image[*lba as usize] = Token(*token);
+        }
+        ledger.check(&image, SUPERBLOCK, [100].into_iter()).into_iter().map(|f| f.loss).collect()
+    }
+
+    #[test]
+    fn a_commit_record_needs_its_log_and_its_data() {
+        let mut ledger = Ledger::new(Rule::Record, false);
+        commit(&mut ledger, 1);
+        assert_eq!(losses(&ledger, &[]), [], "nothing was acknowledged");
+        let all = written(1);
+        assert_eq!(losses(&ledger, &all), []);
+        assert_eq!(losses(&ledger, &all[1..]), [Loss::LogTorn]);
+        assert_eq!(losses(&ledger, &all[..3]), [Loss::DataStale]);
+        ledger.acked(0, 1);
+        assert_eq!(losses(&ledger, &all[..2]), [Loss::CommitLost]);
+    }
+
+    #[test]
+    fn an_ordering_log_ignores_what_is_not_complete() {
+        for (rule, found) in [(Rule::Prefix, vec![Loss::CommitLost]), (Rule::Each, vec![])] {
+            let mut ledger = Ledger::new(rule, false);
+            commit(&mut ledger, 1);
+            commit(&mut ledger, 2);
+            ledger.acked(0, 2);
+            assert_eq!(losses(&ledger, &written(2)), found, "{rule:?}");
+        }
+    }
+
+    #[test]
+    fn home_blocks_are_neither_ahead_of_the_journal_nor_behind_its_tail() {
+        let mut ledger = Ledger::new(Rule::Record, false);
+        commit(&mut ledger, 1);
+        assert_eq!(losses(&ledger, &[(100, 1001)]), [Loss::HomeAhead]);
+        ledger.acked(0, 1);
+        ledger.move_tail(77, 2, vec![(100, 1001)], 0);
+        let tail = (SUPERBLOCK, 77);
+        assert_eq!(losses(&ledger, &written(1)), [], "the tail update is still on its way");
+        assert_eq!(losses(&ledger, &[tail]), [Loss::HomeBehind]);
+        ledger.tail_moved();
+        assert_eq!(losses(&ledger, &[tail, (100, 1001)]), []);
+        assert_eq!(losses(&ledger, &[tail]), [Loss::HomeBehind]);
+        // A later transaction in the journal holds the block as well.
+        commit(&mut ledger, 2);
+        let mut blocks = written(2);
+        blocks.push(tail);
+        assert_eq!(losses(&ledger, &blocks), []);
+    }
+
+    #[test]
+    fn writes_after_a_barrier_need_those_before() {
+        let mut ledger = Ledger::new(Rule::Record, true);
+        let file = FileId(3);
+        ledger.chain(file, 0, &[(210, 1, 2)]);
+        ledger.chain(file, 1, &[(220, 3, 1)]);
+        assert_eq!(losses(&ledger, &[(220, 3)]), [], "no barrier between them");
+        ledger.synced(file, 1, 1, false);
+        assert_eq!(losses(&ledger, &[(220, 3), (210, 1)]), [Loss::BarrierBroken]);
+        assert_eq!(losses(&ledger, &[(220, 3), (210, 1), (211, 9)]), [], "a newer version will do");
+        assert_eq!(losses(&ledger, &[(210, 1)]), []);
+        ledger.synced(file, 2, 2, true);
+        assert_eq!(losses(&ledger, &[(210, 1), (211, 2)]), [Loss::DataLost]);
+    }
+}
