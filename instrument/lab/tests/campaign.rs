@@ -52,7 +52,7 @@ fn the_latest_unfinished_run_of_the_same_study_is_resumed() {
     let (campaign, told) = place.open(&study, true);
     let campaign = campaign.unwrap();
     assert_eq!(campaign.run().id, latest);
-    assert!(told[0].contains(&format!("Resumes {{ run: \"{latest}\", done: 0, planned: 5 }}")), "{told:?}");
+    assert!(told[0].contains(&format!("Resumes {{ run: \"{latest}\", done: 0, planned: 6 }}")), "{told:?}");
     assert_ne!(first.run().id, latest);
     let other = Study { study: record::study::Settings { seed: 9, ..study.study.clone() }, ..study };
     assert!(place.open(&other, true).1.contains(&"NothingToResume".to_string()));

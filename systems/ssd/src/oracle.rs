@@ -229,6 +229,47 @@ impl Oracle {
         }
     }
 
+    /// Forgets the oldest writes as far as all of them are durable, in lots of `lot`: for long runs. They become
+    /// the base.
+    pub fn forget_durable(&mut self, lot: usize) {
+        let durable = |w: &Write, i: usize| {
+            w.acked && (w.lba..w.lba + u64::from(w.blocks)).all(|l| self.floor[l as usize] as usize > i)
+        };
+        let count = self.writes.iter().enumerate().take_while(|(i, w)| durable(w, *i)).count();
+        if count == 0 || count < lot {
+            return;
+        }
+        let k = count as u32;
+        for w in &self.writes[..count] {
+            for l in w.lba..w.lba + u64::from(w.blocks) {
+                self.base[l as usize] = w.token_of(l);
+                self.history[l as usize].remove(0);
+            }
+        }
+        let mut touched: Vec<usize> =
+            self.writes.iter().flat_map(|w| w.lba as usize..(w.lba + u64::from(w.blocks)) as usize).collect();
+        touched.sort_unstable();
+        touched.dedup();
+        self.writes.drain(..count);
+        for l in touched {
+            self.floor[l] = self.floor[l].saturating_sub(k);
+            self.history[l].iter_mut().for_each(|w| *w -= k);
+        }
+        self.acked.retain(|w| *w >= k);
+        self.acked.iter_mut().for_each(|w| *w -= k);
+        for a in self.awaited.values_mut() {
+            match a {
+                Awaited::Write(i) => *i -= k,
+                Awaited::Flush { covered, .. } => {
+                    covered.retain(|w| *w >= k);
+                    covered.iter_mut().for_each(|w| *w -= k);
+                }
+                Awaited::Read { from, .. } => from.iter_mut().for_each(|v| *v = v.saturating_sub(k)),
+                Awaited::Other => {}
+            }
+        }
+    }
+
     fn newest_acked(&self, lba: u64) -> u32 {
         let of = &self.history[lba as usize];
         of.iter().rev().find(|w| self.writes[**w as usize].acked).map_or(0, |w| w + 1)
@@ -476,6 +517,44 @@ mod tests {
         assert_eq!(properties(&o, &[(0, 11)]), []);
         assert_eq!(properties(&o, &[(1, 22)]), [Property::Durability]);
         assert_eq!(properties(&o, &[(0, 11), (1, 99)]), [Property::NoLostPage]);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_the_base() {
+        let mut o = Oracle::new(Regime::Streams, false, 16);
+        let mut c = EpochCounters::default();
+        for id in 1..=4 {
+            let tags = c.write(1, None, true);
+            o.submitted(&Command::write(id, id % 2, 1, Token(100 + id)).tagged(tags)).unwrap();
+            o.completed(id, None).unwrap();
+        }
+        o.submitted(&Command::flush(9).tagged(c.flush(1))).unwrap();
+        o.completed(9, None).unwrap();
+        for (id, lba) in [(5, 0), (6, 3)] {
+            let tags = c.write(1, None, true);
+            o.submitted(&Command::write(id, lba, 1, Token(100 + id)).tagged(tags)).unwrap();
+        }
+        let mut forgetful = o.clone();
+        forgetful.forget_durable(5);
+        assert_eq!(forgetful.writes().len(), 6, "a lot of five is not durable");
+        forgetful.forget_durable(1);
+        assert_eq!(
+            (forgetful.writes().len(), forgetful.must_hold(0), forgetful.base()[1]),
+            (2, 0, Token(103))
+        );
+        let images: [&[(usize, u64)]; 5] = [
+            &[(0, 104), (1, 103)],
+            &[(0, 105), (1, 103)],
+            &[(0, 105), (1, 103), (3, 106)],
+            &[(0, 104), (1, 103), (3, 106)],
+            &[(0, 102), (1, 103)],
+        ];
+        let clean: Vec<bool> = images.iter().map(|i| properties(&o, i).is_empty()).collect();
+        assert_eq!(clean, [true, true, true, false, false]);
+        assert_eq!(clean, images.map(|i| properties(&forgetful, i).is_empty()));
+        o.completed(6, None).unwrap();
+        forgetful.completed(6, None).unwrap();
+        assert!(!forgetful.is_busy(3, 1) && forgetful.is_busy(0, 1));
     }
 
     #[test]
