@@ -105,7 +105,7 @@ pub struct Run {
     /// The stacks to compare [default: dir:. , a private directory in the current one]
     #[arg(long, value_name = "STACKS")]
     pub on: Option<String>,
-    /// A variable of the workload; several values, separated by commas, are swept. Of a study: one of its [variables]
+    /// A variable of the workload; several values, separated by commas, are swept. Of a study: one of its variables
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
     /// Trials of each cell [default: 6, or the study's]

@@ -36,7 +36,7 @@ const HELD_OUT: &str = "zipf:4:4,phases,gaps,two-strides,backward-stride,pingpon
 /// Reads `matrix`, `held-out`, or a list of `NAME[:THREADS[:BLOCK_KIB[:shared]]]`.
 ///
 /// # Errors
-/// [`AppError::Script`] for what is no pattern.
+/// [`AppError::Parameter`] for what is no pattern.
 pub fn list(text: &str) -> Result<Vec<Pattern>, AppError> {
     let text = match text {
         "matrix" => MATRIX,
