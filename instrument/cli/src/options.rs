@@ -177,6 +177,9 @@ pub struct Run {
     /// A title for the report
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
+    /// A name for the run, by which other commands find it: --name before; loadline compare before after
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
     #[command(flatten)]
     pub evaluating: crate::evaluation::Evaluating,
     /// No progress, only results
@@ -203,7 +206,7 @@ pub struct Check {
 /// Options of `compare`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A run is named by its id, the beginning of it, or `last`.
+A run is named by its id, the beginning of it, its name (`run --name`), `last`, or `last~2`, two before the last.
 
 Examples:
   loadline compare 20261120-19 last
@@ -605,6 +608,9 @@ pub struct Runs {
     /// Delete this run
     #[arg(long, value_name = "RUN")]
     pub delete: Option<String>,
+    /// Only runs with this in their id, name or title
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
 }
 
 /// Options of `doctor`.

@@ -53,6 +53,9 @@ pub struct Reproduce {
     /// Go on with the latest unfinished run of the same settings
     #[arg(long)]
     pub resume: bool,
+    /// A name for the run, by which other commands find it
+    #[arg(long, value_name = "NAME")]
+    pub name: Option<String>,
     /// Show a stored run instead of running
     #[arg(long, value_name = "RUN")]
     pub show: Option<String>,
@@ -82,6 +85,7 @@ pub fn reproduce(options: &Options, arguments: &Reproduce) -> anyhow::Result<Exi
         work_dir: arguments.work_dir.as_deref(),
         erase: arguments.erase.as_deref(),
         resume: arguments.resume,
+        name: arguments.name.as_deref(),
         quiet: arguments.quiet,
         allow_system: false,
     };

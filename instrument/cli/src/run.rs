@@ -8,6 +8,7 @@ use lab::check::Loads;
 use lab::load::FREE_BYTES_ASSUMED;
 use lab::session::Ending;
 use lab::stop::Wish;
+use lab::store::StoreError;
 use lab::{Campaign, Site};
 use record::grid::Grid;
 use record::results::{Run, Status};
@@ -27,6 +28,7 @@ pub fn run(options: &Options, arguments: &options::Run) -> anyhow::Result<Exit> 
         work_dir: arguments.work_dir.as_deref(),
         erase: arguments.erase.as_deref(),
         resume: arguments.resume,
+        name: arguments.name.as_deref(),
         quiet: arguments.quiet,
         allow_system: arguments.allow_system,
     };
@@ -44,6 +46,8 @@ pub struct Launch<'a> {
     pub erase: Option<&'a str>,
     /// Go on with the latest unfinished run.
     pub resume: bool,
+    /// What the user calls the run.
+    pub name: Option<&'a str>,
     /// No progress.
     pub quiet: bool,
     /// Workloads may start programs.
@@ -55,7 +59,9 @@ pub fn run_study(options: &Options, study: Study, launch: &Launch<'_>) -> anyhow
     let home = home(options)?;
     let loads = check_workloads(&study, launch.allow_system)?;
     let site = site(&home, launch.work_dir.unwrap_or(&home.join("images")), launch.erase)?;
-    let opening = Opening { resume: launch.resume, command_line: std::env::args().collect(), on_signal };
+    let name = launch.name.map(str::to_string);
+    let opening =
+        Opening { resume: launch.resume, name, command_line: std::env::args().collect(), on_signal };
     let mut campaign = Campaign::open(study, loads, site, &opening, &mut say_opened).map_err(refused)?;
     campaign.provide(&mut |label, line| {
         if !launch.quiet {
@@ -77,6 +83,7 @@ pub fn run_study(options: &Options, study: Study, launch: &Launch<'_>) -> anyhow
 fn refused(error: CampaignError) -> anyhow::Error {
     match error {
         CampaignError::Overwrite(error) => bad_input(error),
+        CampaignError::Store(error @ StoreError::Name { .. }) => bad_input(error),
         CampaignError::Unavailable(_) => cannot_here(error),
         other => other.into(),
     }

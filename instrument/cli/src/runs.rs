@@ -17,10 +17,18 @@ pub fn runs(options: &Options, arguments: &options::Runs) -> anyhow::Result<Exit
     if runs.is_empty() {
         screen::print("no runs yet: `loadline run workloads/varmail.f --on ext4,xfs,btrfs` makes one")?;
     }
-    for run in runs {
+    let shown = |run: &lab::store::Summary| {
+        let name = run.name.as_deref().unwrap_or_default();
+        arguments
+            .filter
+            .as_ref()
+            .is_none_or(|part| [&run.id, name, &run.title].iter().any(|one| one.contains(part)))
+    };
+    for run in runs.into_iter().filter(shown) {
+        let name = run.name.map_or(String::new(), |name| format!("{name}: "));
         let state = if run.finished.is_some() { "complete" } else { "unfinished" };
         screen::print(&format!(
-            "{}  {:>10}  {:>3}/{:<3} trials  {}",
+            "{}  {:>10}  {:>3}/{:<3} trials  {name}{}",
             run.id, state, run.trials_done, run.trials_planned, run.title
         ))?;
     }

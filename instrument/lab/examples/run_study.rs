@@ -25,8 +25,12 @@ fn run(study: &Path, home: &Path, work: &Path, words: &[String]) -> Result<(), F
     let machine = lab::load::machine(study.study.memory.map(|bytes| bytes.0), FREE_BYTES_ASSUMED);
     let loads = lab::check::workloads(&study, machine)?;
     let site = Site::new(&camino::absolute_utf8(home)?, &camino::absolute_utf8(work)?)?;
-    let opening =
-        Opening { resume: true, command_line: words.to_vec(), on_signal: |wish| eprintln!("{wish:?}") };
+    let opening = Opening {
+        resume: true,
+        name: None,
+        command_line: words.to_vec(),
+        on_signal: |wish| eprintln!("{wish:?}"),
+    };
     let mut campaign = Campaign::open(study, loads, site, &opening, &mut |opened| println!("{opened:?}"))?;
     let seconds = campaign.estimate_seconds();
     println!("run {}, about {seconds:.0} s", campaign.run().id);

@@ -35,6 +35,8 @@ pub struct Campaign {
 pub struct Opening {
     /// Take up the latest unfinished run of the study, if there is one.
     pub resume: bool,
+    /// What the user calls the run.
+    pub name: Option<String>,
     /// The command that began it, program name first.
     pub command_line: Vec<String>,
     /// Hears of signals, in a thread of its own.
@@ -187,5 +189,9 @@ fn begin(
         }
         tell(Opened::NothingToResume);
     }
-    store.begin(study, &opening.command_line)
+    let run = store.begin(study, &opening.command_line)?;
+    if let Some(name) = &opening.name {
+        store.name(&run.id, name)?;
+    }
+    Ok(run)
 }

@@ -267,3 +267,23 @@ fn write_fixture(fixtures: &Path) {
     std::fs::write(fixtures.join("store-v1.json"), serde_json::to_string_pretty(&(run, trials)).unwrap())
         .unwrap();
 }
+
+#[test]
+fn runs_are_found_by_name_and_by_how_long_ago() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Store::open(folder.path()).unwrap();
+    let study = study("stacks = ['ext4']\n[[workload]]\nname = 'a'\ntext = 'run'\n");
+    let ids: Vec<String> = (0..3).map(|_| store.begin(&study, &[]).unwrap().id).collect();
+    store.name(&ids[0], "before").unwrap();
+    store.name(&ids[1], "before").unwrap();
+    assert_eq!(store.find("before").unwrap(), ids[1], "the latest of this name");
+    assert_eq!(
+        (store.find("last").unwrap(), store.find("last~2").unwrap()),
+        (ids[2].clone(), ids[0].clone())
+    );
+    assert!(store.find("last~3").unwrap_err().to_string().contains("so many are not stored"));
+    assert_eq!(store.runs().unwrap()[1].name.as_deref(), Some("before"));
+    for name in ["", "2026", "last", "last~1", "a b", "-x"] {
+        assert!(store.name(&ids[2], name).is_err(), "{name}");
+    }
+}

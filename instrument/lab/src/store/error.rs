@@ -39,6 +39,14 @@ pub enum StoreError {
         /// The newest version that is known here.
         known: u32,
     },
+    /// A name that a run cannot have.
+    #[error(
+        "`{name}` is no name for a run; it begins with a letter and has letters, digits, `-`, `_` and `.` only"
+    )]
+    Name {
+        /// The name.
+        name: String,
+    },
     /// No run of that name.
     #[error("no run is called {wanted}{hint}")]
     NoSuchRun {

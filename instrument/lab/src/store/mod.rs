@@ -35,11 +35,18 @@ const ZSTD_LEVEL: i32 = 6;
 /// Largest record that is read back, after decompression.
 const RECORD_BYTES_MAX: usize = 1 << 30;
 
+/// The word for the latest run.
+const LAST: &str = "last";
+/// Before a number: so many before the latest.
+const LAST_BUT: &str = "last~";
+
 /// A run in a list.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Summary {
     /// The run's id.
     pub id: String,
+    /// What its user calls it.
+    pub name: Option<String>,
     /// The study's title.
     pub title: String,
     /// When it began.
@@ -147,6 +154,22 @@ impl Store {
         Ok(run)
     }
 
+    /// Gives a run a name, by which it is found then. Of several runs of one name the latest is meant.
+    ///
+    /// # Errors
+    /// A name that could be taken for an id; the store cannot be written.
+    pub fn name(&mut self, id: &str, name: &str) -> Result<(), StoreError> {
+        let fits = |letter: char| letter.is_alphanumeric() || "-_.".contains(letter);
+        let first = name.chars().next().is_some_and(char::is_alphabetic);
+        if !first || !name.chars().all(fits) || name == LAST || name.starts_with(LAST_BUT) {
+            return Err(StoreError::Name { name: name.to_string() });
+        }
+        let transaction = self.write()?;
+        transaction.execute("UPDATE runs SET name = ?2 WHERE id = ?1", params![id, name])?;
+        transaction.commit()?;
+        Ok(())
+    }
+
     /// Takes up a run again: this process owns it from now on.
     ///
     /// # Errors
@@ -246,7 +269,7 @@ impl Store {
         let mut statement = self.connection.prepare_cached(
             "SELECT id, title, started, finished, study_hash, trials_planned,
                     (SELECT count(DISTINCT cell || '/' || trial) FROM trials
-                     WHERE run = runs.id AND status = 'done')
+                     WHERE run = runs.id AND status = 'done'), name
              FROM runs ORDER BY rowid",
         )?;
         let rows = statement.query_map([], |row| {
@@ -258,6 +281,7 @@ impl Store {
                 study_hash: row.get(4)?,
                 trials_planned: row.get::<_, i64>(5)?.unsigned_abs(),
                 trials_done: row.get::<_, i64>(6)?.unsigned_abs(),
+                name: row.get(7)?,
             })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -329,19 +353,33 @@ impl Store {
         Ok(run)
     }
 
-    /// The id of a run: by its id, by a beginning of it that no other run has, or `last`.
+    /// The id of a run: by its id, by a beginning of it that no other run has, by its name, or `last`, `last~2` (two
+    /// before the last).
     ///
     /// # Errors
     /// No such run, or several.
     pub fn find(&self, wanted: &str) -> Result<String, StoreError> {
         let hint = "; `loadline runs` lists them";
-        if wanted == "last" {
+        let back = if wanted == LAST { Some("0") } else { wanted.strip_prefix(LAST_BUT) };
+        if let Some(back) = back.and_then(|back| back.parse::<u32>().ok()) {
             // Not by id: two runs that begin in the same second differ by a random part only.
             let last: Option<String> = self
                 .connection
-                .query_row("SELECT id FROM runs ORDER BY rowid DESC LIMIT 1", [], |row| row.get(0))
+                .query_row("SELECT id FROM runs ORDER BY rowid DESC LIMIT 1 OFFSET ?1", [back], |row| {
+                    row.get(0)
+                })
                 .optional()?;
-            return last.ok_or(StoreError::NoSuchRun { wanted: wanted.into(), hint: ": none is stored yet" });
+            let hint = if back == 0 { ": none is stored yet" } else { ": so many are not stored" };
+            return last.ok_or(StoreError::NoSuchRun { wanted: wanted.into(), hint });
+        }
+        let named: Option<String> = self
+            .connection
+            .query_row("SELECT id FROM runs WHERE name = ?1 ORDER BY rowid DESC LIMIT 1", [wanted], |row| {
+                row.get(0)
+            })
+            .optional()?;
+        if let Some(id) = named {
+            return Ok(id);
         }
         let mut statement = self
             .connection

@@ -11,7 +11,8 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::error::StoreError;
 
 /// Entry `n` brings a store of version `n` to version `n + 1`. Entries are never changed once released.
-const MIGRATIONS: [&str; 1] = ["
+const MIGRATIONS: [&str; 2] = [
+    "
     CREATE TABLE runs (
         id TEXT PRIMARY KEY,
         title TEXT NOT NULL,
@@ -46,7 +47,12 @@ const MIGRATIONS: [&str; 1] = ["
         intended_hdr TEXT
     );
     CREATE INDEX ops_of_trial ON ops (trial_row);
-"];
+",
+    "
+    ALTER TABLE runs ADD COLUMN name TEXT;
+    CREATE INDEX runs_by_name ON runs (name);
+",
+];
 
 /// The newest version.
 pub const VERSION: u32 = MIGRATIONS.len() as u32;
