@@ -14,6 +14,7 @@ pub fn check(options: &Options, arguments: &options::Check) -> anyhow::Result<Ex
     if arguments.file.extension().is_some_and(|extension| extension == "toml") {
         return check_study(arguments);
     }
+    arguments.evaluating.refuse()?;
     let set = arguments
         .set
         .iter()

@@ -43,6 +43,24 @@ pub enum Source<'a> {
 }
 
 impl Evaluating {
+    /// Refuses these options for what is no study.
+    pub fn refuse(&self) -> anyhow::Result<()> {
+        let given = [
+            ("--quick", self.quick),
+            ("--scale", self.scale.is_some()),
+            ("--device", self.device.is_some()),
+            ("--rows", self.rows.is_some()),
+            ("--columns", self.columns.is_some()),
+            ("--published", self.published.is_some()),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            Some((option, _)) => {
+                Err(bad_input(format!("{option} is for studies (*.toml); see docs/studies.md")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The study for this machine, with the rows and columns that are to run. `set` are values of its variables.
     pub fn study(&self, source: Source<'_>, set: &[String]) -> anyhow::Result<Study> {
         let scene = self.scene(set)?;

@@ -123,6 +123,7 @@ pub fn home(options: &Options) -> anyhow::Result<PathBuf> {
 fn study(arguments: &options::Run) -> anyhow::Result<Study> {
     let is_study = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "toml");
     if !arguments.files.iter().any(is_study) {
+        arguments.evaluating.refuse()?;
         let settings = overrides(Settings::default(), arguments)?;
         let on = arguments.on.clone().map_or_else(current_directory, Ok)?;
         let line = CommandLine { files: arguments.files.clone(), on, set: arguments.set.clone(), settings };

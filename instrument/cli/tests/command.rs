@@ -227,6 +227,12 @@ fn bad_options_are_explained() {
         (&["run", "work.f", "--io", "quick"], "--io"),
         (&["run", "work.f", "--memory", "much"], "--memory"),
         (&["run", "work.f", "--on", "dir:.", "--set", "nothing=1"], "nothing"),
+        (&["run", "work.f", "--on", "dir:.", "--rows", "ext4"], "--rows is for studies"),
+        (&["check", "work.f", "--scale", "quick"], "--scale is for studies"),
+        (
+            &["run", "work.f", "--on", "dir:.", "--for", "1s", "-n", "1", "--name", "2026"],
+            "no name for a run",
+        ),
         (&["report", "no-such-run"], "no-such-run"),
     ] {
         let (_, err) = bench.expect(2, arguments);

@@ -17,7 +17,7 @@ use crate::runner::Runner;
 use crate::session::{Ending, Means, Notice, Session};
 use crate::site::Site;
 use crate::stop::{self, Wish};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, check_name};
 
 /// The execution of a study: its run in the store, its journal, the wish to stop.
 #[derive(Debug)]
@@ -182,6 +182,7 @@ fn begin(
     opening: &Opening,
     tell: &mut dyn FnMut(Opened<'_>),
 ) -> Result<Run, StoreError> {
+    opening.name.as_deref().map_or(Ok(()), check_name)?;
     if opening.resume {
         if let Some(found) = store.unfinished(&study.hash())?.last() {
             tell(Opened::Resumes { run: &found.id, done: found.trials_done, planned: found.trials_planned });

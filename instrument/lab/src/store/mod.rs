@@ -159,11 +159,7 @@ impl Store {
     /// # Errors
     /// A name that could be taken for an id; the store cannot be written.
     pub fn name(&mut self, id: &str, name: &str) -> Result<(), StoreError> {
-        let fits = |letter: char| letter.is_alphanumeric() || "-_.".contains(letter);
-        let first = name.chars().next().is_some_and(char::is_alphabetic);
-        if !first || !name.chars().all(fits) || name == LAST || name.starts_with(LAST_BUT) {
-            return Err(StoreError::Name { name: name.to_string() });
-        }
+        check_name(name)?;
         let transaction = self.write()?;
         transaction.execute("UPDATE runs SET name = ?2 WHERE id = ?1", params![id, name])?;
         transaction.commit()?;
@@ -413,6 +409,19 @@ impl Store {
     fn write(&mut self) -> Result<Transaction<'_>, StoreError> {
         Ok(self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?)
     }
+}
+
+/// Whether a run can have this name.
+///
+/// # Errors
+/// [`StoreError::Name`] for a name that could be taken for an id or for `last`.
+pub fn check_name(name: &str) -> Result<(), StoreError> {
+    let fits = |letter: char| letter.is_alphanumeric() || "-_.".contains(letter);
+    let first = name.chars().next().is_some_and(char::is_alphabetic);
+    if !first || !name.chars().all(fits) || name == LAST || name.starts_with(LAST_BUT) {
+        return Err(StoreError::Name { name: name.to_string() });
+    }
+    Ok(())
 }
 
 /// `20261120-191500-ab12`: UTC to the second, then a random tail.
