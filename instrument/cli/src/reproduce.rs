@@ -95,8 +95,8 @@ pub fn reproduce(options: &Options, arguments: &Reproduce) -> anyhow::Result<Exi
         study.all_trials(trials);
     }
     let (run, ending) = run_study(options, study, &launch)?;
-    tell(options, &shown, &run)?;
-    exit_of(&run, ending)
+    let judgements = tell(options, &shown, &run)?;
+    Ok(exit_of(&run, ending, &judgements))
 }
 
 /// The stored run that `--show` names; `last` is the latest of this evaluation. Values of `--published` are added.

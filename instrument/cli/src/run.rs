@@ -11,7 +11,7 @@ use lab::stop::Wish;
 use lab::store::StoreError;
 use lab::{Campaign, Site};
 use record::grid::Grid;
-use record::results::{Run, Status};
+use record::results::{Judgement, Run, Status};
 use record::study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study};
 use spec::StackSpec;
 use stats::Thresholds;
@@ -33,8 +33,9 @@ pub fn run(options: &Options, arguments: &options::Run) -> anyhow::Result<Exit> 
         allow_system: arguments.allow_system,
     };
     let (run, ending) = run_study(options, study(arguments)?, &launch)?;
-    tell(options, &Shown { html: arguments.html.as_deref(), csv: arguments.csv.as_deref() }, &run)?;
-    exit_of(&run, ending)
+    let shown = Shown { html: arguments.html.as_deref(), csv: arguments.csv.as_deref() };
+    let judgements = tell(options, &shown, &run)?;
+    Ok(exit_of(&run, ending, &judgements))
 }
 
 /// What a command line says of running a study, whatever the study is.
@@ -238,8 +239,8 @@ pub struct Shown<'a> {
     pub csv: Option<&'a Path>,
 }
 
-/// Shows a run, and writes what is asked for.
-pub fn tell(options: &Options, shown: &Shown<'_>, run: &Run) -> anyhow::Result<()> {
+/// Shows a run, and writes what is asked for; gives the answers to its claims.
+pub fn tell(options: &Options, shown: &Shown<'_>, run: &Run) -> anyhow::Result<Vec<Judgement>> {
     let style = screen::style(options);
     screen::print(&report::terminal::summary(run, style))?;
     let judgements = record::judge::claims(run, &Thresholds::default())?;
@@ -253,22 +254,23 @@ pub fn tell(options: &Options, shown: &Shown<'_>, run: &Run) -> anyhow::Result<(
     if let Some(directory) = shown.csv {
         crate::report::write_csv(directory, run)?;
     }
-    screen::print(&format!("run {}: `loadline report {0} --html report.html` shows it in full", run.id))
+    screen::print(&format!("run {}: `loadline report {0} --html report.html` shows it in full", run.id))?;
+    Ok(judgements)
 }
 
 /// How a command ended that ran a study.
-pub fn exit_of(run: &Run, ending: Ending) -> anyhow::Result<Exit> {
+pub fn exit_of(run: &Run, ending: Ending, judgements: &[Judgement]) -> Exit {
     if ending == Ending::Interrupted {
-        return Ok(Exit::Interrupted);
+        return Exit::Interrupted;
     }
     let bad = |trial: &record::results::Trial| {
         matches!(trial.status, Status::Failed { .. } | Status::TimedOut { .. })
     };
     if run.trials.iter().any(bad) {
-        return Ok(Exit::Failed);
+        return Exit::Failed;
     }
     if !run.trials.iter().any(|trial| trial.status.is_done()) {
-        return Ok(Exit::CannotHere);
+        return Exit::CannotHere;
     }
     let empty =
         |trial: &record::results::Trial| trial.outcome.as_ref().is_none_or(|outcome| outcome.io_ops() == 0);
@@ -277,8 +279,7 @@ pub fn exit_of(run: &Run, ending: Ending) -> anyhow::Result<Exit> {
         eprintln!(
             "loadline: not one I/O operation was done: see `starved` in the report, and `loadline check`"
         );
-        return Ok(Exit::Failed);
+        return Exit::Failed;
     }
-    let judgements = record::judge::claims(run, &Thresholds::default())?;
-    Ok(if judgements.is_empty() { Exit::Done } else { Exit::of_code(record::judge::exit_code(&judgements)) })
+    if judgements.is_empty() { Exit::Done } else { Exit::of_code(record::judge::exit_code(judgements)) }
 }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use stats::between::{self, Answer, Basis};
+use stats::blocked::Trial;
 use stats::history::{self, Group, Prior, Spread, Summary};
 use stats::machine::{Conditions, Known, gate};
 use stats::{Doubt, Finding, SampleError, Sense, Thresholds, Verdict};
@@ -233,23 +234,21 @@ fn between_runs(
 ) -> Option<Pair> {
     let differed = gate(&conditions(a), &conditions(b), &Known::default());
     let line = |metric: MetricName| -> Result<Line, SampleError> {
-        let of = |run: &Run, cell: u32| -> Result<between::Run, SampleError> {
-            let trials = blocks::of_cell(run, cell, |outcome| metric.of(outcome));
-            let anchor =
-                anchor(run, cell, ground).map(|id| blocks::of_cell(run, id, |outcome| metric.of(outcome)));
-            let anchored =
-                anchor.map(|anchor| between::from_anchors(&trials, &[&anchor])).transpose()?.flatten();
-            Ok(between::Run { plain: Summary::of_values(&blocks::values(&trials))?, anchored })
+        let trials = |run: &Run, cell: u32| blocks::of_cell(run, cell, |outcome| metric.of(outcome));
+        let of = |run: &Run, cell: u32, own: &[Trial]| -> Result<between::Run, SampleError> {
+            let anchor = anchor(run, cell, ground).map(|id| trials(run, id));
+            let anchored = anchor.map(|anchor| between::from_anchors(own, &[&anchor])).transpose()?.flatten();
+            Ok(between::Run { plain: Summary::of_values(&blocks::values(own))?, anchored })
         };
-        let (before, after) = (of(a, cell_a)?, of(b, cell_b)?);
+        let (of_a, of_b) = (trials(a, cell_a), trials(b, cell_b));
+        let (before, after) = (of(a, cell_a, &of_a)?, of(b, cell_b, &of_b)?);
         let found =
             between::compare(&before, &after, &ground.spread, differed.clone(), sense(metric), thresholds);
         let mut finding = found.finding;
         if matches!(found.answer(), Answer::MachineDiffered(_)) {
             finding.verdict = Verdict::CannotTell { why: Doubt::OtherMachine };
         }
-        let trials = |run, cell| blocks::of_cell(run, cell, |outcome| metric.of(outcome));
-        let [baseline, candidate] = medians(&trials(a, cell_a), &trials(b, cell_b))?;
+        let [baseline, candidate] = medians(&of_a, &of_b)?;
         let differed = found.differed.iter().map(ToString::to_string).collect();
         let (basis, machine_half_width) = (Some(found.basis), found.machine_half_width);
         Ok(Line { metric, baseline, candidate, finding, basis, machine_half_width, differed })
@@ -257,8 +256,8 @@ fn between_runs(
     pair(a.cell(cell_a)?, b.cell(cell_b)?, line)
 }
 
-fn medians(a: &[stats::blocked::Trial], b: &[stats::blocked::Trial]) -> Result<[f64; 2], SampleError> {
-    let median = |trials: &[stats::blocked::Trial]| Ok(stats::Sample::new(&blocks::values(trials))?.median());
+fn medians(a: &[Trial], b: &[Trial]) -> Result<[f64; 2], SampleError> {
+    let median = |trials: &[Trial]| Ok(stats::Sample::new(&blocks::values(trials))?.median());
     Ok([median(a)?, median(b)?])
 }
 

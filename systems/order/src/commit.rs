@@ -248,6 +248,17 @@ async fn make_room(me: &Me) {
     checkpoint(me).await;
 }
 
+/// Writes blocks `(place, content)` to where they belong, and waits for them.
+pub(crate) async fn write_homes(me: &Me, homes: &[(u64, u64)]) {
+    let group = Rc::new(Group::default());
+    let writes = homes.iter().map(|(lba, token)| {
+        Request::new(Verb::Write { fua: false }, me.id, *lba, 1, Token(*token)).waited(&group)
+    });
+    let writes = writes.collect();
+    me.send(writes, false).await;
+    me.wait(&group).await;
+}
+
 /// Home blocks to write for the transactions that are retired: those no later transaction has logged.
 fn homes(me: &Me, txs: &[Tx]) -> (Vec<(u64, u64)>, Tid) {
     me.with(|w| {
@@ -286,13 +297,7 @@ pub(crate) async fn checkpoint(me: &Me) {
         me.flush(tagged).await;
     }
     let (homes, relies_on) = homes(me, &txs);
-    let group = Rc::new(Group::default());
-    let writes = homes.iter().map(|(lba, token)| {
-        Request::new(Verb::Write { fua: false }, me.id, *lba, 1, Token(*token)).waited(&group)
-    });
-    let writes = writes.collect();
-    me.send(writes, false).await;
-    me.wait(&group).await;
+    write_homes(me, &homes).await;
     let flushes = protocol != Protocol::Ext4NoBarrier;
     if flushes && !me.with(|w| w.planted(Mutation::TailWithoutFlush)) {
         me.flush(None).await;

@@ -1,6 +1,6 @@
 //! The rows and columns of an evaluation that are to run.
 
-use super::nearest::nearest;
+use super::nearest::did_you_mean;
 use super::{Column, Study, StudyError};
 
 impl Study {
@@ -104,7 +104,7 @@ fn words(list: &str) -> impl Iterator<Item = &str> {
 }
 
 fn unknown(what: &str, word: &str, known: Vec<&str>) -> StudyError {
-    let near = nearest(word, known.iter().copied()).map(|near| format!("did you mean `{near}`? "));
+    let near = did_you_mean(word, known.iter().copied());
     let near = near.unwrap_or_default();
     StudyError::Argument(format!("`{word}` is no {what}; {near}{what}s are {ALL}, {}", known.join(", ")))
 }

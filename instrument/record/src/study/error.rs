@@ -5,7 +5,7 @@ use std::ops::Range;
 use thiserror::Error;
 
 use super::Settings;
-use super::nearest::nearest;
+use super::nearest::did_you_mean;
 
 /// Why a study cannot be run.
 #[derive(Debug, Error)]
@@ -92,8 +92,7 @@ impl TextError {
         let message = error.message();
         let (message, help) = match unknown_key(message) {
             Some((key, known)) => {
-                let meant = nearest(key, known.iter().copied())
-                    .map(|near| format!("did you mean `{near}`? "))
+                let meant = did_you_mean(key, known.iter().copied())
                     .or_else(|| is_setting(key).then(|| format!("`{key}` belongs under [study]; ")));
                 let list = format!("{}known here: {}", meant.unwrap_or_default(), known.join(", "));
                 (format!("unknown key `{key}`"), Some(list))

@@ -8,7 +8,7 @@ use toml::Spanned;
 use super::claim::{Published, Rule};
 use super::error::TextError;
 use super::load::Written;
-use super::nearest::nearest;
+use super::nearest::did_you_mean;
 use super::place::Place;
 use super::scene::{Expanded, expand};
 use super::{Claim, Load, Scene, Selector, Study, StudyError, Sweeps, Workload, names};
@@ -285,7 +285,7 @@ fn explain(
     let stacks: Vec<String> = study.stacks.iter().map(spec::StackSpec::label).collect();
     let help = match (&selector.workload, &selector.stack) {
         (Some(name), _) if !labels.contains(&name.as_str()) => {
-            let near = nearest(name, labels.iter().copied()).map(|near| format!("did you mean `{near}`? "));
+            let near = did_you_mean(name, labels.iter().copied());
             format!(
                 "no workload is called `{name}`; {}there are: {}",
                 near.unwrap_or_default(),

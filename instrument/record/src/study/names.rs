@@ -3,7 +3,7 @@
 use super::claim::{Claim, Published, Rule};
 use super::error::TextError;
 use super::evaluation::{Against, Evaluation};
-use super::nearest::nearest;
+use super::nearest::did_you_mean;
 use super::place::Place;
 use super::{Study, StudyError};
 
@@ -97,6 +97,6 @@ fn is_known(word: &str, known: &[&str], what: &str) -> Result<(), String> {
     if known.contains(&word) {
         return Ok(());
     }
-    let near = nearest(word, known.iter().copied()).map(|near| format!("did you mean `{near}`? "));
+    let near = did_you_mean(word, known.iter().copied());
     Err(format!("there is no {what} `{word}`; {}there are: {}", near.unwrap_or_default(), known.join(", ")))
 }

@@ -11,6 +11,11 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
+/// "did you mean `near`? ", when there is one that is near.
+pub(super) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    nearest(word, known).map(|near| format!("did you mean `{near}`? "))
+}
+
 /// Letters to insert, delete, change or swap (optimal string alignment), `-` and `_` being the same.
 fn distance(a: &str, b: &str) -> usize {
     let letters = |text: &str| -> Vec<char> { text.to_lowercase().replace('-', "_").chars().collect() };

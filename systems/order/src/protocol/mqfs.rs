@@ -7,6 +7,7 @@ use ssd::Token;
 
 use super::call::Sync;
 use super::writeback::{DataOrder, write_back};
+use crate::commit::write_homes;
 use crate::exec::Me;
 use crate::files::FileId;
 use crate::ledger::Entry;
@@ -97,13 +98,7 @@ async fn reclaim(me: &Me, j: usize) {
             metas.iter().map(|m| &w.files.metas[*m as usize]).map(|m| (m.lba, m.token)).collect();
         (txs, homes)
     });
-    let group = Rc::new(Group::default());
-    let writes = homes.iter().map(|(lba, token)| {
-        Request::new(Verb::Write { fua: false }, me.id, *lba, 1, Token(*token)).waited(&group)
-    });
-    let writes = writes.collect();
-    me.send(writes, false).await;
-    me.wait(&group).await;
+    write_homes(me, &homes).await;
     me.flush(None).await;
     me.with(|w| {
         let before = txs.back().map_or(0, |t| t.tid + 1);
