@@ -6,6 +6,7 @@
 //! | `run` | `run`: from a command line to stored results |
 //! | `progress` | what a run shows while it runs |
 //! | `check`, `compare`, `crash`, `explain`, `report`, `runs`, `doctor` | the commands of these names |
+//! | `ab` | two stacks or commands in turns until it is decided |
 //! | `betrfs` | `mkfs`, `mount`, `fsck`, `dump` |
 //! | `ssd` | emulated SSDs as block devices |
 //! | `programs` | programs that workloads start: listed, and refused unless allowed |
@@ -18,6 +19,7 @@
 //! | `reproduce`, `evaluation` | published evaluations: the run of an embedded study; the options that choose scale, rows, columns |
 //! | `screen` | colours, widths, exit codes |
 
+mod ab;
 mod betrfs;
 mod check;
 mod compare;
@@ -68,6 +70,7 @@ fn main() -> ExitCode {
         Command::Run(run) => run::run(&options, run),
         Command::Check(check) => check::check(&options, check),
         Command::Crash(crash) => crash::crash(&options, crash),
+        Command::Ab(what) => ab::ab(&options, what),
         Command::Compare(compare) => compare::compare(&options, compare),
         Command::Explain(explain) => explain::explain(&options, explain),
         Command::Report(report) => report::report(&options, report),

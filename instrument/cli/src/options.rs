@@ -46,6 +46,8 @@ pub enum Command {
     Check(Check),
     /// Compare two runs (or the stacks of one) and give verdicts
     Compare(Compare),
+    /// Two stacks, workload settings or commands in turns until it is decided
+    Ab(Box<crate::ab::Ab>),
     /// Say where the time of each fsync goes
     #[command(subcommand)]
     Explain(Explain),

@@ -20,6 +20,8 @@ pub struct Progress {
     began: Instant,
     /// Its script has `enable lathist`.
     latency_counters: bool,
+    /// Blocks are told, not trials.
+    in_turns: bool,
 }
 
 impl Progress {
@@ -33,12 +35,19 @@ impl Progress {
             planned: 0,
             began: Instant::now(),
             latency_counters: false,
+            in_turns: false,
         }
     }
 
     /// Says what is about to happen.
-    pub fn announce(&self, run: &Run, seconds: f64) {
+    pub fn announce(&mut self, run: &Run, seconds: f64) {
         if self.quiet {
+            return;
+        }
+        if let Some(so_far) = record::turns::of_run(run) {
+            self.in_turns = true;
+            let (id, title) = (&run.id, &run.title);
+            eprintln!("run {id}: {title}; in turns until it is decided, {} blocks so far", so_far.blocks);
             return;
         }
         eprintln!(
@@ -68,6 +77,7 @@ impl Progress {
                 self.bar.enable_steady_tick(Duration::from_millis(200));
             }
             Notice::Progress(progress) => self.trial(progress),
+            Notice::Ended { trial, .. } if self.in_turns && trial.status.is_done() => self.bar.inc(1),
             Notice::Ended { cell, trial } => {
                 if !matches!(trial.status, Status::Unavailable { .. }) {
                     self.bar.inc(1);
@@ -79,6 +89,7 @@ impl Progress {
                 cell.label(),
                 half_width * 100.0
             )),
+            Notice::Turn(so_far) => self.line(&report::turns::line(so_far)),
             Notice::GivenUp { cell } => self.line(&format!("{}: failed too often, given up", cell.label())),
         }
     }

@@ -14,6 +14,7 @@ use crate::store::{Store, StoreError};
 use record::plan::{self, Slot};
 use record::results::{Cell, Run, Status, Trial};
 use record::study::Study;
+use record::turns::{self, SoFar};
 
 /// A cell that has failed so often without any result gets no further trials in this session.
 const FAILURES_MAX: u32 = 2;
@@ -70,6 +71,8 @@ pub enum Notice<'a> {
         /// Relative half width of the interval.
         half_width: f64,
     },
+    /// Of two systems in turns another block is whole; with a verdict there are no further ones.
+    Turn(&'a SoFar),
     /// A cell gets no further trials: it has failed too often.
     GivenUp {
         /// The cell.
@@ -101,13 +104,15 @@ pub struct Session<'s> {
     ended: usize,
     /// Failures in a row of cells without any result.
     failures: HashMap<u32, u32>,
+    /// Blocks of a comparison in turns that were told.
+    blocks: usize,
 }
 
 impl<'s> Session<'s> {
     /// A session that is to complete `run`, which is one of `study`.
     pub fn new(study: &'s Study, run: &'s mut Run, means: Means<'s>) -> Self {
         let queue = Queue::new(study, run, means.loads);
-        Session { study, run, means, queue, ended: 0, failures: HashMap::new() }
+        Session { study, run, means, queue, ended: 0, failures: HashMap::new(), blocks: 0 }
     }
 
     /// Runs until the plan is done or the user wishes to stop.
@@ -216,8 +221,12 @@ impl<'s> Session<'s> {
         }
     }
 
-    /// Closes the cells whose interval is narrow enough.
+    /// Closes the cells that need no further trials.
     fn settle(&mut self) {
+        if let Some(so_far) = turns::so_far(self.run, &self.study.study) {
+            self.turn(&so_far);
+            return;
+        }
         let Some(share) = self.study.study.stop_early else { return };
         let rule = StopRule { relative_half_width: share.0, trials_max: usize::MAX, ..StopRule::default() };
         for cell in &self.run.cells {
@@ -233,6 +242,19 @@ impl<'s> Session<'s> {
                     half_width: estimate.relative_half_width(),
                 });
             }
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Ends a comparison in turns when it is decided.
+    fn turn(&mut self, so_far: &SoFar) {
+        if so_far.blocks > self.blocks {
+            self.blocks = so_far.blocks;
+            (self.means.notify)(Notice::Turn(so_far));
+        }
+        if so_far.verdict.is_some() {
+            self.run.cells.iter().for_each(|cell| self.queue.close(cell.id));
         }
     }
 }

@@ -158,6 +158,7 @@ fn describe(run: &Run, claim: &RatioRule) -> String {
         MetricName::LatencyP50 => "median latency",
         MetricName::LatencyP99 => "99th percentile of latency",
         MetricName::LatencyMean => "mean latency",
+        MetricName::Seconds => "time",
     };
     let bound = match (claim.expect, claim.at_least, claim.at_most) {
         (Some(expect), ..) => {

@@ -16,6 +16,7 @@
 //! | [`judge`] | claims of a study against what was measured |
 //! | [`embedded`] | the studies that every `loadline` has with it |
 //! | `earlier` | runs of evaluations that were stored before studies had rows and columns |
+//! | [`turns`] | two systems in turns until it is decided |
 //! | [`estimate`] | how long the rest of a run will take |
 
 pub mod blocks;
@@ -34,6 +35,7 @@ mod period;
 pub mod plan;
 pub mod results;
 pub mod study;
+pub mod turns;
 
 pub use diff::{Difference, Fact, Weight, diff};
 pub use environment::Environment;

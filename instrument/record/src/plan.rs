@@ -1,12 +1,15 @@
 //! The plan of a study: its cells, and the order of their trials.
 
-use rand::SeedableRng;
+use std::collections::BTreeMap;
+
 use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use spec::StackSpec;
 
 use crate::results::{Cell, Parameter, Published, Trial};
 use crate::study::{self, Order, Row, Selector, Study, Workload};
+use crate::turns::{TRIALS_OF_BLOCK, Turns};
 
 /// One planned trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +24,9 @@ pub struct Slot {
 
 /// The cells of a study: for each workload, for each combination of parameters, every stack; or every row.
 pub fn cells(study: &Study) -> Vec<Cell> {
+    if let Some(turns) = &study.study.turns {
+        return in_turns(study, turns);
+    }
     let mut cells: Vec<Cell> = Vec::new();
     for workload in &study.workloads {
         for point in study.parameters.with(&workload.parameters).combinations() {
@@ -42,6 +48,38 @@ pub fn cells(study: &Study) -> Vec<Cell> {
         }
     }
     cells
+}
+
+/// A and B: the first two stacks, or twice the only one.
+fn in_turns(study: &Study, turns: &Turns) -> Vec<Cell> {
+    let (Some(workload), Some(last)) = (study.workloads.first(), study.stacks.len().checked_sub(1)) else {
+        return Vec::new();
+    };
+    let side = |(id, own): (usize, &BTreeMap<String, String>)| Cell {
+        id: id as u32,
+        workload: workload.label().to_string(),
+        stack: study.stacks[id.min(last)].label(),
+        parameters: own
+            .iter()
+            .map(|(name, value)| Parameter { name: name.clone(), value: value.clone() })
+            .collect(),
+    };
+    [&turns.a, &turns.b].into_iter().enumerate().map(side).collect()
+}
+
+/// A B B A or B A A B, by lot, block after block: a drift of the machine cancels in a block, and the sign of a block's
+/// difference is that of a fair coin when A and B are the same.
+fn order_in_turns(study: &Study) -> Vec<Slot> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(study.study.seed);
+    let mut slots = Vec::new();
+    for index in (0..study.study.trials).step_by(TRIALS_OF_BLOCK as usize) {
+        let first = u32::from(rng.random::<bool>());
+        for (cell, index) in [(first, index), (1 - first, index), (1 - first, index + 1), (first, index + 1)]
+        {
+            slots.push(Slot { cell, index, order: slots.len() as u32 });
+        }
+    }
+    slots
 }
 
 /// Under what every load runs: stacks, with the parameters of the rows that are to run.
@@ -107,6 +145,9 @@ pub fn workload_of<'a>(study: &'a Study, cell: &Cell) -> Option<&'a Workload> {
 /// of one workload and parameter set (all stacks, all rows) run back to back: a block, short enough for the machine to be
 /// the same. Blocks and the cells within them are shuffled; the same seed gives the same order.
 pub fn order(study: &Study) -> Vec<Slot> {
+    if study.study.turns.is_some() {
+        return order_in_turns(study);
+    }
     let cells = cells(study);
     let trials_max: Vec<u32> = cells.iter().map(|cell| trials_max(study, cell)).collect();
     let groups = groups(study, &cells);

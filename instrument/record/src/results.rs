@@ -76,6 +76,8 @@ pub enum MetricName {
     LatencyP99,
     /// Mean service time of the I/O operations, in nanoseconds.
     LatencyMean,
+    /// Wall seconds of what ends by itself.
+    Seconds,
 }
 
 impl MetricName {
@@ -87,6 +89,7 @@ impl MetricName {
             "latency_p50" => MetricName::LatencyP50,
             "latency_p99" => MetricName::LatencyP99,
             "latency_mean" => MetricName::LatencyMean,
+            "seconds" => MetricName::Seconds,
             _ => return None,
         })
     }
@@ -102,6 +105,7 @@ impl MetricName {
             MetricName::Throughput => "ops/s",
             MetricName::Bandwidth => "bytes/s",
             MetricName::LatencyP50 | MetricName::LatencyP99 | MetricName::LatencyMean => "ns",
+            MetricName::Seconds => "s",
         }
     }
 
@@ -120,6 +124,7 @@ impl MetricName {
             MetricName::LatencyP50 => service.quantile(0.5).map(|ns| ns as f64),
             MetricName::LatencyP99 => service.quantile(0.99).map(|ns| ns as f64),
             MetricName::LatencyMean => service.mean(),
+            MetricName::Seconds => Some(outcome.measured_seconds),
         }
     }
 }

@@ -15,6 +15,7 @@
 //! | [`filebench`] | the text that Filebench 1.5 prints, for parsers that expect it |
 //! | [`fsync`], [`cache_table`] | what `loadline explain` shows |
 //! | [`harm`] | what `loadline prefetch harm` and `prefetch compare` show |
+//! | [`turns`] | what `loadline ab` shows |
 //! | [`hdr`] | histograms as an HdrHistogram log |
 //! | [`format`](mod@format) | how numbers are written |
 
@@ -32,4 +33,5 @@ pub mod json;
 mod plot;
 pub mod sheet;
 pub mod terminal;
+pub mod turns;
 pub mod view;

@@ -54,7 +54,7 @@ impl Conditions {
     }
 
     /// Brings them about.
-    fn meet(&self, stop: &AtomicBool) -> Result<(), PairedError> {
+    pub(super) fn meet(&self, stop: &AtomicBool) -> Result<(), PairedError> {
         if let Some(line) = &self.prepare {
             let mut shell = Command::new("sh");
             shell.arg("-c").arg(line).stdin(Stdio::null()).stdout(Stdio::null());
@@ -116,7 +116,7 @@ pub fn compare(
 }
 
 /// The last line that is not empty.
-fn last_line(text: &str) -> Option<String> {
+pub(super) fn last_line(text: &str) -> Option<String> {
     Some(text.trim_end().lines().next_back()?.chars().take(200).collect())
 }
 

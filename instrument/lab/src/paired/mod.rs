@@ -6,12 +6,14 @@
 //! | this one | the order of the runs, and when it is enough |
 //! | [`trial`] | one program, timed: wall and CPU time, what it printed, how it ended |
 //! | [`compare`](mod@compare) | a program of the user's, under the same conditions in both variants |
+//! | [`until`](mod@until) | two commands of the user's, until it is decided |
 //! | [`plan`], [`matrix`] | does the prefetching library harm: known patterns on known devices, cell after cell |
 
 pub mod compare;
 pub mod matrix;
 pub mod plan;
 pub mod trial;
+pub mod until;
 
 use std::time::{Duration, Instant};
 

@@ -143,6 +143,9 @@ pub struct Settings {
     /// Give a cell no further trials when the interval of its median is narrower than +- this share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_early: Option<Share>,
+    /// Two systems in turns, A B B A, until it is decided, instead of so many trials (`loadline ab`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<crate::turns::Turns>,
 }
 
 impl Default for Settings {
@@ -167,6 +170,7 @@ impl Default for Settings {
             keep: false,
             allow_system: false,
             stop_early: None,
+            turns: None,
         }
     }
 }

@@ -128,6 +128,7 @@ pub fn metric(metric: MetricName) -> &'static str {
         MetricName::LatencyP50 => "median latency",
         MetricName::LatencyP99 => "p99 latency",
         MetricName::LatencyMean => "mean latency",
+        MetricName::Seconds => "time",
     }
 }
 

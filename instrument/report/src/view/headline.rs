@@ -27,6 +27,10 @@ fn partial(view: &View<'_>) -> Option<String> {
     if view.run.finished.is_some() {
         return None;
     }
+    // how many there will be is not planned
+    if record::turns::of_run(view.run).is_some() {
+        return Some("Not complete: it was interrupted; `--resume` goes on.".into());
+    }
     let (done, planned) = (view.trials_done(), view.trials_planned());
     Some(format!(
         "Not complete: {done} of {} have a result. What is there is shown.",
@@ -58,6 +62,9 @@ fn question(view: &View<'_>) -> String {
 fn answer(view: &View<'_>) -> String {
     if (0..view.loads.len()).all(|column| view.measured(column).next().is_none()) {
         return "There is no result yet.".into();
+    }
+    if let Some(so_far) = record::turns::of_run(view.run) {
+        return crate::turns::answer(&so_far);
     }
     match (view.compares(), view.loads.as_slice()) {
         (false, [_]) => single(view, 0),

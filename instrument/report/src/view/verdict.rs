@@ -25,6 +25,10 @@ pub struct Against {
 /// The verdicts against the first competing stack, column by column, within blocks. Places without results, and
 /// ceilings, are left out. All verdicts on one measure are a family: among many, few are false.
 pub fn against_first(view: &View<'_>, thresholds: &Thresholds) -> Vec<Against> {
+    // a comparison that ended when it was decided has a rule of its own, which is in the headline
+    if record::turns::of_run(view.run).is_some() {
+        return Vec::new();
+    }
     let Some(baseline) = view.stacks.iter().position(|stack| stack.competes) else { return Vec::new() };
     let mut places: Vec<(usize, usize, Measure)> = Vec::new();
     let mut effects: Vec<(Effect, Sense)> = Vec::new();

@@ -1,0 +1,296 @@
+//! `ab`: two of anything in turns until it is decided.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, ValueHint};
+use journal::PrivateTree;
+use lab::paired::compare::Conditions;
+use lab::paired::trial::Setting;
+use lab::paired::until::{Contest, until};
+use lab::session::Ending;
+use record::results::MetricName;
+use record::study::{Bytes, CommandLine, Io, Seconds, Settings, Share, Study};
+use record::turns::{SoFar, Turns};
+use stats::Verdict;
+
+use crate::harm::{cannot_here, wrong};
+use crate::making::{utf8, with_journal};
+use crate::options::Options;
+use crate::run::{Launch, run_study};
+use crate::screen::{self, Exit, bad_input};
+
+/// Length of a trial where nothing is said. Short trials are many blocks; machines drift over seconds.
+const TRIAL_SECONDS: f64 = 1.0;
+
+/// Options of `ab`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+With --workload A and B are stacks, mount options included (`loadline run --help` says how they are written); without it, \
+lines for the shell, so that two programs, two environments or two sets of options can be compared.
+
+A block is A B B A or B A A B, by lot: a drift of the machine cancels in it. After 8, 10, 13, 17, ... blocks the \
+signed-rank test is looked at, with limits so that looking often costs nothing: chance of a false `better` or `worse` \
+over all looks 5 %. It ends when B is better, worse, or the same within --target, or when --budget is used up: then \
+`cannot tell`, with the difference that would have been seen.
+
+Examples:
+  loadline ab ext4@860evo xfs@860evo -w workloads/varmail.f
+  loadline ab ext4 'ext4,data=journal' -w varmail.f --for 500ms --budget 2m --metric latency_p99
+  loadline ab tmpfs tmpfs -w varmail.f --set-b nthreads=15         a variable of the workload
+  loadline ab 'sort big.txt' 'LC_ALL=C sort big.txt' --drop big.txt
+  loadline ab './old --check' './new --check' --target 0.5
+Exit codes: 0 B is better or the same; 1 worse; 4 cannot tell; 130 interrupted.")]
+pub struct Ab {
+    /// The baseline: a stack, or a line for the shell
+    #[arg(value_name = "A")]
+    a: String,
+    /// What is judged
+    #[arg(value_name = "B")]
+    b: String,
+    /// The load (WML): then A and B are stacks
+    #[arg(long, short = 'w', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    workload: Option<PathBuf>,
+    /// Time for all of it; at least 8 blocks are made
+    #[arg(long, value_name = "TIME", default_value = "5m")]
+    budget: String,
+    /// A difference smaller than this is the same
+    #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
+    target: f64,
+    /// Of a workload: throughput, bandwidth, latency_p50, latency_p99, latency_mean
+    #[arg(long, value_name = "METRIC", default_value = "throughput", requires = "workload")]
+    metric: String,
+    /// Measured time of each trial [default: 1s]
+    #[arg(long = "for", value_name = "TIME", requires = "workload")]
+    length: Option<String>,
+    /// Load before the measured interval of each trial
+    #[arg(long, value_name = "TIME", requires = "workload")]
+    warmup: Option<String>,
+    /// End each trial after this many I/O operations: equal work instead of equal time
+    #[arg(long, value_name = "N", requires = "workload")]
+    ops: Option<u64>,
+    /// Offered load in I/O operations a second
+    #[arg(long, value_name = "OPS", requires = "workload")]
+    rate: Option<f64>,
+    /// How reads and writes are issued: psync, or uring:DEPTH
+    #[arg(long, value_name = "ENGINE", requires = "workload")]
+    io: Option<String>,
+    /// A variable of the workload
+    #[arg(long, value_name = "NAME=VALUE", requires = "workload")]
+    set: Vec<String>,
+    /// The same for A alone
+    #[arg(long, value_name = "NAME=VALUE", requires = "workload")]
+    set_a: Vec<String>,
+    /// The same for B alone
+    #[arg(long, value_name = "NAME=VALUE", requires = "workload")]
+    set_b: Vec<String>,
+    /// Cold caches: a workload's stack is mounted anew; before a command the page cache is dropped (as root)
+    #[arg(long)]
+    cold: bool,
+    /// Before each command drop this file, or the files below this directory, from the page cache
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::AnyPath, conflicts_with = "workload")]
+    drop: Vec<PathBuf>,
+    /// A line for the shell before each command; it is not timed
+    #[arg(long, value_name = "LINE", conflicts_with = "workload")]
+    prepare: Option<OsString>,
+    /// Memory limit of each trial, page cache included (a cgroup), such as 512M
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+    /// Seed of the order and of the load
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// A block device, or a file for `backing=`, that may be overwritten; all data on it is lost
+    #[arg(long, value_name = "DEVICE|FILE", value_hint = ValueHint::FilePath, requires = "workload")]
+    erase: Option<String>,
+    /// Let the workload start programs by `system`, with all your rights
+    #[arg(long, requires = "workload")]
+    allow_system: bool,
+    /// Go on with the latest unfinished comparison of the same two
+    #[arg(long, requires = "workload")]
+    resume: bool,
+    /// A name for the run
+    #[arg(long, value_name = "NAME", requires = "workload")]
+    name: Option<String>,
+    /// Directory for image files [default: images/ in the home of results]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "workload")]
+    work_dir: Option<PathBuf>,
+    /// Write the report as one HTML file too
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "workload")]
+    html: Option<PathBuf>,
+    /// No progress, only the answer
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// Compares, and says what came of it.
+pub fn ab(options: &Options, arguments: &Ab) -> anyhow::Result<Exit> {
+    match &arguments.workload {
+        Some(file) => stacks(options, arguments, file),
+        None => commands(options, arguments).or_else(cannot_here),
+    }
+}
+
+fn stacks(options: &Options, arguments: &Ab, file: &std::path::Path) -> anyhow::Result<Exit> {
+    if file.extension().is_some_and(|extension| extension == "toml") {
+        return Err(bad_input("--workload takes one workload (*.f), not a study"));
+    }
+    let launch = Launch {
+        work_dir: arguments.work_dir.as_deref(),
+        erase: arguments.erase.as_deref(),
+        resume: arguments.resume,
+        name: arguments.name.as_deref(),
+        quiet: arguments.quiet,
+        allow_system: arguments.allow_system,
+    };
+    let (run, ending) = run_study(options, study(arguments, file)?, &launch)?;
+    let Some(so_far) = record::turns::of_run(&run) else { anyhow::bail!("the stored study is damaged") };
+    screen::print(&report::turns::answer(&so_far))?;
+    if let Some(html) = &arguments.html {
+        crate::report::write(html, &report::html::page(&run, &[])?)?;
+        screen::print(&format!("report: {}", std::path::absolute(html)?.display()))?;
+    }
+    screen::print(&format!("run {}: `loadline report {0}` shows it in full", run.id))?;
+    if ending == Ending::Interrupted {
+        return Ok(Exit::Interrupted);
+    }
+    if so_far.blocks == 0 {
+        // the trials have said why
+        return Ok(crate::run::exit_of(&run, ending, &[]));
+    }
+    Ok(exit(&so_far))
+}
+
+fn study(arguments: &Ab, file: &std::path::Path) -> anyhow::Result<Study> {
+    let told = |text: &Option<String>, name| text.as_deref().map(|text| seconds(name, text)).transpose();
+    let length = told(&arguments.length, "--for")?;
+    let io = arguments.io.as_deref().map(str::parse::<Io>).transpose();
+    let memory = arguments.memory.as_deref().map(workload::size::parse_bytes).transpose();
+    let settings = Settings {
+        title: format!("{} against {} in turns: {}", arguments.b, arguments.a, file.display()),
+        seed: arguments.seed,
+        // without --for, so many operations end a trial by themselves
+        seconds: length.or(arguments.ops.is_none().then_some(Seconds(TRIAL_SECONDS))),
+        warmup: told(&arguments.warmup, "--warmup")?,
+        ops: arguments.ops,
+        rate: arguments.rate,
+        io: io.map_err(|error| bad_input(format!("--io: {error}")))?.unwrap_or_default(),
+        cold: arguments.cold,
+        memory: memory.map_err(|error| bad_input(format!("--memory: {error}")))?.map(Bytes),
+        allow_system: arguments.allow_system,
+        ..Settings::default()
+    };
+    let both = [("A", &arguments.a), ("B", &arguments.b)];
+    for (side, text) in both {
+        let parsed =
+            spec::StackSpec::parse_list(text).map_err(|error| bad_input(format!("{side}: {error}")))?;
+        if parsed.len() != 1 {
+            return Err(bad_input(format!(
+                "{side}: {text} is {} stacks; ab compares one with one",
+                parsed.len()
+            )));
+        }
+    }
+    let label = |text: &str| spec::StackSpec::parse_list(text).map(|stacks| stacks[0].label());
+    let same = label(&arguments.a).ok() == label(&arguments.b).ok();
+    let on = if same { arguments.a.clone() } else { format!("{},{}", arguments.a, arguments.b) };
+    let line = CommandLine { files: vec![file.to_path_buf()], on, set: arguments.set.clone(), settings };
+    let mut study = lab::read::command_line(&line).map_err(bad_input)?;
+    if !study.parameters.is_empty() {
+        return Err(bad_input(
+            "--set: ab compares at one point; give a single value, or --set-a and --set-b",
+        ));
+    }
+    let own = |name: &str, words: &[String]| -> anyhow::Result<BTreeMap<String, String>> {
+        let one = |word: &String| {
+            let parts = word.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty());
+            let (name, value) =
+                parts.ok_or_else(|| bad_input(format!("{name} {word}: write {name} name=value")))?;
+            Ok((name.to_string(), value.to_string()))
+        };
+        words.iter().map(one).collect()
+    };
+    let turns = Turns {
+        a: own("--set-a", &arguments.set_a)?,
+        b: own("--set-b", &arguments.set_b)?,
+        ..turns(arguments, metric(&arguments.metric)?)?
+    };
+    study.study.trials = turns.trials_max(study.study.seconds.map_or(0.0, |seconds| seconds.0));
+    study.study.turns = Some(turns);
+    Ok(study)
+}
+
+fn commands(options: &Options, arguments: &Ab) -> anyhow::Result<Exit> {
+    for (side, line) in [("A", &arguments.a), ("B", &arguments.b)] {
+        if line.trim().is_empty() {
+            return Err(bad_input(format!(
+                "{side} is empty: give a line for the shell, or a stack and --workload"
+            )));
+        }
+        if spec::StackSpec::parse_list(line).is_ok() && !line.contains(' ') {
+            eprintln!(
+                "loadline: {side} reads like a stack; it runs as a command, since there is no --workload"
+            );
+        }
+    }
+    let memory = arguments.memory.as_deref().map(workload::size::parse_bytes).transpose();
+    let conditions = Conditions {
+        prepare: arguments.prepare.clone(),
+        cold: arguments.cold,
+        drop: arguments.drop.clone(),
+        warm: Vec::new(),
+        memory: memory.map_err(|error| bad_input(format!("--memory: {error}")))?,
+    };
+    conditions.check().map_err(wrong)?;
+    let turns = turns(arguments, MetricName::Seconds)?;
+    let display = crate::progress::bar(arguments.quiet);
+    let contested = with_journal(options, "ab", |_, journal, stop| {
+        let temporary = utf8(std::env::temp_dir())?.canonicalize_utf8()?;
+        let tree = PrivateTree::new(journal, &temporary)?;
+        let setting = Setting { journal, stop, scratch: tree.path().as_std_path() };
+        let lines = [arguments.a.as_str(), arguments.b.as_str()];
+        let contest = Contest { lines, conditions: &conditions, turns: &turns, seed: arguments.seed };
+        let contested = until(setting, contest, &mut |so_far| {
+            display.set_length(so_far.blocks_max as u64);
+            display.set_position(so_far.blocks as u64);
+            display.set_message(report::turns::line(so_far));
+            if display.is_hidden() && !arguments.quiet {
+                eprintln!("{}", report::turns::line(so_far));
+            }
+        });
+        Ok(contested?)
+    });
+    display.finish_and_clear();
+    let contested = contested?;
+    screen::print(&report::turns::answer(&contested.so_far))?;
+    Ok(if contested.so_far.verdict.is_none() { Exit::Interrupted } else { exit(&contested.so_far) })
+}
+
+fn turns(arguments: &Ab, metric: MetricName) -> anyhow::Result<Turns> {
+    let target =
+        Share::new(arguments.target / 100.0).map_err(|error| bad_input(format!("--target: {error}")))?;
+    let budget = seconds("--budget", &arguments.budget)?;
+    Ok(Turns { budget, target, metric, a: BTreeMap::new(), b: BTreeMap::new() })
+}
+
+fn metric(word: &str) -> anyhow::Result<MetricName> {
+    let known = MetricName::of_word(word).filter(|metric| *metric != MetricName::Seconds);
+    known.ok_or_else(|| {
+        let known = "throughput, bandwidth, latency_p50, latency_p99, latency_mean";
+        bad_input(format!("--metric {word}: there are {known}"))
+    })
+}
+
+fn seconds(option: &str, text: &str) -> anyhow::Result<Seconds> {
+    let wrong = |error: String| bad_input(format!("{option}: {error}"));
+    let length = workload::size::parse_duration(text).map_err(|error| wrong(error.to_string()))?;
+    Seconds::new(length.as_secs_f64()).map_err(wrong)
+}
+
+fn exit(so_far: &SoFar) -> Exit {
+    match so_far.verdict {
+        Some(Verdict::Better | Verdict::Same) => Exit::Done,
+        Some(Verdict::Worse) => Exit::Failed,
+        Some(Verdict::CannotTell { .. }) | None => Exit::CannotTell,
+    }
+}

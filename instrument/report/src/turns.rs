@@ -1,0 +1,91 @@
+//! Two systems in turns (`loadline ab`): a line after each block, and the answer.
+
+use record::results::MetricName;
+use record::turns::SoFar;
+use stats::Verdict;
+
+use crate::format;
+use crate::view::verdict::{doubt, word};
+
+/// A line while it runs: `block 13 of 110: B/A 1.021 (1.004 .. 1.038), next look after 17`.
+pub fn line(so_far: &SoFar) -> String {
+    let next = so_far.next_look.map(|n| format!(", next look after {n}")).unwrap_or_default();
+    let interval = interval(so_far).unwrap_or_else(|| "no look yet".into());
+    let SoFar { blocks, blocks_max, .. } = so_far;
+    format!("block {blocks} of at most {blocks_max}: B/A {} ({interval}){next}", ratio(so_far.ratio))
+}
+
+/// The answer in sentences: verdict, ratio with its interval, what it rests on, what would have been seen.
+pub fn answer(so_far: &SoFar) -> String {
+    let [a, b] = &so_far.names;
+    let names = if a == b { format!("A and B are both {a}.") } else { format!("A is {a}, B is {b}.") };
+    let means: Vec<String> = so_far.means.iter().map(|mean| figure(so_far.metric, *mean)).collect();
+    let rests = format!(
+        "Mean {}: A {}, B {}; {} of four trials, {}.",
+        what(so_far.metric),
+        means[0],
+        means[1],
+        format::plural(so_far.blocks, "block"),
+        format::span_seconds(so_far.seconds)
+    );
+    let interval = interval(so_far).map_or_else(String::new, |interval| format!(" ({interval})"));
+    let ratio = format!("B/A {}{interval}", ratio(so_far.ratio));
+    let target = format::digits(so_far.target * 100.0);
+    let verdict = match &so_far.verdict {
+        None => format!("Not decided yet: {ratio}."),
+        Some(Verdict::Better) => format!("B is better: {ratio}."),
+        Some(Verdict::Worse) => format!("B is worse: {ratio}."),
+        Some(Verdict::Same) => format!("The same within {target} %: {ratio}."),
+        Some(verdict @ Verdict::CannotTell { .. }) => {
+            format!("Cannot tell: {ratio}; {}.", doubt(verdict))
+        }
+    };
+    let seen = so_far
+        .would_have_seen
+        .filter(|_| matches!(so_far.verdict, Some(Verdict::CannotTell { .. } | Verdict::Same)))
+        .map(|least| {
+            format!(
+                " A difference of {} % would have been seen four times of five.",
+                format::digits(least * 100.0)
+            )
+        })
+        .unwrap_or_default();
+    format!("{names} {verdict} {rests}{seen}")
+}
+
+/// The verdict in a word or two.
+pub fn verdict(so_far: &SoFar) -> &'static str {
+    so_far.verdict.as_ref().map_or("not decided", word)
+}
+
+fn interval(so_far: &SoFar) -> Option<String> {
+    let interval = so_far.interval?;
+    Some(format!("{} .. {}", ratio(interval.low), ratio(interval.high)))
+}
+
+/// One per mille counts here.
+fn ratio(value: f64) -> String {
+    if value.is_finite() && value < 9.9995 { format!("{value:.3}") } else { format::ratio(value) }
+}
+
+fn what(metric: MetricName) -> &'static str {
+    match metric {
+        MetricName::Throughput => "throughput",
+        MetricName::Bandwidth => "bandwidth",
+        MetricName::LatencyP50 => "median latency",
+        MetricName::LatencyP99 => "99th percentile",
+        MetricName::LatencyMean => "mean latency",
+        MetricName::Seconds => "time",
+    }
+}
+
+fn figure(metric: MetricName, value: f64) -> String {
+    match metric {
+        MetricName::Throughput => format!("{} ops/s", format::scaled(value)),
+        MetricName::Bandwidth => format!("{}/s", format::mebibytes(value)),
+        MetricName::Seconds => format::duration_ns(value * 1e9),
+        MetricName::LatencyP50 | MetricName::LatencyP99 | MetricName::LatencyMean => {
+            format::duration_ns(value)
+        }
+    }
+}
