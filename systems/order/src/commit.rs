@@ -221,7 +221,8 @@ pub(crate) async fn finish(me: &Me<'_>, tx: Tx, durable: bool) {
         (due, spurious)
     });
     mark_dispatched(me, tid);
-    let each = |me: &Me<'_>| me.with(|w| if w.cpu.has_idle() { costs.waiter_idle_ns } else { costs.waiter_ns });
+    let each =
+        |me: &Me<'_>| me.with(|w| if w.cpu.has_idle() { costs.waiter_idle_ns } else { costs.waiter_ns });
     for lot in due.chunks(WAKE_LOT) {
         me.compute(each(me) * lot.len() as u64).await;
         me.with(|w| lot.iter().for_each(|(_, task)| w.wake(*task)));
