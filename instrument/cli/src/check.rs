@@ -82,6 +82,12 @@ fn check_study(arguments: &options::Check) -> anyhow::Result<Exit> {
                 text += &describe(model);
                 text += &starts(&load.programs, study.study.allow_system);
             }
+            Ready::Simulated(job) => {
+                text += &format!(
+                    "  simulated in virtual time: {} containers on {}, {} cores, {} queues, device {}\n",
+                    job.containers, job.stack, job.cores, job.queues, job.device
+                );
+            }
             Ready::App(app) => {
                 text += &format!("  the built-in load {}\n", app.name());
                 if !app.programs().is_empty() {

@@ -16,6 +16,7 @@
 //! | `making` | what a command makes: journal, signals |
 //! | `pages` | man pages and completions |
 //! | `reproduce`, `evaluation` | published evaluations: the run of an embedded study; the options that choose scale, rows, columns |
+//! | `simulate` | workloads in virtual time, over containers and stacks |
 //! | `screen` | colours, widths, exit codes |
 
 mod betrfs;
@@ -38,6 +39,7 @@ mod reproduce;
 mod run;
 mod runs;
 mod screen;
+mod simulate;
 mod ssd;
 mod turns;
 
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Command::Explain(explain) => explain::explain(&options, explain),
         Command::Report(report) => report::report(&options, report),
         Command::Reproduce(what) => reproduce::reproduce(&options, what),
+        Command::Simulate(what) => simulate::simulate(&options, what),
         Command::Runs(runs) => runs::runs(&options, runs),
         Command::Ssd(ssd) => ssd::ssd(&options, ssd),
         Command::Prefetch(what) => prefetch::prefetch(&options, what),

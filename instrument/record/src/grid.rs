@@ -363,7 +363,7 @@ fn value(study: &Study, column: &Column, outcome: &Outcome) -> Option<f64> {
     let load = study.workloads.iter().find(|workload| workload.label() == column.load)?;
     let word = match (&column.metric, &load.load) {
         (Some(word), _) => word.as_str(),
-        (None, Load::Wml { .. }) => "throughput",
+        (None, Load::Wml { .. } | Load::Simulated { .. }) => "throughput",
         (None, _) => column.id.as_str(),
     };
     match MetricName::of_word(word) {

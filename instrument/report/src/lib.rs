@@ -16,6 +16,7 @@
 //! | [`fsync`], [`cache_table`] | what `loadline explain` shows |
 //! | [`harm`] | what `loadline prefetch harm` and `prefetch compare` show |
 //! | [`hdr`] | histograms as an HdrHistogram log |
+//! | [`scaling`] | what a simulation of containers says: table, CSV, JSON, drawing |
 //! | [`format`](mod@format) | how numbers are written |
 
 pub mod cache_table;
@@ -30,6 +31,7 @@ pub mod html;
 mod ink;
 pub mod json;
 mod plot;
+pub mod scaling;
 pub mod sheet;
 pub mod terminal;
 pub mod view;
