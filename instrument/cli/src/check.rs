@@ -72,6 +72,10 @@ fn check_study(arguments: &options::Check) -> anyhow::Result<Exit> {
         evaluation(&study)
     );
     for stack in &record::plan::stacks(&study) {
+        if stack.fs() == spec::FsKind::Virtual {
+            text += "stack virtual: simulated, nothing is built\n";
+            continue;
+        }
         text += &format!("stack {stack}: {}\n", stack::probe_availability(stack));
     }
     for load in checked.iter() {

@@ -197,7 +197,7 @@ fn spot(point: &Point, is_first: bool) -> Cell {
         .map_or(String::new(), |ratio| format!("  {}", format::ratio(ratio)));
     let paint = if point.status == "done" { Paint::Plain } else { Paint::Warn };
     let cell = Cell::new(format!("{}{ratio}", format::scaled(value)), paint);
-    let ms = |value: Option<f64>| value.map_or("-".into(), |value| format!("{value:.2}"));
+    let ms = |value: Option<f64>| value.map_or("-".into(), format::digits);
     let fsync = [point.fsync_mean_ms, point.fsync_p50_ms, point.fsync_p99_ms].map(ms).join(" / ");
     let cell = cell.line(fsync, Paint::Faint);
     if point.status == "done" { cell } else { cell.line(point.status.clone(), Paint::Warn) }

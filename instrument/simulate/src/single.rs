@@ -68,6 +68,7 @@ pub fn run(job: &Job, seed: u64) -> Result<Outcome, SimulateError> {
         ("dma_sum_ms", split.dma),
         ("flush_ms", split.flush),
         ("fua_ms", split.fua),
+        ("flush_and_fua_ms", split.flush + split.fua),
         ("host_ms", split.host),
     ];
     let metric = |(name, ns): (&str, u64)| Metric { name: name.into(), unit: "ms".into(), value: ms(ns) };
