@@ -15,8 +15,8 @@ use crate::job::{JOURNAL_BLOCKS, Job, JobError, Load, SECONDS, WARMUP_SECONDS};
 use crate::loadfile::{self, LoadFile};
 use crate::{scripts, single};
 
-/// Steps of a simulation between which progress is told and a stop is heard.
-const STEPS: u64 = 200;
+/// Longest step of a simulation, ns; between steps progress is told and a stop is heard.
+const STEP_NS: u64 = 10_000_000;
 /// Virtual time after the deadline in which lanes end their last operations, ns.
 const TAIL_NS: u64 = 60_000_000_000;
 
@@ -100,10 +100,9 @@ fn pass(
     control: &Control,
     tell: &mut dyn FnMut(&Simulation<'_>, u64),
 ) -> u64 {
-    let step = ((to - from) / STEPS).max(1);
     let mut now = from;
     while now < to && !control.interrupted() {
-        now = now.saturating_add(step).min(to);
+        now = now.saturating_add(STEP_NS).min(to);
         sim.run(now);
         tell(sim, now);
     }
@@ -166,7 +165,7 @@ fn script(
         // lanes end after their last operation; the journal threads never do, so time alone tells nothing
         let until = end.saturating_add(TAIL_NS);
         while runs.iter().any(|run| run.running() > 0) && end < until {
-            end += TAIL_NS / 10_000;
+            end += STEP_NS;
             if !sim.run(end) {
                 break;
             }
