@@ -11,8 +11,6 @@ use crate::loadfile::{LoadFile, LoadFileError};
 pub const CONTAINERS_MAX: u32 = 10_000;
 /// Most cores and queues.
 const WIDTH_MAX: u16 = 1024;
-/// Blocks of the journal: 10 GiB, as the OPIMQ artifact makes it (`mkfs -J size=10240`).
-pub const JOURNAL_BLOCKS: u32 = 2_621_440;
 /// Measured virtual seconds when nobody says how many: throughput is steady long before.
 pub const SECONDS: f64 = 2.0;
 /// Virtual seconds of load before them, until the first commits have gathered their callers.

@@ -12,7 +12,10 @@
 //! | [`target`] | the engine's target whose operations take virtual time |
 //! | [`loadfile`] | dbench's load files: reading them, and a client that replays one |
 //! | [`single`] | one write and fsync, taken apart |
+//! | [`disk`], [`error`] | sizes of the simulated disk; why a simulation could not be made |
 
+pub mod disk;
+pub mod error;
 pub mod job;
 pub mod loadfile;
 pub mod run;
@@ -20,5 +23,6 @@ pub mod scripts;
 pub mod single;
 pub mod target;
 
+pub use error::SimulateError;
 pub use job::{Job, JobError, Load, Stack};
-pub use run::{Progress, SimulateError, run, trace};
+pub use run::{Progress, run, trace};

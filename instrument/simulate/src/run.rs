@@ -11,7 +11,9 @@ use order::{Protocol, Report, Simulation, programs};
 use stats::Histogram;
 use stats::outcome::{Direction, Ended, Metric, OpClass, OpOutcome, Outcome};
 
-use crate::job::{JOURNAL_BLOCKS, Job, JobError, Load, SECONDS, WARMUP_SECONDS};
+use crate::disk::{Full, JOURNAL_BLOCKS};
+use crate::error::SimulateError;
+use crate::job::{Job, JobError, Load, SECONDS, WARMUP_SECONDS};
 use crate::loadfile::{self, LoadFile};
 use crate::{scripts, single};
 
@@ -19,23 +21,6 @@ use crate::{scripts, single};
 const STEP_NS: u64 = 10_000_000;
 /// Virtual time after the deadline in which lanes end their last operations, ns.
 const TAIL_NS: u64 = 60_000_000_000;
-
-/// Why a simulation could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum SimulateError {
-    /// What is asked for is wrong.
-    #[error(transparent)]
-    Job(#[from] JobError),
-    /// The script cannot run.
-    #[error(transparent)]
-    Engine(#[from] engine::Error),
-    /// The device refuses.
-    #[error("the simulated device: {0}")]
-    Device(#[from] ssd::error::ConfigError),
-    /// The files do not fit.
-    #[error("{0}")]
-    Room(String),
-}
 
 /// How far a simulation is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -117,7 +102,7 @@ fn script(
     traced: bool,
 ) -> Result<(Outcome, Trace), SimulateError> {
     let Load::Wml { model } = &job.load else {
-        return Err(SimulateError::Room("the load is no script".into()));
+        return Err(SimulateError::from(Full("the load is no script".into())));
     };
     let length = Length::of(options);
     let own: Vec<RunOptions> = (0..job.containers)
@@ -271,7 +256,7 @@ fn program(
         (None, "varmail") => (0..containers).try_for_each(|group| programs::varmail(&mut sim, group, seed)),
         (None, _) => programs::sysbench(&mut sim, containers, seed),
     };
-    started.ok_or_else(|| SimulateError::Room("the files of the containers do not fit".into()))?;
+    started.ok_or_else(|| SimulateError::from(Full("the files of the containers do not fit".into())))?;
     let mut told = |sim: &Simulation<'_>, now: u64| {
         tell(Progress {
             elapsed_seconds: (now as f64 - length.warmup as f64) / 1e9,

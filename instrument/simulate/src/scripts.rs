@@ -6,9 +6,8 @@ use engine::record::Timing;
 use engine::simulated::{Simulated, What};
 use order::{Layout, Op, Simulation, View};
 
-use crate::job::JOURNAL_BLOCKS;
-use crate::run::SimulateError;
-use crate::target::{Actor, Container, PAGE_BYTES, Virtual};
+use crate::disk::{BLOCKS_MAX, ENTRIES_PER_BLOCK, Full, INODES_PER_BLOCK, JOURNAL_BLOCKS, PAGE_BYTES};
+use crate::target::{Actor, Container, Virtual};
 
 /// A file has room for so many times its nominal size: appends grow it until it is deleted.
 const GROWTH: u64 = 4;
@@ -16,13 +15,6 @@ const GROWTH: u64 = 4;
 const ROOM_PAGES_MIN: u64 = 4096;
 /// A container with at most so many files has few.
 const FEW_FILES: usize = 64;
-/// Entries of a directory block.
-const ENTRIES_PER_BLOCK: usize = 100;
-/// Inodes of a block.
-const INODES_PER_BLOCK: usize = 16;
-/// Most data blocks of all containers: 512 GiB.
-const BLOCKS_MAX: u64 = 1 << 27;
-
 /// Pages that a file of this nominal size may have.
 fn room(size: u64, files: usize) -> u64 {
     let pages = size.div_ceil(PAGE_BYTES).max(1).saturating_mul(GROWTH);
@@ -33,7 +25,7 @@ fn room(size: u64, files: usize) -> u64 {
 ///
 /// # Errors
 /// The files are larger than the simulated disk.
-pub fn layout(runs: &[Simulated<'_>]) -> Result<Layout, SimulateError> {
+pub fn layout(runs: &[Simulated<'_>]) -> Result<Layout, Full> {
     let (mut data, mut inodes, mut dirs) = (1u64, 1, 1);
     for run in runs {
         let entries = run.entries();
@@ -49,7 +41,7 @@ pub fn layout(runs: &[Simulated<'_>]) -> Result<Layout, SimulateError> {
     }
     if data.saturating_mul(runs.len() as u64) > BLOCKS_MAX {
         let gib = |blocks: u64| blocks / (1 << 18);
-        return Err(SimulateError::Room(format!(
+        return Err(Full(format!(
             "{} containers with files of {} GiB each (room to grow included) do not fit into the {} GiB of a simulated \
              disk: take fewer containers, or smaller files by --set",
             runs.len(),
@@ -78,8 +70,8 @@ pub fn start<'r>(
     timing: Timing,
     call_ns: u64,
     lanes: &mut u32,
-) -> Result<Rc<Container>, SimulateError> {
-    let full = || SimulateError::Room("the files of a container do not fit into its block group".into());
+) -> Result<Rc<Container>, Full> {
+    let full = || Full("the files of a container do not fit into its block group".into());
     let root = sim.dir(group).ok_or_else(full)?;
     let entries = run.entries();
     let mut container = Container::default();

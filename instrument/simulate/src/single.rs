@@ -6,8 +6,9 @@ use order::{Layout, Op, Simulation, Sync, View};
 use stats::Histogram;
 use stats::outcome::{Direction, Ended, Metric, OpClass, OpOutcome, Outcome};
 
+use crate::disk::Full;
+use crate::error::SimulateError;
 use crate::job::Job;
-use crate::run::SimulateError;
 
 /// The device is idle for so long before, ns.
 const IDLE_NS: u64 = 1_000_000_000;
@@ -27,7 +28,7 @@ fn simulate(job: &Job, seed: u64, count: u32, cold: bool) -> Result<Simulation<'
     setup.profile.power.idle_wake_ns = IDLE_WAKE_NS;
     setup.traced = true;
     let mut sim = Simulation::new(setup)?;
-    let full = || SimulateError::Room("one file does not fit".into());
+    let full = || Full("one file does not fit".into());
     let file = sim.dir(0).and_then(|dir| sim.file(dir, 64, None)).ok_or_else(full)?;
     let mut program = write_sync(file, count, Sync::Fsync);
     let mut slept = !cold;

@@ -17,8 +17,8 @@ use engine::sync::Event;
 use engine::target::{OpenHow, Target};
 use order::{FileId, Op, Program, Sync, View};
 
-/// Bytes of a page of the simulation.
-pub const PAGE_BYTES: u64 = 4096;
+use crate::disk::PAGE_BYTES;
+
 /// What a directory entry counts for in `listdir`, beside its name (as on real targets).
 const DIRENT_BYTES: u64 = 279;
 

@@ -6,61 +6,27 @@ use order::{FileId, Layout, Op, Simulation, Sync, View};
 use stats::rng::SplitMix;
 
 use super::parse::{Line, LoadFile};
-use crate::job::JOURNAL_BLOCKS;
-use crate::run::SimulateError;
-use crate::target::PAGE_BYTES;
-
-/// Inodes of a block, and entries of a directory block.
-const INODES_PER_BLOCK: u32 = 16;
-const ENTRIES_PER_BLOCK: u32 = 100;
-/// Most data blocks of all clients: 512 GiB.
-const BLOCKS_MAX: u64 = 1 << 27;
-
-/// For each of `names` names the most pages that it ever has. Names that a rename joins share them.
-pub(super) fn pages(names: usize, lines: &[Line]) -> Vec<u32> {
-    let mut group: Vec<u32> = (0..names as u32).collect();
-    fn root(group: &mut [u32], mut at: u32) -> u32 {
-        while group[at as usize] != at {
-            group[at as usize] = group[group[at as usize] as usize];
-            at = group[at as usize];
-        }
-        at
-    }
-    for line in lines {
-        if let Line::Rename { from, to } = *line {
-            let (a, b) = (root(&mut group, from), root(&mut group, to));
-            group[a as usize] = b;
-        }
-    }
-    let mut most = vec![1u32; names];
-    for line in lines {
-        if let Line::Write { name, offset, bytes } = *line {
-            let of = root(&mut group, name) as usize;
-            most[of] = most[of].max((offset + bytes).div_ceil(PAGE_BYTES) as u32);
-        }
-    }
-    (0..names as u32).map(|name| most[root(&mut group, name) as usize]).collect()
-}
+use crate::disk::{BLOCKS_MAX, ENTRIES_PER_BLOCK, Full, INODES_PER_BLOCK, JOURNAL_BLOCKS, PAGE_BYTES};
 
 /// The disk for so many clients.
 ///
 /// # Errors
 /// Their files are larger than the simulated disk.
-pub fn layout(file: &LoadFile, containers: u32) -> Result<Layout, SimulateError> {
+pub fn layout(file: &LoadFile, containers: u32) -> Result<Layout, Full> {
     let data: u64 = file.pages.iter().map(|pages| u64::from(*pages)).sum();
     if data.saturating_mul(containers.into()) > BLOCKS_MAX {
         let gib = BLOCKS_MAX >> 18;
-        return Err(SimulateError::Room(format!(
+        return Err(Full(format!(
             "{containers} clients with files of {} MiB each do not fit into the {gib} GiB of a simulated disk: take fewer",
             data >> 8
         )));
     }
-    let names = file.names.len() as u32 + 1;
+    let names = file.names.len() + 1;
     Ok(Layout {
         journal: JOURNAL_BLOCKS,
         groups: containers,
-        inodes: names.div_ceil(INODES_PER_BLOCK),
-        dirs: names.div_ceil(ENTRIES_PER_BLOCK),
+        inodes: names.div_ceil(INODES_PER_BLOCK) as u32,
+        dirs: names.div_ceil(ENTRIES_PER_BLOCK) as u32,
         data: data as u32,
     })
 }

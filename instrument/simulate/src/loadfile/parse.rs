@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::disk::PAGE_BYTES;
+
 /// Largest load file that is read, in bytes (Debian's has 26 MB).
 const BYTES_MAX: u64 = 1 << 30;
 /// Largest offset and length of a transfer: what the simulation's disk may hold in one file.
@@ -144,7 +146,7 @@ impl LoadFile {
             return Err(LoadFileError::Nothing { path: path.into() });
         }
         let digest = format!("{:032x}", xxhash_rust::xxh3::xxh3_128(text.as_bytes()));
-        let pages = super::client::pages(reader.names.len(), &lines);
+        let pages = pages(reader.names.len(), &lines);
         Ok(LoadFile { lines, names: reader.names, pages, digest })
     }
 }
@@ -346,6 +348,32 @@ impl Reader {
             _ => Line::Other,
         })
     }
+}
+
+/// For each of `names` names the most pages that it ever has. Names that a rename joins share them.
+fn pages(names: usize, lines: &[Line]) -> Vec<u32> {
+    let mut group: Vec<u32> = (0..names as u32).collect();
+    fn root(group: &mut [u32], mut at: u32) -> u32 {
+        while group[at as usize] != at {
+            group[at as usize] = group[group[at as usize] as usize];
+            at = group[at as usize];
+        }
+        at
+    }
+    for line in lines {
+        if let Line::Rename { from, to } = *line {
+            let (a, b) = (root(&mut group, from), root(&mut group, to));
+            group[a as usize] = b;
+        }
+    }
+    let mut most = vec![1u32; names];
+    for line in lines {
+        if let Line::Write { name, offset, bytes } = *line {
+            let of = root(&mut group, name) as usize;
+            most[of] = most[of].max((offset + bytes).div_ceil(PAGE_BYTES) as u32);
+        }
+    }
+    (0..names as u32).map(|name| most[root(&mut group, name) as usize]).collect()
 }
 
 #[cfg(test)]
