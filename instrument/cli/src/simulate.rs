@@ -138,6 +138,10 @@ fn notes(run: &record::results::Run) -> Vec<String> {
         if let record::results::Status::Failed { message } = &trial.status {
             out.push(format!("{label}: failed: {message}"));
         }
+        // that it is simulated stands above the table
+        let said = trial.outcome.iter().flat_map(|outcome| &outcome.notes);
+        let said = said.filter(|note| !note.starts_with("simulated in virtual time"));
+        out.extend(said.map(|note| format!("{label}: {note}")));
         let starved: u64 = trial.outcome.iter().flat_map(|outcome| &outcome.ops).map(|op| op.starved).sum();
         if starved > 0 {
             out.push(format!("{label}: {starved} operations found no file: add entries to the fileset"));

@@ -342,12 +342,9 @@ impl Measured {
         let ms = |ns: Option<f64>| ns.unwrap_or(0.0) / 1e6;
         let at = |q: f64| ms(self.durable.quantile(q).map(|ns| ns as f64));
         let seconds = self.seconds().max(1e-9);
-        let metrics = [
+        let mut metrics = vec![
             ("kops_per_second", "kops/s", outcome.io_ops_per_second() / 1e3),
             ("fsyncs_per_second", "1/s", self.durable.count() as f64 / seconds),
-            ("fsync_mean_ms", "ms", ms(self.durable.mean())),
-            ("fsync_p50_ms", "ms", at(0.5)),
-            ("fsync_p99_ms", "ms", at(0.99)),
             ("fsyncs_per_commit", "1", self.durable.count() as f64 / self.commits.max(1) as f64),
             ("commits_per_second", "1/s", self.commits as f64 / seconds),
             ("flushes_per_second", "1/s", self.flushes as f64 / seconds),
@@ -357,7 +354,19 @@ impl Measured {
         ];
         let metric =
             |(name, unit, value): (&str, &str, f64)| Metric { name: name.into(), unit: unit.into(), value };
-        outcome.metrics.extend(metrics.map(metric));
+        if self.durable.is_empty() {
+            outcome.notes.push(
+                "no fsync ended in the measured time; without one nothing is written, since write-back by age is not modelled"
+                    .into(),
+            );
+        } else {
+            metrics.extend([
+                ("fsync_mean_ms", "ms", ms(self.durable.mean())),
+                ("fsync_p50_ms", "ms", at(0.5)),
+                ("fsync_p99_ms", "ms", at(0.99)),
+            ]);
+        }
+        outcome.metrics.extend(metrics.into_iter().map(metric));
         outcome.notes.push(format!(
             "simulated in virtual time: {} containers on {}, {} cores, {} queues, device {}",
             job.containers, job.stack, job.cores, job.queues, job.device
