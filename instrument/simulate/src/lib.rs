@@ -7,7 +7,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`job`] | what is simulated, read from variables; what is wrong with it |
-//! | [`run`] | the story of a simulation: files, tasks, warm-up, measured time, result |
+//! | [`mod@run`] | the story of a simulation: files, tasks, warm-up, measured time, result |
 //! | [`scripts`] | WML scripts: a container's files, its lanes as programs of the simulation |
 //! | [`target`] | the engine's target whose operations take virtual time |
 //! | [`loadfile`] | dbench's load files: reading them, and a client that replays one |

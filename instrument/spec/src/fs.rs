@@ -129,7 +129,7 @@ pub(super) fn near_fs(word: &str) -> Option<&'static str> {
     let lower = word.to_ascii_lowercase();
     FsKind::ALL
         .into_iter()
-        .filter(|fs| *fs != FsKind::Dir)
+        .filter(|fs| !matches!(fs, FsKind::Dir | FsKind::Virtual))
         .map(FsKind::name)
         .find(|name| lower == *name || one_slip(lower.as_bytes(), name.as_bytes()))
 }
