@@ -72,6 +72,10 @@ fn check_study(arguments: &options::Check) -> anyhow::Result<Exit> {
         evaluation(&study)
     );
     for stack in &record::plan::stacks(&study) {
+        if stack.fs() == spec::FsKind::Virtual {
+            text += "stack virtual: simulated, nothing is built\n";
+            continue;
+        }
         text += &format!("stack {stack}: {}\n", stack::probe_availability(stack));
     }
     for load in checked.iter() {
@@ -81,6 +85,12 @@ fn check_study(arguments: &options::Check) -> anyhow::Result<Exit> {
             Ready::Wml(model) => {
                 text += &describe(model);
                 text += &starts(&load.programs, study.study.allow_system);
+            }
+            Ready::Simulated(job) => {
+                text += &format!(
+                    "  simulated in virtual time: {} containers on {}, {} cores, {} queues, device {}\n",
+                    job.containers, job.stack, job.cores, job.queues, job.device
+                );
             }
             Ready::App(app) => {
                 text += &format!("  the built-in load {}\n", app.name());

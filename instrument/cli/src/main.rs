@@ -17,6 +17,7 @@
 //! | `making` | what a command makes: journal, signals |
 //! | `pages` | man pages and completions |
 //! | `reproduce`, `evaluation` | published evaluations: the run of an embedded study; the options that choose scale, rows, columns |
+//! | `simulate` | workloads in virtual time, over containers and stacks |
 //! | `screen` | colours, widths, exit codes |
 
 mod ab;
@@ -40,6 +41,7 @@ mod reproduce;
 mod run;
 mod runs;
 mod screen;
+mod simulate;
 mod ssd;
 mod turns;
 
@@ -75,6 +77,7 @@ fn main() -> ExitCode {
         Command::Explain(explain) => explain::explain(&options, explain),
         Command::Report(report) => report::report(&options, report),
         Command::Reproduce(what) => reproduce::reproduce(&options, what),
+        Command::Simulate(what) => simulate::simulate(&options, what),
         Command::Runs(runs) => runs::runs(&options, runs),
         Command::Ssd(ssd) => ssd::ssd(&options, ssd),
         Command::Prefetch(what) => prefetch::prefetch(&options, what),

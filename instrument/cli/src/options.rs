@@ -55,8 +55,10 @@ pub enum Command {
     Crash(Crash),
     /// Show a stored run: terminal, HTML, CSV, JSON, Filebench's text
     Report(Report),
-    /// Run a published evaluation and judge its claims: BetrFS, CrossPrefetch, HotOS 2011
+    /// Run a published evaluation and judge its claims: BetrFS, CrossPrefetch, HotOS 2011, OPIMQ
     Reproduce(Box<crate::reproduce::Reproduce>),
+    /// Run a workload in virtual time: containers on order-preserving and other stacks
+    Simulate(Box<crate::simulate::Simulate>),
     /// List or delete stored runs
     Runs(Runs),
     /// Emulated SSDs as block devices: modelled timing, volatile cache, power cuts

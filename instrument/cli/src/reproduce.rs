@@ -19,7 +19,8 @@ use crate::screen::{Exit, bad_input};
 #[command(after_help = "\
 betrfs: thirteen rows (file systems, versions of BetrFS) by eight micro-benchmarks (Table 3) and eleven applications
 (Figure 2). crossprefetch: who reads ahead (seven rows) by file reads, mmap, RocksDB, YCSB and compression (figures 5 to 9,
-table 4), by wall time and by the artifact's own timer. hotos11: random reads by size of the file. Published claims are judged by
+table 4), by wall time and by the artifact's own timer. hotos11: random reads by size of the file. opimq: fsync and containers on order-preserving
+stacks (figures 10 to 12), simulated in virtual time. Published claims are judged by
 ratio. Each result is stored as it ends: --resume goes on after an interruption. Programs that are missing make their columns
 unavailable; scripts/setup.sh dovecot-imapd rsync git rocksdb-tools installs them. docs/reproduce-betrfs.md and
 docs/reproduce-crossprefetch.md say what is run and how it differs from the originals; docs/studies.md how to write one of your own.
@@ -31,6 +32,7 @@ Examples:
   loadline reproduce betrfs --scale paper --device /dev/sdx --erase /dev/sdx
   loadline reproduce crossprefetch --quick --html crossprefetch.html --csv results
   loadline reproduce crossprefetch --rows app-only,auto --columns db-bench --device 'slow(20ms,400MB/s)'
+  loadline reproduce opimq --quick --html opimq.html
   loadline reproduce betrfs --show last --html betrfs.html")]
 pub struct Reproduce {
     /// What

@@ -4,6 +4,8 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
 /// Alignment of every buffer: the largest logical block size in use, and a page.
 pub const ALIGNMENT: usize = 4096;
 
@@ -12,6 +14,8 @@ pub const ALIGNMENT: usize = 4096;
 pub struct AlignedBuffer {
     start: NonNull<u8>,
     length: usize,
+    /// Address space of its own ([`AlignedBuffer::reserve`]) instead of a piece of the heap.
+    mapped: bool,
 }
 
 impl AlignedBuffer {
@@ -22,7 +26,22 @@ impl AlignedBuffer {
         // SAFETY: the layout's size is not zero.
         let start = unsafe { alloc_zeroed(layout) };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        AlignedBuffer { start, length }
+        AlignedBuffer { start, length, mapped: false }
+    }
+
+    /// The same, but taking memory only for pages that are touched: for targets that carry no data, of which thousands of
+    /// lanes hold buffers.
+    ///
+    /// # Errors
+    /// The system's, when it has no such address space.
+    pub fn reserve(length: usize) -> std::io::Result<AlignedBuffer> {
+        let length = length.max(1).next_multiple_of(ALIGNMENT);
+        let (protection, flags) =
+            (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: a new anonymous mapping, at an address of the kernel's choice, touches nothing that exists.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), length, protection, flags) }?;
+        let start = NonNull::new(start.cast()).ok_or(std::io::ErrorKind::OutOfMemory)?;
+        Ok(AlignedBuffer { start, length, mapped: true })
     }
 
     fn layout(length: usize) -> Layout {
@@ -32,6 +51,11 @@ impl AlignedBuffer {
 
 impl Drop for AlignedBuffer {
     fn drop(&mut self) {
+        if self.mapped {
+            // SAFETY: mapped in `reserve` with this length, and nobody borrows it any more.
+            let _ = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
+            return;
+        }
         // SAFETY: allocated in `new` with the same layout.
         unsafe { dealloc(self.start.as_ptr(), Self::layout(self.length)) }
     }

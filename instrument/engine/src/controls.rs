@@ -28,6 +28,7 @@ impl<T: Target> Lane<'_, T> {
             Kind::Wakeup => {
                 if let Some(event) = &op.event {
                     event.notify();
+                    self.target.notified(event);
                 }
                 Ok(Did::Done(0))
             }

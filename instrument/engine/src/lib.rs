@@ -11,6 +11,7 @@
 //! | [`program`] | a workload's loop bodies, flattened |
 //! | [`fileset`] | lock-free picking: which files exist, whose turn it is; on [`bitset`] |
 //! | [`create`] | the trees on disk before the run; where they go is in [`place`] |
+//! | [`simulated`] | a run whose lanes a simulation polls, in its own time |
 //! | [`volume`] | file systems in this process; [`ground`] is either such a one or a directory |
 //! | [`record`] | per-thread histograms and series |
 //! | `system`, `listing` | the script's `system` and `list fileset` |
@@ -41,6 +42,7 @@ pub mod raw;
 pub mod record;
 pub mod run;
 pub mod shared;
+pub mod simulated;
 pub mod sync;
 mod system;
 pub mod target;

@@ -134,7 +134,7 @@ fn raise_open_files() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-fn layouts(workload: &Workload, seed: u64) -> Result<Vec<Layout>, Error> {
+pub(crate) fn layouts(workload: &Workload, seed: u64) -> Result<Vec<Layout>, Error> {
     workload
         .filesets
         .iter()
@@ -165,11 +165,32 @@ struct Run<'a> {
 }
 
 /// The times that the script and the options ask for.
-struct Plan {
-    seconds: Option<f64>,
-    ops: Option<u64>,
-    warmup_seconds: f64,
-    period_seconds: Option<i64>,
+pub(crate) struct Plan {
+    pub(crate) seconds: Option<f64>,
+    pub(crate) ops: Option<u64>,
+    pub(crate) warmup_seconds: f64,
+    pub(crate) period_seconds: Option<i64>,
+}
+
+impl Plan {
+    /// What the options say goes before what the script says.
+    pub(crate) fn of(workload: &Workload, options: &RunOptions) -> Plan {
+        let (mut seconds, mut ops, mut period_seconds, mut warmup) = (None, None, None, 0);
+        for step in &workload.script {
+            if let Step::Run { seconds: s, ops: o, report_period_seconds: p, warmup_seconds: w } = step {
+                (seconds, ops, period_seconds, warmup) = (s.map(|s| s as f64), *o, *p, *w);
+            }
+        }
+        let ops = options.ops.or(ops);
+        let until_done = workload.end != EndMode::Timeout || ops.is_some();
+        let asked = options.seconds.or(seconds).filter(|seconds| *seconds > 0.0);
+        Plan {
+            seconds: asked.or((!until_done).then_some(DEFAULT_SECONDS)),
+            ops,
+            warmup_seconds: options.warmup_seconds.unwrap_or(warmup as f64).max(0.0),
+            period_seconds: period_seconds.filter(|period| *period != 0),
+        }
+    }
 }
 
 impl Run<'_> {
@@ -260,21 +281,7 @@ impl Run<'_> {
     }
 
     fn plan(&self) -> Plan {
-        let (mut seconds, mut ops, mut period_seconds, mut warmup) = (None, None, None, 0);
-        for step in &self.workload.script {
-            if let Step::Run { seconds: s, ops: o, report_period_seconds: p, warmup_seconds: w } = step {
-                (seconds, ops, period_seconds, warmup) = (s.map(|s| s as f64), *o, *p, *w);
-            }
-        }
-        let ops = self.options.ops.or(ops);
-        let until_done = self.workload.end != EndMode::Timeout || ops.is_some();
-        let asked = self.options.seconds.or(seconds).filter(|seconds| *seconds > 0.0);
-        Plan {
-            seconds: asked.or((!until_done).then_some(DEFAULT_SECONDS)),
-            ops,
-            warmup_seconds: self.options.warmup_seconds.unwrap_or(warmup as f64).max(0.0),
-            period_seconds: period_seconds.filter(|period| *period != 0),
-        }
+        Plan::of(self.workload, self.options)
     }
 
     /// The filesets as they are at the start of the load.
@@ -349,7 +356,7 @@ impl Run<'_> {
             programs: &programs,
             shared: &shared,
             options: self.options,
-            ground: self.ground,
+            ground: Some(self.ground),
             published: &published,
             periods_start_anew: plan.period_seconds.is_some_and(|period| period < 0),
             gate: &gate,
@@ -372,93 +379,92 @@ impl Run<'_> {
             return Err(error);
         }
         let results = results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-        Ok(self.sum_up(&programs, &shared, results, watched))
-    }
-
-    fn sum_up(
-        &self,
-        programs: &Programs,
-        shared: &Shared<'_>,
-        results: Vec<LaneResult>,
-        watched: Watched,
-    ) -> Outcome {
-        let Watched { timing, usage, mut notes } = watched;
-        let mut sums = vec![OpRecord::default(); programs.lines.len()];
-        for result in &results {
-            let program = &programs.programs[result.program.0][result.program.1];
-            for (op, record) in program.ops.iter().zip(&result.ops) {
-                sums[op.line].merge(record);
-            }
-        }
-        notes.extend(system::notes(self.workload));
-        let cut_back = shared.cut_back.load(Relaxed);
-        let mut metrics: Vec<Metric> =
-            usage.iter().map(|(name, unit, value)| metric(name, unit, *value)).collect();
-        if cut_back > 0 {
-            metrics.push(metric("append_only_files_cut_back", "1", cut_back as f64));
-            notes.push(
-                "append-only files were cut back to their nominal size when they had filled 40 % of the free space"
-                    .into(),
-            );
-        }
-        for result in results.iter().filter(|result| result.drawn.0 > 0) {
-            let (count, mean, squares) = result.drawn;
-            let deviation = (squares / count as f64).sqrt() / mean.abs().max(f64::MIN_POSITIVE);
-            notes.push(format!(
-                "testrandvar: {count} values, mean {mean:.3}, relative deviation {deviation:.3}"
-            ));
-        }
-        let (ended, measured_ns) = self.ended(&results, &timing);
-        Outcome {
-            measured_seconds: measured_ns as f64 / 1e9,
-            warmup_seconds: (timing.measure_ns - timing.begin_ns) as f64 / 1e9,
-            ended,
-            ops: programs.lines.iter().zip(sums).map(|(line, sum)| op_outcome(line, sum)).collect(),
-            metrics,
-            notes,
-        }
-    }
-
-    /// Why the run ended, and the length of the measured interval: of each thread that was at work to the end, until its
-    /// last operation ended, on average; until the last thread ended when the run was to do a set amount of work.
-    /// Threads that had nothing more to do before would make the interval shorter than it was.
-    fn ended(&self, results: &[LaneResult], timing: &Timing) -> (Ended, u64) {
-        let measured = |result: &LaneResult| result.end_ns.saturating_sub(timing.measure_ns);
-        let longest = results.iter().map(measured).max().unwrap_or(0);
-        let lasting = || results.iter().filter(|result| result.end != LaneEnd::Done);
-        let mean = match lasting().count() as u64 {
-            0 => longest,
-            count => lasting().map(measured).sum::<u64>() / count,
-        };
-        let first = |wanted: fn(&LaneEnd) -> bool| results.iter().find(|result| wanted(&result.end));
-        if let Some(LaneResult { end: LaneEnd::Failed(fault), .. }) =
-            first(|end| matches!(end, LaneEnd::Failed(_)))
-        {
-            return (Ended::Failed { message: fault.what.clone() }, mean);
-        }
-        if self.control.interrupted() {
-            return (Ended::Interrupted, mean);
-        }
-        if first(|end| *end == LaneEnd::OpsReached).is_some() {
-            return (Ended::OpsReached, longest);
-        }
-        let done = match self.workload.end {
-            EndMode::Timeout | EndMode::FirstDone => first(|end| *end == LaneEnd::Done).is_some(),
-            EndMode::AllDone => lasting().next().is_none(),
-        };
-        if done { (Ended::Done, longest) } else { (Ended::TimeUp, mean) }
+        Ok(sum_up(self.workload, &programs, &shared, results, watched))
     }
 }
 
+/// The result of a run from those of its lanes.
+pub(crate) fn sum_up(
+    workload: &Workload,
+    programs: &Programs,
+    shared: &Shared<'_>,
+    results: Vec<LaneResult>,
+    watched: Watched,
+) -> Outcome {
+    let Watched { timing, usage, mut notes } = watched;
+    let mut sums = vec![OpRecord::default(); programs.lines.len()];
+    for result in &results {
+        let program = &programs.programs[result.program.0][result.program.1];
+        for (op, record) in program.ops.iter().zip(&result.ops) {
+            sums[op.line].merge(record);
+        }
+    }
+    notes.extend(system::notes(workload));
+    let cut_back = shared.cut_back.load(Relaxed);
+    let mut metrics: Vec<Metric> =
+        usage.iter().map(|(name, unit, value)| metric(name, unit, *value)).collect();
+    if cut_back > 0 {
+        metrics.push(metric("append_only_files_cut_back", "1", cut_back as f64));
+        notes.push(
+            "append-only files were cut back to their nominal size when they had filled 40 % of the free space"
+                .into(),
+        );
+    }
+    for result in results.iter().filter(|result| result.drawn.0 > 0) {
+        let (count, mean, squares) = result.drawn;
+        let deviation = (squares / count as f64).sqrt() / mean.abs().max(f64::MIN_POSITIVE);
+        notes.push(format!("testrandvar: {count} values, mean {mean:.3}, relative deviation {deviation:.3}"));
+    }
+    let (ended, measured_ns) = ended(workload, shared.control, &results, &timing);
+    Outcome {
+        measured_seconds: measured_ns as f64 / 1e9,
+        warmup_seconds: (timing.measure_ns - timing.begin_ns) as f64 / 1e9,
+        ended,
+        ops: programs.lines.iter().zip(sums).map(|(line, sum)| op_outcome(line, sum)).collect(),
+        metrics,
+        notes,
+    }
+}
+
+/// Why the run ended, and the length of the measured interval: of each thread that was at work to the end, until its
+/// last operation ended, on average; until the last thread ended when the run was to do a set amount of work.
+/// Threads that had nothing more to do before would make the interval shorter than it was.
+fn ended(workload: &Workload, control: &Control, results: &[LaneResult], timing: &Timing) -> (Ended, u64) {
+    let measured = |result: &LaneResult| result.end_ns.saturating_sub(timing.measure_ns);
+    let longest = results.iter().map(measured).max().unwrap_or(0);
+    let lasting = || results.iter().filter(|result| result.end != LaneEnd::Done);
+    let mean = match lasting().count() as u64 {
+        0 => longest,
+        count => lasting().map(measured).sum::<u64>() / count,
+    };
+    let first = |wanted: fn(&LaneEnd) -> bool| results.iter().find(|result| wanted(&result.end));
+    if let Some(LaneResult { end: LaneEnd::Failed(fault), .. }) =
+        first(|end| matches!(end, LaneEnd::Failed(_)))
+    {
+        return (Ended::Failed { message: fault.what.clone() }, mean);
+    }
+    if control.interrupted() {
+        return (Ended::Interrupted, mean);
+    }
+    if first(|end| *end == LaneEnd::OpsReached).is_some() {
+        return (Ended::OpsReached, longest);
+    }
+    let done = match workload.end {
+        EndMode::Timeout | EndMode::FirstDone => first(|end| *end == LaneEnd::Done).is_some(),
+        EndMode::AllDone => lasting().next().is_none(),
+    };
+    if done { (Ended::Done, longest) } else { (Ended::TimeUp, mean) }
+}
+
 /// Which filesets a workload changes.
-struct Changes {
+pub(crate) struct Changes {
     /// Files come or go.
-    files: Vec<bool>,
+    pub(crate) files: Vec<bool>,
     /// Files go.
     deleted: Vec<bool>,
 }
 
-fn changing(workload: &Workload, programs: &Programs) -> Changes {
+pub(crate) fn changing(workload: &Workload, programs: &Programs) -> Changes {
     let none = vec![false; workload.filesets.len()];
     let mut changes = Changes { files: none.clone(), deleted: none };
     for op in programs.programs.iter().flatten().flat_map(|program| &program.ops) {
@@ -499,10 +505,10 @@ fn metric(name: &str, unit: &str, value: f64) -> Metric {
 }
 
 /// What the watching thread brings back.
-struct Watched {
-    timing: Timing,
-    usage: Vec<(&'static str, &'static str, f64)>,
-    notes: Vec<String>,
+pub(crate) struct Watched {
+    pub(crate) timing: Timing,
+    pub(crate) usage: Vec<(&'static str, &'static str, f64)>,
+    pub(crate) notes: Vec<String>,
 }
 
 /// The watching thread: opens the gate, tells the time, ends the run.

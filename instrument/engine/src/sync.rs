@@ -30,6 +30,7 @@ impl Semaphore {
         }
         self.value.fetch_add(count, AcqRel);
         self.event.notify();
+        target.notified(&self.event);
         true
     }
 
@@ -37,6 +38,7 @@ impl Semaphore {
     pub async fn block<T: Target>(&self, target: &T, control: &Control, count: i64) -> bool {
         self.highwater.fetch_add(count, AcqRel);
         self.event.notify();
+        target.notified(&self.event);
         take(&self.value, &self.event, target, control, count).await
     }
 }

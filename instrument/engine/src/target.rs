@@ -33,6 +33,9 @@ pub struct OpenHow {
 pub trait Target {
     /// An open file.
     type File;
+    /// Whether it looks at the bytes that it is given, and fills those that it is asked for. Where it does not, as in a
+    /// simulation, lengths alone count, and lanes make no data.
+    const CARRIES_DATA: bool = true;
 
     /// Nanoseconds of this target's clock.
     fn now(&self) -> u64;
@@ -40,6 +43,9 @@ pub trait Target {
     async fn sleep_until(&self, deadline_ns: u64);
     /// Waits until `event` moves on from `seen`, or the run is stopped.
     async fn wait(&self, event: &Event, seen: u32);
+    /// `event` has just moved on. Real targets' waiters see that themselves.
+    #[inline(always)]
+    fn notified(&self, _event: &Event) {}
 
     /// Opens.
     async fn open(&self, path: &CStr, how: OpenHow) -> io::Result<Self::File>;

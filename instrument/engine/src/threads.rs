@@ -48,8 +48,8 @@ pub struct Crew<'r> {
     pub shared: &'r Shared<'r>,
     /// The options.
     pub options: &'r RunOptions,
-    /// Where the files are.
-    pub ground: Ground<'r>,
+    /// Where the files are; `None`: somebody else polls the lanes ([`crate::simulated`]).
+    pub ground: Option<Ground<'r>>,
     /// Counts of operations, one for each thread.
     pub published: &'r [AtomicU64],
     /// `psrun` with a negative period: each report counts from the one before.
@@ -98,7 +98,7 @@ impl Gate {
 
 /// Place of a thread in the run.
 #[derive(Clone, Copy)]
-struct Place {
+pub struct Place {
     process_definition: usize,
     process_instance: u64,
     process: usize,
@@ -153,7 +153,14 @@ impl<'r> Crew<'r> {
         });
     }
 
-    fn places(&self, definition: usize, instance: u64, process: usize, overall: &mut usize) -> Vec<Place> {
+    /// The threads of a process instance; `overall` counts those of all.
+    pub fn places(
+        &self,
+        definition: usize,
+        instance: u64,
+        process: usize,
+        overall: &mut usize,
+    ) -> Vec<Place> {
         let mut places = Vec::new();
         for (thread_definition, thread) in self.workload.processes[definition].threads.iter().enumerate() {
             for thread_instance in 0..thread.instances {
@@ -177,7 +184,7 @@ impl<'r> Crew<'r> {
     /// of one thread has an unshared table, which the kernel looks files up in without counting references.
     fn process(&self, places: Vec<Place>) {
         // A volume's own threads use descriptors that are opened here.
-        if let Ground::Directory { .. } = self.ground {
+        if let Some(Ground::Directory { .. }) = self.ground {
             // SAFETY: giving this thread a copy of the file table affects no memory, and the copy holds every descriptor that
             // is borrowed here. A refusal only means that the table stays shared.
             let _ = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::FILES) };
@@ -197,7 +204,7 @@ impl<'r> Crew<'r> {
         });
     }
 
-    fn spec(&self, place: &Place) -> &'r Thread {
+    pub(crate) fn spec(&self, place: &Place) -> &'r Thread {
         &self.workload.processes[place.process_definition].threads[place.thread_definition]
     }
 
@@ -216,13 +223,14 @@ impl<'r> Crew<'r> {
         let spec = self.spec(&place);
         set_priorities(self.workload.processes[place.process_definition].nice, spec.io_priority);
         match (self.ground, self.options.io) {
-            (Ground::Volume(volume), _) => {
+            (None, _) => {}
+            (Some(Ground::Volume(volume)), _) => {
                 self.alone(&InProcess::new(volume, self.shared.control), &place);
             }
-            (Ground::Directory { fd, .. }, IoMode::Psync) => {
+            (Some(Ground::Directory { fd, .. }), IoMode::Psync) => {
                 self.alone(&Psync::new(fd, self.shared.control), &place);
             }
-            (Ground::Directory { fd, .. }, IoMode::Uring { depth }) => {
+            (Some(Ground::Directory { fd, .. }), IoMode::Uring { depth }) => {
                 let target = Uring::new(fd, self.shared.control, depth);
                 let kits: Option<Vec<Kit>> = (0..depth.max(1)).map(|lane| self.kit(&place, lane)).collect();
                 let target = match target {
@@ -256,7 +264,7 @@ impl<'r> Crew<'r> {
         }
     }
 
-    fn collect<T: Target>(&self, place: &Place, lane: Lane<'_, T>, end: LaneEnd) {
+    pub(crate) fn collect<T: Target>(&self, place: &Place, lane: Lane<'_, T>, end: LaneEnd) {
         let ends_run = match &end {
             LaneEnd::Failed(_) => true,
             LaneEnd::Done => self.shared.end_mode != EndMode::AllDone,
@@ -277,7 +285,7 @@ impl<'r> Crew<'r> {
 
     /// What a lane needs, made before the clock starts.
     fn kit(&self, place: &Place, lane: u32) -> Option<Kit> {
-        match self.try_kit(place, lane) {
+        match self.try_kit(place, lane, true) {
             Ok(kit) => Some(kit),
             Err(error) => {
                 self.fail(error);
@@ -286,7 +294,9 @@ impl<'r> Crew<'r> {
         }
     }
 
-    fn try_kit(&self, place: &Place, lane: u32) -> Result<Kit, Error> {
+    /// The same, or why not; without `data` its buffers are address space that nobody is to touch.
+    pub(crate) fn try_kit(&self, place: &Place, lane: u32, data: bool) -> Result<Kit, Error> {
+        let carries = data;
         let (process, thread) = (place.process as u32, place.in_process | lane << 20);
         let seed = self.options.seed;
         let spec = self.spec(place);
@@ -301,12 +311,15 @@ impl<'r> Crew<'r> {
         let program = self.program(place);
         let memory =
             draws.eval(spec.memory_bytes).max(program.transfer_bytes).min(TRANSFER_BYTES_MAX) as usize;
-        let read_buffer = AlignedBuffer::new(memory.max(4096));
+        let buffer = |bytes: usize| {
+            if carries { Ok(AlignedBuffer::new(bytes)) } else { AlignedBuffer::reserve(bytes) }
+                .map_err(|error| Error::io("no address space", "for buffers", error))
+        };
+        let read_buffer = buffer(memory.max(4096))?;
         // Not `memsize`: data that was just stamped is still in the cache, and a larger pool would not be.
         let writes = program.write_bytes.min(TRANSFER_BYTES_MAX) as usize;
-        let mut write_buffer =
-            AlignedBuffer::new(if writes > 0 { workload::data::pool_bytes(writes) } else { 0 });
-        if writes > 0 {
+        let mut write_buffer = buffer(if writes > 0 { workload::data::pool_bytes(writes) } else { 0 })?;
+        if writes > 0 && carries {
             data.fill(&mut write_buffer);
         }
         let rng = StreamId { seed, process, thread, purpose: Purpose::Operations }.rng();
@@ -317,7 +330,13 @@ impl<'r> Crew<'r> {
         &self.programs.programs[place.process_definition][place.thread_definition]
     }
 
-    fn lane<'t, T: Target>(&self, target: &'t T, place: &Place, kit: Kit, timing: Timing) -> Lane<'t, T>
+    pub(crate) fn lane<'t, T: Target>(
+        &self,
+        target: &'t T,
+        place: &Place,
+        kit: Kit,
+        timing: Timing,
+    ) -> Lane<'t, T>
     where
         'r: 't,
     {
@@ -376,7 +395,7 @@ impl<'r> Crew<'r> {
 }
 
 /// What a lane owns.
-struct Kit {
+pub(crate) struct Kit {
     draws: Draws,
     data: DataPool,
     rng: workload::Rng,

@@ -93,7 +93,9 @@ impl<T: Target> Lane<'_, T> {
     fn outgoing(&mut self, size: usize) -> Range<usize> {
         if self.write_buffer.len() < size {
             self.write_buffer = AlignedBuffer::new(size);
-            self.data.fill(&mut self.write_buffer);
+            if T::CARRIES_DATA {
+                self.data.fill(&mut self.write_buffer);
+            }
         }
         // As much of the pool as compressors look back over, and no more: the rest would only be cold.
         let window =
@@ -103,7 +105,9 @@ impl<T: Target> Lane<'_, T> {
         }
         let range = self.write_position..self.write_position + size;
         self.write_position += size.next_multiple_of(ALIGNMENT);
-        self.data.stamp(&mut self.write_buffer[range.clone()]);
+        if T::CARRIES_DATA {
+            self.data.stamp(&mut self.write_buffer[range.clone()]);
+        }
         range
     }
 

@@ -90,6 +90,16 @@ fn run(request: &Request, control: &Control) -> Result<Outcome, String> {
             let app = apps::App::new(name, variables).map_err(|error| error.to_string())?;
             run_app(&app, request, control)
         }
+        Issue::Simulated { job } => {
+            let mut tell = |progress: simulate::Progress| {
+                let simulate::Progress { elapsed_seconds, total_seconds, ops } = progress;
+                let total_seconds = Some(total_seconds);
+                say(&Message::Event {
+                    event: Event::Running { elapsed_seconds, total_seconds, io_ops: ops },
+                });
+            };
+            simulate::run(job, &request.options, control, &mut tell).map_err(|error| error.to_string())
+        }
     }
 }
 

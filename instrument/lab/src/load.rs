@@ -48,6 +48,8 @@ pub enum Ready {
     Wml(Box<workload::Workload>),
     /// An application.
     App(App),
+    /// A simulation.
+    Simulated(Box<simulate::Job>),
 }
 
 /// A program that a script starts.
@@ -76,10 +78,11 @@ pub fn prepare(
             script(workload, text, file, variables, machine)?
         }
         Load::App { name } => application(workload, name, variables, machine)?,
+        Load::Simulated { program, script } => simulated(workload, program, script.as_ref(), variables)?,
     };
     prepared.parameters = parameters.to_vec();
     // an application ends when it is done
-    if matches!(prepared.load, Ready::Wml(_)) {
+    if !matches!(prepared.load, Ready::App(_)) {
         let told = |own: Option<record::study::Seconds>, all| own.or(all).map(|seconds| seconds.0);
         let seconds = told(workload.seconds, settings.seconds);
         let warmup_seconds = told(workload.warmup, settings.warmup);
@@ -148,6 +151,57 @@ fn application(
     })
 }
 
+/// The machine that simulated scripts are sized for: the host's memory, and what each container may fill of the disk. Its
+/// cores are those of the simulation.
+const SIMULATED: wml::Machine = wml::Machine { ram_bytes: 64 << 30, cores: 40, free_bytes: 1 << 30 };
+
+fn simulated(
+    workload: &Workload,
+    program: &str,
+    text: Option<&(String, Option<String>)>,
+    variables: Vec<(String, String)>,
+) -> Result<Prepared, StudyError> {
+    let of_job = |(name, _): &(String, String)| simulate::job::VARIABLES.contains(&name.as_str());
+    let (job, own): (Vec<_>, Vec<_>) = variables.iter().cloned().partition(of_job);
+    let mut prepared = match text {
+        Some((text, origin)) => {
+            let cores = job.iter().rev().find(|(name, _)| name == "cores");
+            let cores = cores.and_then(|(_, value)| value.parse().ok()).unwrap_or(SIMULATED.cores);
+            let file = origin.as_deref().unwrap_or(workload.label());
+            script(workload, text, file, own, wml::Machine { cores, ..SIMULATED })?
+        }
+        None => Prepared {
+            workload: workload.label().to_string(),
+            parameters: Vec::new(),
+            warnings: String::new(),
+            programs: Vec::new(),
+            seconds: 0.0,
+            warmup_seconds: 0.0,
+            machine: SIMULATED,
+            sized_by_target: false,
+            variables: Vec::new(),
+            load: Ready::Wml(Box::default()),
+        },
+    };
+    let model = match (text, prepared.load) {
+        (Some(_), Ready::Wml(model)) => Some(*model),
+        _ => None,
+    };
+    // without a script all variables are the simulation's, and one that it does not know is an error
+    let of_job = if model.is_some() { &job } else { &variables };
+    let made = simulate::Job::new(program, model, of_job).map_err(|error| StudyError::Workload {
+        workload: workload.label().to_string(),
+        report: format!("workload {}: {error}", workload.label()),
+    })?;
+    prepared.load = Ready::Simulated(Box::new(made));
+    prepared.seconds = simulate::job::SECONDS;
+    prepared.warmup_seconds = simulate::job::WARMUP_SECONDS;
+    // the disk that `$free` speaks of is simulated as well
+    prepared.sized_by_target = false;
+    prepared.variables.extend(job);
+    Ok(prepared)
+}
+
 impl Prepared {
     /// Seconds of load, warm-up included.
     pub fn load_seconds(&self) -> f64 {
@@ -158,14 +212,14 @@ impl Prepared {
     pub fn model(&self) -> Option<&workload::Workload> {
         match &self.load {
             Ready::Wml(model) => Some(model),
-            Ready::App(_) => None,
+            Ready::App(_) | Ready::Simulated(_) => None,
         }
     }
 
     /// The application, when it is one.
     pub fn app(&self) -> Option<&App> {
         match &self.load {
-            Ready::Wml(_) => None,
+            Ready::Wml(_) | Ready::Simulated(_) => None,
             Ready::App(app) => Some(app),
         }
     }
@@ -175,6 +229,7 @@ impl Prepared {
         match &self.load {
             Ready::Wml(model) => Issue::Wml { model: model.clone() },
             Ready::App(app) => Issue::App { name: app.name().to_string(), variables: self.variables.clone() },
+            Ready::Simulated(job) => Issue::Simulated { job: job.clone() },
         }
     }
 }

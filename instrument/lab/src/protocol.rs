@@ -50,6 +50,11 @@ pub enum Issue {
         /// Its parameters.
         variables: Vec<(String, String)>,
     },
+    /// A simulation.
+    Simulated {
+        /// All of it.
+        job: Box<simulate::Job>,
+    },
 }
 
 /// What the child says.

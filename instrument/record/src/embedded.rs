@@ -12,10 +12,11 @@ pub struct Embedded {
 }
 
 /// Every embedded study.
-pub const STUDIES: [Embedded; 3] = [
+pub const STUDIES: [Embedded; 4] = [
     Embedded { name: "betrfs", text: include_str!("../../../studies/betrfs.toml") },
     Embedded { name: "crossprefetch", text: include_str!("../../../studies/crossprefetch.toml") },
     Embedded { name: "hotos11", text: include_str!("../../../studies/hotos11.toml") },
+    Embedded { name: "opimq", text: include_str!("../../../studies/opimq.toml") },
 ];
 
 /// The workloads that they name, by file name.

@@ -276,11 +276,23 @@ impl Grid {
         self.published(column)?.values.get(&self.study.rows[row].id).copied()
     }
 
-    /// The published gain of a place over the base row.
+    /// The published gain of a place over the base row; above 1 is better.
     pub fn published_gain(&self, row: usize, column: usize) -> Option<f64> {
         let base = self.study.evaluation.as_ref()?.base.as_deref()?;
         let values = &self.published(column)?.values;
-        Some(values.get(&self.study.rows[row].id)? / values.get(base)?)
+        let (own, base) = (values.get(&self.study.rows[row].id)?, values.get(base)?);
+        Some(match self.study.columns[column].better {
+            Better::More => own / base,
+            Better::Less => base / own,
+        })
+    }
+
+    /// How far a place is off what was published, as a share of that; where values may be compared
+    /// ([`Evaluation::within`]).
+    pub fn off(&self, row: usize, column: usize) -> Option<f64> {
+        self.study.evaluation.as_ref()?.within?;
+        let published = self.published_value(row, column).filter(|value| *value != 0.0)?;
+        Some(self.at(row, column).median()? / published - 1.0)
     }
 
     /// Places that failed or cannot run: those of one reason together, rows that have nothing else by their titles.
@@ -363,7 +375,7 @@ fn value(study: &Study, column: &Column, outcome: &Outcome) -> Option<f64> {
     let load = study.workloads.iter().find(|workload| workload.label() == column.load)?;
     let word = match (&column.metric, &load.load) {
         (Some(word), _) => word.as_str(),
-        (None, Load::Wml { .. }) => "throughput",
+        (None, Load::Wml { .. } | Load::Simulated { .. }) => "throughput",
         (None, _) => column.id.as_str(),
     };
     match MetricName::of_word(word) {

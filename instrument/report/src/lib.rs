@@ -17,6 +17,7 @@
 //! | [`harm`] | what `loadline prefetch harm` and `prefetch compare` show |
 //! | [`turns`] | what `loadline ab` shows |
 //! | [`hdr`] | histograms as an HdrHistogram log |
+//! | [`scaling`] | what a simulation of containers says: table, CSV, JSON, drawing |
 //! | [`format`](mod@format) | how numbers are written |
 
 pub mod cache_table;
@@ -31,6 +32,7 @@ pub mod html;
 mod ink;
 pub mod json;
 mod plot;
+pub mod scaling;
 pub mod sheet;
 pub mod terminal;
 pub mod turns;

@@ -76,8 +76,10 @@ pub enum ParseErrorKind {
 
 impl ParseErrorKind {
     pub(crate) fn unknown_fs(word: &str) -> Self {
+        // `virtual` is for studies of what is simulated, which say so themselves
         let known: Vec<&str> = super::FsKind::ALL
             .into_iter()
+            .filter(|fs| *fs != super::FsKind::Virtual)
             .map(|fs| if fs == super::FsKind::Dir { "dir:PATH" } else { fs.name() })
             .collect();
         let hint = if word.contains('=') {

@@ -29,11 +29,13 @@ pub enum FsKind {
     Tmpfs,
     /// An existing directory, used as it is.
     Dir,
+    /// No place at all: the load is simulated, its stack is among its parameters.
+    Virtual,
 }
 
 impl FsKind {
     /// Every kind, in the order in which messages list them.
-    pub const ALL: [FsKind; 12] = [
+    pub const ALL: [FsKind; 13] = [
         FsKind::Ext4,
         FsKind::Ext3,
         FsKind::Ext2,
@@ -46,6 +48,7 @@ impl FsKind {
         FsKind::Zfs,
         FsKind::Betrfs,
         FsKind::Dir,
+        FsKind::Virtual,
     ];
 
     /// The name in the stack syntax, which is also the kernel's name.
@@ -63,6 +66,7 @@ impl FsKind {
             FsKind::Betrfs => "betrfs",
             FsKind::Tmpfs => "tmpfs",
             FsKind::Dir => "dir",
+            FsKind::Virtual => "virtual",
         }
     }
 
@@ -73,7 +77,7 @@ impl FsKind {
 
     /// Whether the file system lies on a block device that mkfs formats.
     pub fn needs_device(self) -> bool {
-        !matches!(self, FsKind::Tmpfs | FsKind::Dir)
+        !matches!(self, FsKind::Tmpfs | FsKind::Dir | FsKind::Virtual)
     }
 
     /// The program that formats a device, for those that have one.
@@ -87,7 +91,7 @@ impl FsKind {
             FsKind::F2fs => "mkfs.f2fs",
             FsKind::Nilfs2 => "mkfs.nilfs2",
             FsKind::Bcachefs => "mkfs.bcachefs",
-            FsKind::Zfs | FsKind::Betrfs | FsKind::Tmpfs | FsKind::Dir => return None,
+            FsKind::Zfs | FsKind::Betrfs | FsKind::Tmpfs | FsKind::Dir | FsKind::Virtual => return None,
         })
     }
 
@@ -101,7 +105,7 @@ impl FsKind {
             FsKind::Nilfs2 => "nilfs-tools",
             FsKind::Bcachefs => "bcachefs-tools",
             FsKind::Zfs => "zfsutils-linux",
-            FsKind::Betrfs | FsKind::Tmpfs | FsKind::Dir => return None,
+            FsKind::Betrfs | FsKind::Tmpfs | FsKind::Dir | FsKind::Virtual => return None,
         })
     }
 
@@ -115,7 +119,7 @@ impl FsKind {
             FsKind::F2fs | FsKind::Nilfs2 | FsKind::Bcachefs => Size::from_mib(128),
             FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => Size::from_mib(8),
             FsKind::Zfs | FsKind::Betrfs => Size::from_mib(64),
-            FsKind::Tmpfs | FsKind::Dir => Size::from_bytes(0),
+            FsKind::Tmpfs | FsKind::Dir | FsKind::Virtual => Size::from_bytes(0),
         }
     }
 }
@@ -125,7 +129,7 @@ pub(super) fn near_fs(word: &str) -> Option<&'static str> {
     let lower = word.to_ascii_lowercase();
     FsKind::ALL
         .into_iter()
-        .filter(|fs| *fs != FsKind::Dir)
+        .filter(|fs| !matches!(fs, FsKind::Dir | FsKind::Virtual))
         .map(FsKind::name)
         .find(|name| lower == *name || one_slip(lower.as_bytes(), name.as_bytes()))
 }

@@ -50,6 +50,12 @@ pub fn probe_availability_on(host: &Host, spec: &StackSpec) -> Availability {
 
 /// As [`probe_availability_on`], as a result.
 pub(crate) fn check(host: &Host, spec: &StackSpec) -> Result<(), Unavailable> {
+    if spec.fs() == FsKind::Virtual {
+        return Err(Unavailable::new(
+            "`virtual` is no place: it stands for stacks that are simulated",
+            "use `loadline simulate`, or a study whose workloads have `simulate`",
+        ));
+    }
     match spec.device() {
         Device::Directory(path) => return directory(path),
         Device::Memory => return tmpfs(host),

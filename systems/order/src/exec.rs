@@ -12,18 +12,18 @@ use crate::request::{Request, Verb};
 use crate::sync::{Group, TaskId};
 use crate::world::World;
 
-type Job = Pin<Box<dyn Future<Output = ()>>>;
+type Job<'p> = Pin<Box<dyn Future<Output = ()> + 'p>>;
 
-/// A simulation's world and its tasks.
-pub(crate) struct Machine {
+/// A simulation's world and its tasks, which may borrow what lives for `'p`.
+pub(crate) struct Machine<'p> {
     world: RefCell<World>,
-    jobs: RefCell<Vec<Option<Job>>>,
+    jobs: RefCell<Vec<Option<Job<'p>>>>,
     /// Started since the last poll.
-    started: RefCell<Vec<(TaskId, Job)>>,
+    started: RefCell<Vec<(TaskId, Job<'p>)>>,
 }
 
-impl Machine {
-    pub(crate) fn new(world: World) -> Rc<Machine> {
+impl<'p> Machine<'p> {
+    pub(crate) fn new(world: World) -> Rc<Machine<'p>> {
         Rc::new(Machine { world: RefCell::new(world), jobs: RefCell::default(), started: RefCell::default() })
     }
 
@@ -33,13 +33,13 @@ impl Machine {
 
     /// A task begins now.
     pub(crate) fn start<F>(
-        self: &Rc<Machine>,
+        self: &Rc<Machine<'p>>,
         name: &'static str,
         pid: u32,
         kernel: bool,
-        body: impl FnOnce(Me) -> F,
+        body: impl FnOnce(Me<'p>) -> F,
     ) where
-        F: Future<Output = ()> + 'static,
+        F: Future<Output = ()> + 'p,
     {
         let id = self.with(|w| w.add_task(name, pid, kernel));
         let job = Box::pin(body(Me { machine: self.clone(), id }));
@@ -93,12 +93,12 @@ impl Machine {
 }
 
 /// Registers the task somewhere at its first poll; whoever wakes it makes it ready.
-struct Park<'a, F> {
-    me: &'a Me,
+struct Park<'a, 'p, F> {
+    me: &'a Me<'p>,
     register: Option<F>,
 }
 
-impl<F: FnOnce(&mut World, TaskId) + Unpin> Future for Park<'_, F> {
+impl<F: FnOnce(&mut World, TaskId) + Unpin> Future for Park<'_, '_, F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
@@ -115,12 +115,12 @@ impl<F: FnOnce(&mut World, TaskId) + Unpin> Future for Park<'_, F> {
 
 /// A task's handle on the world.
 #[derive(Clone)]
-pub(crate) struct Me {
-    machine: Rc<Machine>,
+pub(crate) struct Me<'p> {
+    machine: Rc<Machine<'p>>,
     pub(crate) id: TaskId,
 }
 
-impl Me {
+impl Me<'_> {
     /// Looks at or changes the world. Not across an await.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut World) -> R) -> R {
         self.machine.with(f)

@@ -61,7 +61,8 @@ pub struct Report {
     pub steps: u64,
 }
 
-/// A simulated machine with one device. The same setup, programs and seeds give the same bytes.
+/// A simulated machine with one device. The same setup, programs and seeds give the same bytes. Programs may borrow
+/// what lives for `'p`.
 ///
 /// ```
 /// use order::{Op, Protocol, Setup, Simulation, Sync};
@@ -76,20 +77,20 @@ pub struct Report {
 /// assert!(sim.verdict().is_clean());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub struct Simulation {
-    machine: Rc<Machine>,
+pub struct Simulation<'p> {
+    machine: Rc<Machine<'p>>,
     tally: Rc<RefCell<Tally>>,
     next_pid: u32,
     pids: BTreeSet<u32>,
     kernel_tasks: usize,
 }
 
-impl Simulation {
+impl<'p> Simulation<'p> {
     /// A machine with its journal threads, and no program yet.
     ///
     /// # Errors
     /// [`ssd::error::ConfigError`] for a bad profile or a disk that is too large.
-    pub fn new(setup: Setup) -> Result<Simulation, ssd::error::ConfigError> {
+    pub fn new(setup: Setup) -> Result<Simulation<'p>, ssd::error::ConfigError> {
         let protocol = setup.protocol;
         let machine = Machine::new(World::new(setup)?);
         protocol::start(&machine, protocol);
@@ -118,14 +119,14 @@ impl Simulation {
     }
 
     /// Starts a program as a thread of its own.
-    pub fn spawn(&mut self, name: &'static str, program: impl Program + 'static) {
+    pub fn spawn(&mut self, name: &'static str, program: impl Program + 'p) {
         let pid = self.next_pid;
         self.next_pid += 1;
         self.spawn_as(name, pid, program);
     }
 
     /// The same with a process id, which is its stream.
-    pub fn spawn_as(&mut self, name: &'static str, pid: u32, program: impl Program + 'static) {
+    pub fn spawn_as(&mut self, name: &'static str, pid: u32, program: impl Program + 'p) {
         let tally = self.tally.clone();
         self.pids.insert(pid);
         self.machine.start(name, pid, false, |me| program::run(me, Box::new(program), tally));
@@ -228,7 +229,7 @@ impl Simulation {
     }
 }
 
-impl Drop for Simulation {
+impl Drop for Simulation<'_> {
     fn drop(&mut self) {
         self.machine.stop();
     }

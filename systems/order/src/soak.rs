@@ -180,7 +180,7 @@ fn run(schedule: &Schedule, traced: bool) -> Result<(), Box<Failure>> {
     if verdict.is_clean() { Ok(()) } else { fail(at, verdict, trace) }
 }
 
-fn make_files(sim: &mut Simulation, rng: &mut SplitMix) -> Option<(FileId, Vec<FileId>)> {
+fn make_files(sim: &mut Simulation<'_>, rng: &mut SplitMix) -> Option<(FileId, Vec<FileId>)> {
     let dir = sim.dir(0)?;
     let count = 1 + rng.below(6);
     let files: Option<Vec<FileId>> =

@@ -8,7 +8,7 @@ use ssd::Profile;
 /// (name, sid1, eid1, sid2, eid2, barrier, kind).
 type Row = (&'static str, u32, u32, u32, u32, bool, Kind);
 
-fn run(pinning: bool, count: u32, protocol: Protocol) -> (Trace, Simulation) {
+fn run(pinning: bool, count: u32, protocol: Protocol) -> (Trace, Simulation<'static>) {
     let mut setup = Setup::testbed(protocol, Profile::named("980pro").unwrap(), 1);
     (setup.pinning, setup.traced) = (pinning, true);
     let mut sim = Simulation::new(setup).unwrap();

@@ -51,6 +51,11 @@ pub(super) fn commands(built: &MountedStack) -> Vec<Command> {
     ran.map(|line| Command { purpose: purpose(line), line: line.clone() }).collect()
 }
 
+/// The machine, for a load that needs no place.
+pub(super) fn without_place() -> Environment {
+    probe::capture(&Subject { path: None, device: None, mkfs: None, memory_limit_bytes: None, programs: &[] })
+}
+
 pub(super) fn environment(job: &Job<'_>, built: &MountedStack) -> Environment {
     let mkfs = built.record().commands.iter().map(|command| &command.line).find(|line| line.contains("mkfs"));
     // The number of a loop device differs in every trial and would show as a difference of settings.

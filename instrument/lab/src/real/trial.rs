@@ -92,6 +92,9 @@ impl<'a> Trial<'a> {
     }
 
     fn on_fresh_stack(&mut self) -> Result<Status, Failure> {
+        if let Ready::Simulated(_) = self.job.load.load {
+            return Ok(self.simulated());
+        }
         if let Some(app) = self.job.load.app() {
             app.provide(self.place.site.home().as_std_path(), &mut |line| {
                 (self.progress)(Progress::Engine(Event::Line { text: line.to_string() }));
@@ -134,7 +137,7 @@ impl<'a> Trial<'a> {
         let processes = self.processes(load, built)?;
         let mut departure = match &load.load {
             Ready::App(app) => self.phases(app.phases(), built, &processes)?,
-            Ready::Wml(_) => self.stages(built, &processes)?,
+            Ready::Wml(_) | Ready::Simulated(_) => self.stages(built, &processes)?,
         };
         if let (Ok(outcome), Some(status)) = (&mut departure.result, built.ssd_status()) {
             outcome.metrics.extend(evidence::ssd_metrics(&status));
@@ -143,6 +146,32 @@ impl<'a> Trial<'a> {
             leave(group, &mut departure);
         }
         Ok(conclude(departure, self.timeout_seconds, &mut self.report))
+    }
+
+    /// A load in virtual time: there is nothing to build.
+    fn simulated(&mut self) -> Status {
+        let load = self.job.load;
+        let variable =
+            |(name, value): &(String, String)| Parameter { name: name.clone(), value: value.clone() };
+        self.report.variables = load.variables.iter().map(variable).collect();
+        self.report.log.extend(load.warnings.lines().map(str::to_string));
+        self.report.environment = Some(evidence::without_place());
+        let request = Request {
+            parent: std::process::id(),
+            load: load.issue(),
+            phase: 0,
+            home: self.place.site.home().as_std_path().to_path_buf(),
+            in_process: None,
+            root: PathBuf::new(),
+            options: run_options(self.job),
+            erase: None,
+            device: None,
+            disk: None,
+        };
+        let program = self.place.program.clone();
+        let processes = Processes { program, request, group: None, _temporary: None };
+        let departure = self.child(Part::Stage(Stage::All), &processes);
+        conclude(departure, self.timeout_seconds, &mut self.report)
     }
 
     /// The load once more, when it depends on the target, whose size is known by now.

@@ -55,6 +55,10 @@ pub struct Evaluation {
     /// Whether counters explain the cells below 30 % of the best.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub explain_bad: bool,
+    /// Published values are those of the very system that is simulated, so that values are compared and not only ratios:
+    /// one that is farther off than this share is a miss, and told as one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub within: Option<f64>,
     /// The shape of its artifact's result files, of those that loadline knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,

@@ -133,11 +133,19 @@ fn resolve(
     let both = |span, one: &str, other: &str| {
         place.error(Some(span), format!("a workload has both `{one}` and `{other}`; give one"))
     };
+    if let Some(simulate) = written.simulate.take() {
+        if written.app.is_some() {
+            return Err(both(simulate.span(), "app", "simulate").into());
+        }
+        return simulated(written, &simulate, at, place, read);
+    }
     match (written.file.take(), written.text.take(), written.app.take()) {
         (Some(_), _, Some(app)) => Err(both(app.span(), "file", "app").into()),
         (_, Some(_), Some(app)) => Err(both(app.span(), "text", "app").into()),
         (Some(file), Some(_), _) => Err(both(file.span(), "file", "text").into()),
-        (None, None, None) => Err(error("a workload needs `file`, `text` or `app`".into()).into()),
+        (None, None, None) => {
+            Err(error("a workload needs `file`, `text`, `app` or `simulate`".into()).into())
+        }
         (Some(file), None, None) => {
             let text = read(file.as_ref()).map_err(|error| match error {
                 StudyError::Read { path, source } => place
@@ -164,6 +172,54 @@ fn resolve(
     }
 }
 
+/// A workload with `simulate`: a program by its name, or `wml` and a script.
+fn simulated(
+    mut written: Written,
+    simulate: &Spanned<String>,
+    at: usize,
+    place: &Place<'_>,
+    read: &dyn Fn(&str) -> Result<String, StudyError>,
+) -> Result<Workload, StudyError> {
+    let program = simulate.as_ref().clone();
+    let is_script = written.file.is_some() || written.text.is_some();
+    if (program == "wml") != is_script {
+        let what = if is_script {
+            "only `simulate = \"wml\"` has a script beside it"
+        } else {
+            "a workload with `simulate = \"wml\"` needs its script: add `file` or `text`"
+        };
+        return Err(place.error(Some(simulate.span()), what.to_string()).into());
+    }
+    if !is_script {
+        let name = written.name.take().unwrap_or_else(|| program.clone());
+        return Ok(written.with(name, Load::Simulated { program, script: None }));
+    }
+    // read as any script is, then marked
+    let mut workload = resolve(written, at, &Sweeps::default(), place, read)?;
+    if let Load::Wml { text, origin } = workload.load {
+        workload.load = Load::Simulated { program, script: Some((text, origin)) };
+    }
+    Ok(workload)
+}
+
+/// What is simulated has no place to run at, and nothing else can do without one.
+fn check_places(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
+    let is_virtual = |stack: &&spec::StackSpec| stack.fs() == spec::FsKind::Virtual;
+    let stacks = plan::stacks(study);
+    for (at, workload) in study.workloads.iter().enumerate() {
+        let simulated = matches!(workload.load, Load::Simulated { .. });
+        let message = match stacks.iter().find(|stack| is_virtual(stack) != simulated) {
+            None => continue,
+            Some(stack) if simulated => {
+                format!("{} is simulated: it runs on `virtual`, not on {stack}", workload.label())
+            }
+            Some(_) => format!("{}: `virtual` is for workloads with `simulate`", workload.label()),
+        };
+        return Err(place.at_table("workload", at, message).into());
+    }
+    Ok(())
+}
+
 /// The stem of a file's name.
 pub(super) fn stem_of(file: &str) -> Option<String> {
     Path::new(file).file_stem().map(|stem| stem.to_string_lossy().into_owned())
@@ -184,6 +240,7 @@ fn check(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
             return Err(place.at_key("stacks", format!("the stack {} stands twice", stack.label())).into());
         }
     }
+    check_places(study, place)?;
     let trials = plan::cells(study).len() as u64 * u64::from(study.study.trials);
     if trials > PLAN_MAX {
         let message = format!("the study has {trials} trials; the limit is {PLAN_MAX}");

@@ -24,6 +24,13 @@ pub enum Load {
         /// Its name, e.g. `large-file`.
         name: String,
     },
+    /// A program of crate `simulate`, in virtual time; its stack is among its variables.
+    Simulated {
+        /// Its name, e.g. `dbench`; `wml` for a script.
+        program: String,
+        /// The script, and where it was read from.
+        script: Option<(String, Option<String>)>,
+    },
 }
 
 impl Load {
@@ -31,7 +38,7 @@ impl Load {
     pub fn wml(&self) -> Option<&str> {
         match self {
             Load::Wml { text, .. } => Some(text),
-            Load::App { .. } => None,
+            Load::App { .. } | Load::Simulated { .. } => None,
         }
     }
 }
@@ -82,7 +89,8 @@ impl Workload {
     }
 }
 
-/// A `[[workload]]` as its author writes it. Exactly one of `file`, `text` and `app` is given.
+/// A `[[workload]]` as its author writes it. Exactly one of `file`, `text`, `app` and `simulate` is given; a script that is
+/// simulated has `simulate = "wml"` beside `file` or `text`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Written {
@@ -101,6 +109,9 @@ pub struct Written {
     /// The application's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub app: Option<Spanned<String>>,
+    /// The simulated program's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub simulate: Option<Spanned<String>>,
     /// [`Workload::trials`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trials: Option<u32>,
@@ -182,9 +193,14 @@ impl Written {
 
 impl From<Workload> for Written {
     fn from(workload: Workload) -> Written {
-        let (text, origin, app) = match workload.load {
-            Load::Wml { text, origin } => (Some(text), origin, None),
-            Load::App { name } => (None, None, Some(Spanned::new(0..0, name))),
+        let word = |name| Some(Spanned::new(0..0, name));
+        let (text, origin, app, simulate) = match workload.load {
+            Load::Wml { text, origin } => (Some(text), origin, None, None),
+            Load::App { name } => (None, None, word(name), None),
+            Load::Simulated { program, script } => {
+                let (text, origin) = script.map_or((None, None), |(text, origin)| (Some(text), origin));
+                (text, origin, None, word(program))
+            }
         };
         Written {
             name: Some(workload.name),
@@ -192,6 +208,7 @@ impl From<Workload> for Written {
             text,
             origin,
             app,
+            simulate,
             trials: workload.trials,
             seconds: workload.seconds,
             warmup: workload.warmup,
@@ -256,12 +273,42 @@ mod tests {
     }
 
     #[test]
+    fn a_simulated_load_is_named_or_is_a_script() {
+        let text = "stacks = ['virtual']\n[[workload]]\nsimulate = 'dbench'\nset = { containers = 40 }\n\
+                    [[workload]]\nname = 'mail'\nsimulate = 'wml'\ntext = 'run 5'\n";
+        let read = Study::from_stored(text).unwrap();
+        assert_eq!(read.workloads[0].load, Load::Simulated { program: "dbench".into(), script: None });
+        let script = Some(("run 5".to_string(), None));
+        assert_eq!(read.workloads[1].load, Load::Simulated { program: "wml".into(), script });
+        assert_eq!(Study::from_stored(&read.to_toml()).unwrap(), read);
+        for (wrong, message) in [
+            ("stacks = ['ext4']\n[[workload]]\nsimulate = 'dbench'", "runs on `virtual`, not on ext4"),
+            (
+                "stacks = ['virtual']\n[[workload]]\napp = 'tree'",
+                "`virtual` is for workloads with `simulate`",
+            ),
+            (
+                "stacks = ['virtual']\n[[workload]]\nsimulate = 'dbench'\ntext = 'x'",
+                "only `simulate = \"wml\"`",
+            ),
+            ("stacks = ['virtual']\n[[workload]]\nsimulate = 'wml'", "needs its script"),
+            (
+                "stacks = ['virtual']\n[[workload]]\nsimulate = 'wml'\napp = 'tree'",
+                "both `app` and `simulate`",
+            ),
+        ] {
+            let error = Study::from_stored(wrong).unwrap_err().to_string();
+            assert!(error.contains(message), "{wrong}: {error}");
+        }
+    }
+
+    #[test]
     fn a_workload_is_one_thing() {
         for (both, wrong) in [
             ("app = 'tree'\nfile = 'x.f'", "both `file` and `app`"),
             ("app = 'tree'\nname = 'w'\ntext = 'run'", "both `text` and `app`"),
             ("file = 'x.f'\ntext = 'run'", "both `file` and `text`"),
-            ("name = 'w'", "needs `file`, `text` or `app`"),
+            ("name = 'w'", "needs `file`, `text`, `app` or `simulate`"),
         ] {
             let error = study(&format!("[[workload]]\n{both}\n")).unwrap_err().to_string();
             let line = if both.starts_with("name") { ":2:" } else { ":3:" };

@@ -109,7 +109,41 @@ fn spot(grid: &Grid, table: &Table, row: usize, at: usize) -> Spot {
         }
         Against::Base => against_base(grid, table, row, at, &mut spot),
     }
+    if let (Some(off), Some(value)) = (grid.off(row, at), grid.published_value(row, at)) {
+        let miss = if is_miss(grid, off) { " MISS" } else { "" };
+        spot.details.push(format!("paper {}, {}{miss}", format::digits(value), percent(off)));
+    }
     spot
+}
+
+/// Whether a figure is farther off what was published than the study allows.
+fn is_miss(grid: &Grid, off: f64) -> bool {
+    grid.evaluation().within.is_some_and(|within| off.abs() > within)
+}
+
+fn percent(off: f64) -> String {
+    format!("{:+.1} %", off * 100.0)
+}
+
+/// Figures that are farther off what was published than the study allows, after how many there are of all.
+fn misses(grid: &Grid) -> Vec<String> {
+    let Some(within) = grid.evaluation().within else { return Vec::new() };
+    let (mut all, mut lines) = (0, Vec::new());
+    for at in (0..grid.study.columns.len()).filter(|at| grid.is_measured(*at)) {
+        for row in grid.run_rows() {
+            let Some(off) = grid.off(row, at) else { continue };
+            all += 1;
+            if is_miss(grid, off) {
+                let (row, column) = (grid.study.rows[row].title(), grid.study.columns[at].title());
+                lines.push(format!("{row}, {column}: {}", percent(off)));
+            }
+        }
+    }
+    if all > 0 {
+        let near = all - lines.len();
+        lines.insert(0, format!("{near} of {all} figures are within {:.0} %", within * 100.0));
+    }
+    lines
 }
 
 /// Smallest and largest trial.
@@ -164,7 +198,14 @@ pub fn legend(grid: &Grid) -> Vec<String> {
         }
     }
     if (0..grid.study.columns.len()).any(|at| grid.is_measured(at) && grid.published(at).is_some()) {
-        lines.push("Published values come from other machines: compare ratios, not values.".into());
+        lines.push(match grid.evaluation().within {
+            None => "Published values come from other machines: compare ratios, not values.".into(),
+            Some(within) => format!(
+                "paper: the published value of the machine that is simulated, and how far off it is; MISS: by more than \
+                 {:.0} %.",
+                within * 100.0
+            ),
+        });
     }
     lines
 }
@@ -207,6 +248,7 @@ pub fn notes(grid: &Grid) -> Vec<Notes> {
             "What published gains rest on",
             remarks.map(|(letter, text)| format!("{letter}: {text}")).collect(),
         ),
+        of("How near the published values are, and which miss", misses(grid)),
         of("Without results", missing.chain(unavailable).collect()),
         of("Not run", left_out.into_iter().collect()),
         of("Rows", rows),

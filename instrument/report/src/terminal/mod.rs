@@ -13,7 +13,7 @@ pub mod comparison;
 pub mod compleat;
 mod evaluation;
 pub mod summary;
-mod table;
+pub(crate) mod table;
 
 pub use comparison::{claims, comparison};
 pub use compleat::compleat;

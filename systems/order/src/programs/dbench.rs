@@ -27,7 +27,7 @@ pub fn dbench_layout(containers: u32, journal: u32) -> Layout {
 }
 
 /// Starts the client of one container in block group `group`.
-pub fn dbench(sim: &mut Simulation, group: u32, seed: u64) -> Option<()> {
+pub fn dbench(sim: &mut Simulation<'_>, group: u32, seed: u64) -> Option<()> {
     let dir = sim.dir(group)?;
     let files: Option<Vec<FileId>> =
         (0..FILES).map(|i| sim.file(dir, PAGES, (i % 2 == 0).then_some(PAGES))).collect();

@@ -53,7 +53,7 @@ pub fn sysbench_layout(journal: u32) -> Layout {
 }
 
 /// Starts the server's files in block group 0 and `clients` clients.
-pub fn sysbench(sim: &mut Simulation, clients: u32, seed: u64) -> Option<()> {
+pub fn sysbench(sim: &mut Simulation<'_>, clients: u32, seed: u64) -> Option<()> {
     let dir = sim.dir(0)?;
     let redo = sim.file(dir, LOG_PAGES, Some(LOG_PAGES))?;
     let binlog = sim.file(dir, LOG_PAGES, None)?;

@@ -31,7 +31,7 @@ pub fn varmail_layout(containers: u32, journal: u32) -> Layout {
 }
 
 /// Starts the threads of one container in block group `group`.
-pub fn varmail(sim: &mut Simulation, group: u32, seed: u64) -> Option<()> {
+pub fn varmail(sim: &mut Simulation<'_>, group: u32, seed: u64) -> Option<()> {
     let dir = sim.dir(group)?;
     let mails: Option<Vec<Mail>> = (0..MAILS)
         .map(|i| {

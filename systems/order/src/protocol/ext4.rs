@@ -13,7 +13,7 @@ use crate::setup::Protocol;
 use crate::sync::Group;
 
 /// D, wait; commit, wait. Without a commit to wait for: a flush of its own.
-pub(super) async fn sync(me: &Me, file: FileId, kind: Sync) -> u32 {
+pub(super) async fn sync(me: &Me<'_>, file: FileId, kind: Sync) -> u32 {
     let data = write_back(me, file, DataOrder::default()).await;
     if !me.with(|w| w.planted(Mutation::DataNotWaited)) {
         let under_way = me.with(|w| w.files.file(file).writeback.clone());
@@ -33,14 +33,14 @@ pub(super) async fn sync(me: &Me, file: FileId, kind: Sync) -> u32 {
 }
 
 /// The journal thread.
-pub(super) async fn thread(me: Me) {
+pub(super) async fn thread(me: Me<'_>) {
     loop {
         commit::await_request(&me).await;
         commit_one(&me).await;
     }
 }
 
-async fn commit_one(me: &Me) {
+async fn commit_one(me: &Me<'_>) {
     let mut tx = commit::lock(me).await;
     let order = Order::default();
     let log = commit::write_log(me, &mut tx, order).await;
@@ -60,7 +60,7 @@ async fn commit_one(me: &Me) {
 }
 
 /// JC as the device allows: flush and FUA, flush and another flush, or a plain write.
-async fn write_record(me: &Me, tx: &crate::journal::Tx) {
+async fn write_record(me: &Me<'_>, tx: &crate::journal::Tx) {
     let protocol = me.with(|w| w.setup.protocol);
     let fua = protocol == Protocol::Ext4;
     if protocol == Protocol::Ext4NoBarrier {

@@ -11,7 +11,7 @@ use crate::files::FileId;
 use crate::handle::{self, MAIN};
 use crate::sync::Group;
 
-pub(super) async fn sync(me: &Me, file: FileId, kind: Sync) -> u32 {
+pub(super) async fn sync(me: &Me<'_>, file: FileId, kind: Sync) -> u32 {
     me.compute(me.with(|w| w.setup.costs.mmio_ns)).await;
     let data = write_back(me, file, DataOrder::default()).await;
     let tid = tid_of(me, file, kind.data_only());
@@ -30,7 +30,7 @@ pub(super) async fn sync(me: &Me, file: FileId, kind: Sync) -> u32 {
 }
 
 /// The journal thread.
-pub(super) async fn thread(me: Me) {
+pub(super) async fn thread(me: Me<'_>) {
     loop {
         commit::await_request(&me).await;
         let mut tx = commit::lock(&me).await;

@@ -19,7 +19,7 @@ use writeback::DataOrder;
 use std::rc::Rc;
 
 /// Starts the threads a protocol has.
-pub(crate) fn start(machine: &Rc<Machine>, protocol: Protocol) {
+pub(crate) fn start(machine: &Rc<Machine<'_>>, protocol: Protocol) {
     match protocol {
         Protocol::Mqfs => {}
         Protocol::BarrierFs => {
@@ -33,7 +33,7 @@ pub(crate) fn start(machine: &Rc<Machine>, protocol: Protocol) {
 }
 
 /// A sync call of `file`.
-pub(crate) async fn sync(me: &Me, file: FileId, kind: Sync) {
+pub(crate) async fn sync(me: &Me<'_>, file: FileId, kind: Sync) {
     let covered = match me.with(|w| w.setup.protocol) {
         Protocol::OpExt4 => opext4::sync(me, file, kind).await,
         Protocol::BarrierFs => barrierfs::sync(me, file, kind).await,
@@ -48,7 +48,7 @@ pub(crate) async fn sync(me: &Me, file: FileId, kind: Sync) {
 }
 
 /// Sends a file's dirty pages off without ending an epoch.
-pub(crate) async fn write_out(me: &Me, file: FileId) {
+pub(crate) async fn write_out(me: &Me<'_>, file: FileId) {
     let (pid, protocol) = (me.pid(), me.with(|w| w.setup.protocol));
     let order = if protocol == Protocol::OpExt4 {
         DataOrder { stream: Some(pid), minor: Some(JOURNAL_PID), barrier: false }

@@ -15,7 +15,7 @@ use crate::request::{Request, Verb};
 use crate::sync::Group;
 
 /// All blocks of the transaction fly together and are waited for once.
-pub(super) async fn sync(me: &Me, file: FileId, _: Sync) -> u32 {
+pub(super) async fn sync(me: &Me<'_>, file: FileId, _: Sync) -> u32 {
     let data = write_back(me, file, DataOrder::default()).await;
     let metas = me.with(|w| std::mem::take(&mut w.files.file(file).pending));
     let costs = me.with(|w| w.setup.costs);
@@ -79,7 +79,7 @@ pub(super) async fn sync(me: &Me, file: FileId, _: Sync) -> u32 {
 }
 
 /// The core's ring is full: writes its finished transactions home, flushes, and forgets them.
-async fn reclaim(me: &Me, j: usize) {
+async fn reclaim(me: &Me<'_>, j: usize) {
     me.with(|w| w.journals[j].reclaiming = true);
     while me.with(|w| w.journals[j].running.updates > 0) {
         me.park(move |w, id| w.journals[j].updates_waiter = Some(id)).await;
