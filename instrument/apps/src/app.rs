@@ -71,6 +71,19 @@ impl App {
         self.load.programs()
     }
 
+    /// See [`Load::waits_at_gate`].
+    pub fn waits_at_gate(&self) -> bool {
+        self.load.waits_at_gate()
+    }
+
+    /// Names of the loads that do.
+    pub fn that_wait_at_gate() -> Vec<&'static str> {
+        let known = LOADS.iter().filter(|(name, make)| {
+            make(&mut Parameters::new(name, &[])).is_ok_and(|load| load.waits_at_gate())
+        });
+        known.map(|(name, _)| *name).collect()
+    }
+
     /// See [`Load::provide`].
     ///
     /// # Errors
