@@ -44,9 +44,7 @@ impl Need {
             Need::Dovecot => self.tools(&["dovecot"]).and_then(|()| self.file("/usr/lib/dovecot/imap")),
             Need::RocksDb => rocksdb(self),
             Need::Runc => self.tools(&["runc"]),
-            Need::Dbench => {
-                self.tools(&["dbench"]).and_then(|()| self.file("/usr/share/dbench/client.txt"))
-            }
+            Need::Dbench => self.tools(&["dbench"]).and_then(|()| self.file("/usr/share/dbench/client.txt")),
             Need::Cc => self.tools(&["cc"]),
             Need::Git => self.tools(&["git"]),
             Need::Rsync => self.tools(&["rsync"]),

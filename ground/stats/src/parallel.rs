@@ -103,7 +103,10 @@ mod tests {
         let op = &sum.ops[0];
         let whole: Histogram = all.iter().copied().collect();
         assert!(op.service.iter().eq(whole.iter()), "every bucket");
-        assert_eq!((op.service.sum(), op.service.min(), op.service.max()), (whole.sum(), whole.min(), whole.max()));
+        assert_eq!(
+            (op.service.sum(), op.service.min(), op.service.max()),
+            (whole.sum(), whole.min(), whole.max())
+        );
         assert_eq!((op.ops, op.bytes, op.errors, op.starved), (1000, 40, 4, 8));
         assert_eq!(op.ops_per_second, [4, 8]);
         assert_eq!((sum.metrics[0].value, sum.metrics.len(), sum.notes.len()), (2.0, 1, 1));
@@ -119,7 +122,10 @@ mod tests {
             part(8.0, &[3], &[], Ended::Interrupted),
         ]);
         let sum = sum.unwrap();
-        assert_eq!((sum.measured_seconds, sum.ended, &*sum.ops[0].ops_per_second), (10.0, failed, &[2, 1, 1][..]));
+        assert_eq!(
+            (sum.measured_seconds, sum.ended, &*sum.ops[0].ops_per_second),
+            (10.0, failed, &[2, 1, 1][..])
+        );
         assert_eq!(together([]), None);
     }
 }

@@ -227,6 +227,12 @@ impl<'a> Bench<'a> {
         Ok(Took { seconds, synced_seconds })
     }
 
+    /// Adds operations that a program counted itself, within so many seconds.
+    pub(crate) fn counted(&mut self, seconds: f64, ops: impl Iterator<Item = OpOutcome>) {
+        self.seconds += seconds;
+        self.ops.extend(ops);
+    }
+
     pub(crate) fn outcome(self) -> Outcome {
         Outcome {
             measured_seconds: self.seconds,
@@ -245,7 +251,8 @@ mod tests {
 
     #[test]
     fn sections_become_operations_and_metrics() {
-        let hooks = Hooks { sample: &Counters::default, stopped: &|| false, tell: &|_| {}, ready: &|| Ok(()) };
+        let hooks =
+            Hooks { sample: &Counters::default, stopped: &|| false, tell: &|_| {}, ready: &|| Ok(()) };
         let mut bench = Bench::new(hooks);
         let section = bench.open("seq-write", "pwrite", Direction::Write);
         let (mut all, mut other) = (section.tally(), section.tally());

@@ -160,7 +160,8 @@ impl Config {
         let Given { hostname, root, args, env, mounts, memory_bytes, group } = given;
         let capabilities: Vec<String> = CAPABILITIES.iter().map(|name| name.to_string()).collect();
         let path = "PATH=/usr/sbin:/usr/bin:/sbin:/bin".to_string();
-        let env = [path, "LC_ALL=C".into(), "HOME=/".into(), "TMPDIR=/tmp".into()].into_iter().chain(env.to_vec());
+        let env =
+            [path, "LC_ALL=C".into(), "HOME=/".into(), "TMPDIR=/tmp".into()].into_iter().chain(env.to_vec());
         Config {
             oci_version: OCI_VERSION.into(),
             process: Process {

@@ -154,7 +154,7 @@ impl Crowd {
         let pid = std::fs::read_to_string(&pid_file).map_err(failed("reading", &pid_file))?;
         let pid = pid.trim().parse().map_err(|_| start(format!("`{pid}` is no process number")))?;
         self.containers[number].process =
-            opened(pid).ok_or_else(|| start(format!("it ended at once{}", self.said(number)))).map(Some)?;
+            opened(pid).ok_or_else(|| start(format!("it ended at once{}", self.end_of(number)))).map(Some)?;
         Ok(())
     }
 
@@ -227,6 +227,15 @@ impl Crowd {
     /// It cannot be read.
     pub fn read(&self, number: usize, file: &str) -> std::io::Result<Vec<u8>> {
         std::fs::read(self.containers[number].own().join(file))
+    }
+
+    /// Why a container that came to nothing may have ended, as far as is known; for the end of a sentence.
+    pub fn end_of(&self, number: usize) -> String {
+        let killed = match self.memory(number).1 {
+            0 => "",
+            _ => " (its memory limit was met and the kernel killed it; --memory gives each more)",
+        };
+        format!("{killed}{}", self.said(number))
     }
 
     /// The end of what it wrote to its standard output and error, after `: `; empty when that is nothing.
@@ -308,7 +317,8 @@ impl Draft<'_> {
     ) -> Result<Container, ContainerError> {
         let folder = tree.join(&one.name);
         let (upper, work) = (one.home.join("upper"), one.home.join("work"));
-        for path in [&folder.join("rootfs"), &folder.join("own"), &upper, &work, &one.home.join("data")] {
+        let own = ["rootfs", "own", "upper", "work"].map(|name| folder.join(name));
+        for path in own.iter().chain([&upper, &work, &one.home.join("data")]) {
             std::fs::create_dir_all(path).map_err(failed("making the directory", path))?;
         }
         for (name, bytes) in &one.files {
@@ -317,11 +327,20 @@ impl Draft<'_> {
         }
         let target = folder.join("rootfs");
         let source = format!("loadline-{}", random_word());
-        let data = overlay_data(lower, &upper, &work);
-        let mount = Resource::Mount { target: target.clone(), source: source.clone(), fs_type: "overlay".into() };
+        let on_stack = overlay_data(lower, &upper, &work);
+        // for a file system that cannot hold an upper layer (betrfs)
+        let beside = overlay_data(lower, &folder.join("upper"), &folder.join("work"));
+        let mount =
+            Resource::Mount { target: target.clone(), source: source.clone(), fs_type: "overlay".into() };
         self.scope.create(mount, || {
-            rustix::mount::mount(&*source, target.as_str(), "overlay", MountFlags::empty(), Some(&*data))
-                .map_err(failed("mounting the overlay (its upper layer on the stack) at", &target))
+            let mount = |data: &std::ffi::CStr| {
+                rustix::mount::mount(&*source, target.as_str(), "overlay", MountFlags::empty(), Some(data))
+            };
+            match mount(&on_stack) {
+                Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => mount(&beside),
+                mounted => mounted,
+            }
+            .map_err(failed("mounting the overlay at", &target))
         })?;
         Ok(Container { name: one.name.clone(), folder, memory_bytes: one.memory_bytes, process: None })
     }
@@ -349,7 +368,8 @@ impl Draft<'_> {
             group: groups.oci_path(&one.name),
         });
         let path = folder.join("config.json");
-        let text = serde_json::to_vec(&config).map_err(std::io::Error::from).map_err(failed("writing", &path))?;
+        let text =
+            serde_json::to_vec(&config).map_err(std::io::Error::from).map_err(failed("writing", &path))?;
         std::fs::write(&path, text).map_err(failed("writing", &path))
     }
 }
@@ -420,7 +440,10 @@ fn run(command: &mut Command) -> Result<(), String> {
         if left.is_zero() {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(format!("{program} did not end within {} s and was killed", START_PATIENCE.as_secs()));
+            return Err(format!(
+                "{program} did not end within {} s and was killed",
+                START_PATIENCE.as_secs()
+            ));
         }
         let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: i64::from(left.subsec_nanos()) };
         // whatever wakes it, the child is asked again

@@ -111,7 +111,13 @@ fn fill_dev(dev: &Utf8Path) -> std::io::Result<()> {
     for (name, major, minor) in DEVICES {
         let path: Utf8PathBuf = dev.join(name);
         let device = rustix::fs::makedev(major, minor);
-        rustix::fs::mknodat(CWD, path.as_str(), FileType::CharacterDevice, Mode::from_raw_mode(0o666), device)?;
+        rustix::fs::mknodat(
+            CWD,
+            path.as_str(),
+            FileType::CharacterDevice,
+            Mode::from_raw_mode(0o666),
+            device,
+        )?;
         // whatever the umask
         rustix::fs::chmod(path.as_str(), Mode::from_raw_mode(0o666))?;
     }

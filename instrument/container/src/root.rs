@@ -31,11 +31,8 @@ pub fn make(lower: &Utf8Path) -> Result<Vec<Mount>, ContainerError> {
             mounts.push(Mount::bind(place, place, true));
         }
     }
-    let files = [
-        ("/etc/passwd", "root:x:0:0:root:/:/bin/sh\n"),
-        ("/etc/group", "root:x:0:\n"),
-        (PROGRAM, ""),
-    ];
+    let files =
+        [("/etc/passwd", "root:x:0:0:root:/:/bin/sh\n"), ("/etc/group", "root:x:0:\n"), (PROGRAM, "")];
     for (place, text) in files {
         let path = within(lower, place);
         std::fs::write(&path, text).map_err(failed("writing", &path))?;

@@ -55,7 +55,8 @@ fn run(passed_ns: &Cell<Option<u64>>) -> Result<Outcome, String> {
     let control = Arc::new(Control::new());
     child::listen(&control)?;
     let path = format!("{OWN}/{REQUEST}");
-    let text = std::fs::read(&path).map_err(|error| format!("this is for loadline's own use: {path}: {error}"))?;
+    let text =
+        std::fs::read(&path).map_err(|error| format!("this is for loadline's own use: {path}: {error}"))?;
     let order: Order = serde_json::from_slice(&text).map_err(|error| format!("{path}: {error}"))?;
     let inside = Inside::new(order.number).map_err(|error| format!("the gate: {error}"))?;
     let ready = || {

@@ -180,7 +180,8 @@ impl Way<'_, '_> {
         let counters = before.until(&self.sample());
         let told: Vec<Told> = self.told.iter().flatten().cloned().collect();
         let figures = Figures { told: &told, ready_seconds, opened_ns };
-        let mut result = figures.outcome(&self.crowd).ok_or_else(|| "no container came to a result".to_string());
+        let mut result =
+            figures.outcome(&self.crowd).ok_or_else(|| "no container came to a result".to_string());
         if let Ok(outcome) = &mut result {
             outcome.notes.extend(runtime.remark());
             for delta in counters {
@@ -229,20 +230,15 @@ impl Way<'_, '_> {
 
     fn ended(&mut self, number: usize) -> Result<(), Failure> {
         let told = self.crowd.read(number, RESULT).map_err(|error| error.to_string());
-        let told = told.and_then(|text| serde_json::from_slice::<Told>(&text).map_err(|error| error.to_string()));
+        let told =
+            told.and_then(|text| serde_json::from_slice::<Told>(&text).map_err(|error| error.to_string()));
         let why = match &told {
             Ok(Told { result: Err(message), .. }) => format!(": {message}"),
             Ok(_) => {
                 self.told[number] = told.ok();
                 return Ok(());
             }
-            Err(_) => {
-                let killed = match self.crowd.memory(number).1 {
-                    0 => "",
-                    _ => " (its memory limit was met and the kernel killed it; --memory gives each more)",
-                };
-                format!(" ended without a result{killed}{}", self.crowd.said(number))
-            }
+            Err(_) => format!(" ended without a result{}", self.crowd.end_of(number)),
         };
         if self.why.is_some() {
             return Ok(());
@@ -310,7 +306,8 @@ impl Figures<'_> {
             metric("container_fastest_ops_per_second", "1/s", fastest.0),
         ]);
         whole.metrics.extend(peak.map(|bytes| metric("container_memory_peak_bytes", "bytes", bytes as f64)));
-        let memory = peak.map_or(String::new(), |bytes| format!("; at most {} MiB each", bytes.div_ceil(1 << 20)));
+        let memory =
+            peak.map_or(String::new(), |bytes| format!("; at most {} MiB each", bytes.div_ceil(1 << 20)));
         whole.notes.push(format!(
             "{} containers: ready after {:.1} s, begun within {skew:.3} s; slowest {:.1} op/s (number {}), median \
              {median:.1}, fastest {:.1} (number {}){memory}",

@@ -183,7 +183,8 @@ impl<'a> Trial<'a> {
             disk: environment.devices.last().map(|device| device.name.clone()),
         };
         self.report.environment = Some(environment);
-        let temporary = load.app().filter(|_| load.containers.is_none()).map(|_| self.temporary()).transpose()?;
+        let temporary =
+            load.app().filter(|_| load.containers.is_none()).map(|_| self.temporary()).transpose()?;
         let folder: Option<PathBuf> = temporary.as_ref().map(|tree| tree.path().as_std_path().to_owned());
         let program = Program { temporary: folder, ..self.place.program.clone() };
         Ok(Processes { program, request, group, _temporary: temporary })

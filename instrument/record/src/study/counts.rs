@@ -23,7 +23,9 @@ impl Counts {
                 "{number} containers are out of range; 1 to {CONTAINERS_MAX}, or none at all by leaving it out"
             ));
         }
-        if let Some((_, twice)) = numbers.iter().enumerate().find(|(at, number)| numbers[..*at].contains(number)) {
+        if let Some((_, twice)) =
+            numbers.iter().enumerate().find(|(at, number)| numbers[..*at].contains(number))
+        {
             return Err(format!("{twice} containers stand twice"));
         }
         Ok(Counts(numbers))
@@ -46,7 +48,8 @@ impl std::str::FromStr for Counts {
     fn from_str(text: &str) -> Result<Self, String> {
         let number = |word: &str| {
             let word = word.trim();
-            word.parse().map_err(|_| format!("`{word}` is not a number of containers; write 40, or 40,100,200"))
+            word.parse()
+                .map_err(|_| format!("`{word}` is not a number of containers; write 40, or 40,100,200"))
         };
         Counts::new(text.split(',').map(number).collect::<Result<_, _>>()?)
     }
@@ -103,7 +106,8 @@ mod tests {
     fn each_number_is_a_cell() {
         let read = study("containers = [40, 100]").unwrap();
         let cells = plan::cells(&read);
-        let shown: Vec<String> = cells.iter().map(|cell| format!("{:?} {}", cell.parameters, cell.stack)).collect();
+        let shown: Vec<String> =
+            cells.iter().map(|cell| format!("{:?} {}", cell.parameters, cell.stack)).collect();
         assert_eq!(cells.len(), 4, "{shown:?}");
         assert!(cells.iter().all(|cell| cell.parameters[0].name == CONTAINERS));
         assert_eq!((&*cells[0].parameters[0].value, &*cells[3].parameters[0].value), ("40", "100"));

@@ -224,16 +224,23 @@ fn check_containers(study: &Study, place: &Place<'_>) -> Result<(), StudyError> 
     if study.study.containers.is_empty() {
         return Ok(());
     }
-    let both = |key: &str, why: &str| Err(place.at_key(key, why.to_string()).help("leave one of them out").into());
+    let both =
+        |key: &str, why: &str| Err(place.at_key(key, why.to_string()).help("leave one of them out").into());
     if study.study.cold {
         return both("cold", "`cold` unmounts the stack, which `containers` hold mounted");
     }
     if study.study.explain {
-        return both("explain", "`explain` follows the processes of a trial, which `containers` have of their own");
+        return both(
+            "explain",
+            "`explain` follows the processes of a trial, which `containers` have of their own",
+        );
     }
     let variables = study.workloads.iter().flat_map(|workload| [&workload.set, &workload.parameters]);
     if variables.chain([&study.parameters]).any(|sweeps| sweeps.get(CONTAINERS).is_some()) {
-        return both("containers", "a variable is called `containers`, which is the number of containers here");
+        return both(
+            "containers",
+            "a variable is called `containers`, which is the number of containers here",
+        );
     }
     Ok(())
 }
