@@ -1,6 +1,7 @@
 //! kill -9 of every command that makes something, at random moments, then `loadline doctor`: the machine is as it was.
 //!
-//! `LOADLINE_SEED` gives other moments, `LOADLINE_KILLS` more of them for each command.
+//! `LOADLINE_SEED` gives other moments, `LOADLINE_KILLS` more of them for each command, `LOADLINE_COMMAND` only the commands in
+//! whose names that word is.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -258,7 +259,8 @@ fn kill_all() {
     println!("LOADLINE_SEED={seed} LOADLINE_KILLS={kills}");
     let place = Place::new();
     let mut moments = Moments(seed);
-    for (name, longest, words) in COMMANDS {
+    let only = std::env::var("LOADLINE_COMMAND").unwrap_or_default();
+    for (name, longest, words) in COMMANDS.into_iter().filter(|(name, ..)| name.contains(&only)) {
         let mut line = format!("{name:24}");
         for _ in 0..kills {
             let after = Duration::from_millis(moments.below(longest));
