@@ -150,7 +150,7 @@ impl Crowd {
                 self.groups.start_in(Some(&one.name), &mut command)?;
             }
         }
-        run(&mut command).map_err(|why| start(format!("{why}{}", self.said(number))))?;
+        run(&mut command).map_err(|why| start(format!("{why}{}", self.end_of(number))))?;
         let pid = std::fs::read_to_string(&pid_file).map_err(failed("reading", &pid_file))?;
         let pid = pid.trim().parse().map_err(|_| start(format!("`{pid}` is no process number")))?;
         self.containers[number].process =
