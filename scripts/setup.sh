@@ -43,6 +43,8 @@ need_for_tests() {
     need gdb gdb
     need stress-ng stress-ng
     need fio fio
+    need runc runc
+    need dbench dbench
 }
 for extra in "$@"; do
     if [ "$extra" = --tests ]; then need_for_tests; else need "$extra" "$extra"; fi

@@ -43,6 +43,8 @@ impl Need {
             Need::BtrfsTools => self.tools(&["mkfs.btrfs", "btrfs"]),
             Need::Dovecot => self.tools(&["dovecot"]).and_then(|()| self.file("/usr/lib/dovecot/imap")),
             Need::RocksDb => rocksdb(self),
+            Need::Runc => self.tools(&["runc"]),
+            Need::Dbench => self.tools(&["dbench"]).and_then(|()| self.file("/usr/share/dbench/client.txt")),
             Need::Cc => self.tools(&["cc"]),
             Need::Git => self.tools(&["git"]),
             Need::Rsync => self.tools(&["rsync"]),

@@ -39,6 +39,10 @@ pub enum Need {
     Dovecot,
     /// The library of RocksDB.
     RocksDb,
+    /// The container runtime runc.
+    Runc,
+    /// The load generator dbench, with its load file.
+    Dbench,
     /// A C compiler.
     Cc,
     /// git.
@@ -73,7 +77,7 @@ impl fmt::Display for Unmet {
 
 impl Need {
     /// All needs with a name of their own.
-    pub const ALL: [Need; 21] = [
+    pub const ALL: [Need; 23] = [
         Need::Root,
         Need::Mounts,
         Need::Loop,
@@ -91,6 +95,8 @@ impl Need {
         Need::BtrfsTools,
         Need::Dovecot,
         Need::RocksDb,
+        Need::Runc,
+        Need::Dbench,
         Need::Cc,
         Need::Git,
         Need::Rsync,
@@ -117,6 +123,8 @@ impl Need {
             Need::BtrfsTools => "btrfs-tools",
             Need::Dovecot => "dovecot",
             Need::RocksDb => "rocksdb",
+            Need::Runc => "runc",
+            Need::Dbench => "dbench",
             Need::Cc => "cc",
             Need::Git => "git",
             Need::Rsync => "rsync",
@@ -133,6 +141,8 @@ impl Need {
             Need::Btrfs | Need::BtrfsTools => "btrfs-progs",
             Need::Dovecot => "dovecot-imapd",
             Need::RocksDb => "rocksdb-tools",
+            Need::Runc => "runc",
+            Need::Dbench => "dbench",
             Need::Cc => "gcc",
             Need::Git => "git",
             Need::Rsync => "rsync",

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `histogram` | log-linear latency histogram: the hot path of every load engine, and its encodings |
 //! | `outcome` | what one trial measured: operations, series, metrics. Produced by every load engine |
+//! | `parallel` | what several processes measured at once, as one outcome |
 //! | `sample` | results of several trials, checked once: median, quantile, deviation |
 //! | `interval` | median and quantiles with order-statistic confidence intervals |
 //! | `bootstrap` | BCa intervals for any statistic of one or two samples, seeded |
@@ -57,6 +58,7 @@ pub mod many;
 mod normal;
 pub mod outcome;
 pub mod outlier;
+pub mod parallel;
 pub mod rank;
 pub mod rng;
 pub mod sample;

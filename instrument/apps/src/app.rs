@@ -18,7 +18,7 @@ pub struct App {
 type Make = fn(&mut Parameters) -> Result<Box<dyn Load>, AppError>;
 
 /// Every load.
-const LOADS: [(&str, Make); 13] = [
+const LOADS: [(&str, Make); 14] = [
     ("large-file", |parameters| Ok(Box::new(micro::LargeFile::new(parameters)?))),
     ("random-write", |parameters| Ok(Box::new(micro::RandomWrite::new(parameters)?))),
     ("tokubench", |parameters| Ok(Box::new(micro::TokuBench::new(parameters)?))),
@@ -26,6 +26,7 @@ const LOADS: [(&str, Make); 13] = [
     ("git", |parameters| Ok(Box::new(programs::Git::new(parameters)?))),
     ("tar", |parameters| Ok(Box::new(programs::Tar::new(parameters)?))),
     ("rsync", |parameters| Ok(Box::new(programs::Rsync::new(parameters)?))),
+    ("dbench", |parameters| Ok(Box::new(programs::Dbench::new(parameters)?))),
     ("imap", |parameters| Ok(Box::new(imap::Imap::new(parameters)?))),
     ("read-private", |parameters| Ok(Box::new(prefetch::ReadPrivate::new(parameters)?))),
     ("read-shared", |parameters| Ok(Box::new(prefetch::ReadShared::new(parameters)?))),
@@ -69,6 +70,19 @@ impl App {
     /// See [`Load::programs`].
     pub fn programs(&self) -> &'static [&'static str] {
         self.load.programs()
+    }
+
+    /// See [`Load::waits_at_gate`].
+    pub fn waits_at_gate(&self) -> bool {
+        self.load.waits_at_gate()
+    }
+
+    /// Names of the loads that do.
+    pub fn that_wait_at_gate() -> Vec<&'static str> {
+        let known = LOADS.iter().filter(|(name, make)| {
+            make(&mut Parameters::new(name, &[])).is_ok_and(|load| load.waits_at_gate())
+        });
+        known.map(|(name, _)| *name).collect()
     }
 
     /// See [`Load::provide`].

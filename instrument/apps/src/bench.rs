@@ -18,6 +18,8 @@ pub struct Hooks<'a> {
     pub stopped: &'a (dyn Fn() -> bool + Sync),
     /// Hears what happens, in a line.
     pub tell: &'a dyn Fn(&str),
+    /// Returns when the load may begin; an error keeps it from that.
+    pub ready: &'a dyn Fn() -> Result<(), String>,
 }
 
 /// Collects what a load measures.
@@ -142,6 +144,14 @@ impl<'a> Bench<'a> {
         if (self.hooks.stopped)() { Err(AppError::Interrupted) } else { Ok(()) }
     }
 
+    /// All is there that the load needs, and it waits until it may begin: loads in containers begin together.
+    ///
+    /// # Errors
+    /// It may not begin.
+    pub fn ready(&self) -> Result<(), AppError> {
+        (self.hooks.ready)().map_err(AppError::Protocol)
+    }
+
     /// Whether the load was told to end, for other threads.
     pub fn stopped(&self) -> &'a (dyn Fn() -> bool + Sync) {
         self.hooks.stopped
@@ -217,6 +227,12 @@ impl<'a> Bench<'a> {
         Ok(Took { seconds, synced_seconds })
     }
 
+    /// Adds operations that a program counted itself, within so many seconds.
+    pub(crate) fn counted(&mut self, seconds: f64, ops: impl Iterator<Item = OpOutcome>) {
+        self.seconds += seconds;
+        self.ops.extend(ops);
+    }
+
     pub(crate) fn outcome(self) -> Outcome {
         Outcome {
             measured_seconds: self.seconds,
@@ -235,7 +251,8 @@ mod tests {
 
     #[test]
     fn sections_become_operations_and_metrics() {
-        let hooks = Hooks { sample: &Counters::default, stopped: &|| false, tell: &|_| {} };
+        let hooks =
+            Hooks { sample: &Counters::default, stopped: &|| false, tell: &|_| {}, ready: &|| Ok(()) };
         let mut bench = Bench::new(hooks);
         let section = bench.open("seq-write", "pwrite", Direction::Write);
         let (mut all, mut other) = (section.tally(), section.tally());
@@ -256,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_load_that_is_told_to_end_ends() {
-        let hooks = Hooks { sample: &Counters::default, stopped: &|| true, tell: &|_| {} };
+        let hooks = Hooks { sample: &Counters::default, stopped: &|| true, tell: &|_| {}, ready: &|| Ok(()) };
         assert!(matches!(Bench::new(hooks).check(), Err(AppError::Interrupted)));
     }
 }

@@ -11,7 +11,7 @@
 //! | [`app`] | the loads by name; the outcomes of phases joined |
 //! | [`bench`](mod@bench) | timing: sections, operations, results |
 //! | [`micro`] | large file, random writes, TokuBench, find / grep / rm |
-//! | [`programs`] | git, tar, rsync; running a program |
+//! | [`programs`] | git, tar, rsync, dbench; running a program |
 //! | [`prefetch`](mod@prefetch) | readers, RocksDB, compression, each under a configuration of who reads ahead |
 //! | [`imap`] | clients against a private Dovecot |
 //! | [`source`] | the source tree, its archive and its history, made once and kept |

@@ -29,6 +29,12 @@ pub trait Load: std::fmt::Debug + Send {
         &[]
     }
 
+    /// Whether it prepares what it needs, calls [`Bench::ready`], and measures only then: it can run in many containers that
+    /// begin together.
+    fn waits_at_gate(&self) -> bool {
+        false
+    }
+
     /// Makes what the load needs beside the file system, once; cheap when it is there. `tell` hears what is done.
     ///
     /// # Errors

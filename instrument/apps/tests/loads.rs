@@ -37,7 +37,8 @@ fn run(words: &str, home: &Path) -> Outcome {
     app.provide(home, &mut |_| {}).unwrap();
     let place = Place { root: root.path(), home, seed: 1 };
     let phase = |phase| {
-        let hooks = Hooks { sample: &Counters::default, stopped: &|| false, tell: &|_| {} };
+        let hooks =
+            Hooks { sample: &Counters::default, stopped: &|| false, tell: &|_| {}, ready: &|| Ok(()) };
         app.run(phase, place, hooks).unwrap_or_else(|error| panic!("phase {phase}: {error}"))
     };
     apps::join((0..app.phases()).map(phase)).unwrap()

@@ -57,6 +57,12 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some(lab::protocol::ARGUMENT) {
         return ExitCode::from(lab::child::main());
     }
+    if std::env::args().nth(1).as_deref() == Some(lab::contained::ARGUMENT) {
+        return ExitCode::from(lab::contained::main());
+    }
+    if let Some(code) = container::init::main() {
+        return ExitCode::from(code);
+    }
     if let Some(code) = apps::prefetch::task::main() {
         return ExitCode::from(code);
     }

@@ -99,6 +99,7 @@ Examples:
   loadline run workloads/randomread.f --on ext4 --set nthreads=1,4,16 --cold --memory 1G
   loadline run workloads/randomwrite.f --on xfs --io uring:32 --html report.html
   loadline run workloads/varmail.f --on ext4 --rate 5000 --for 60s
+  loadline run workloads/varmail.f --on ext4@980pro --containers 40,100,200
   loadline run workloads/varmail.f --on ext4@980pro,xfs@980pro --explain --html report.html
   loadline run study.toml; loadline run study.toml --resume
   loadline run paper.toml --scale quick --rows ext4,xfs --columns table3")]
@@ -139,9 +140,12 @@ pub struct Run {
     /// Trace the load and show where its fsyncs spend their time
     #[arg(long)]
     pub explain: bool,
-    /// Memory limit of the load, page cache included (a cgroup), such as 512M
+    /// Memory limit of the load, page cache included (a cgroup), such as 512M; with --containers, of each
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
+    /// Run the load in N containers at once, begun together; several numbers, separated by commas, are swept
+    #[arg(long, value_name = "N")]
+    pub containers: Option<String>,
     /// How much of each written block is compressible
     #[arg(long, value_name = "PERCENT")]
     pub compress: Option<u8>,

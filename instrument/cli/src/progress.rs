@@ -118,7 +118,7 @@ impl Progress {
                 let clock_seconds = self.began.elapsed().as_secs_f64();
                 self.line(report::filebench::statistics(&period, clock_seconds).trim_end());
             }
-            runner::Progress::Engine(Event::Line { .. }) => {}
+            runner::Progress::Engine(Event::Line { .. } | Event::Ready) => {}
         }
     }
 

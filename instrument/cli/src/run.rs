@@ -178,6 +178,10 @@ fn overrides(mut settings: Settings, arguments: &options::Run) -> anyhow::Result
             workload::size::parse_bytes(memory).map_err(|error| bad_input(format!("--memory: {error}")))?;
         settings.memory = Some(Bytes(bytes));
     }
+    if let Some(numbers) = &arguments.containers {
+        settings.containers =
+            numbers.parse().map_err(|error| bad_input(format!("--containers {numbers}: {error}")))?;
+    }
     if let Some(percent) = arguments.compress {
         settings.compress = percent_of("--compress", percent)?;
     }

@@ -1,6 +1,7 @@
 //! kill -9 of every command that makes something, at random moments, then `loadline doctor`: the machine is as it was.
 //!
-//! `LOADLINE_SEED` gives other moments, `LOADLINE_KILLS` more of them for each command.
+//! `LOADLINE_SEED` gives other moments, `LOADLINE_KILLS` more of them for each command, `LOADLINE_COMMAND` only the commands in
+//! whose names that word is.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -23,9 +24,14 @@ const INSIDE: &str = "LOADLINE_TEST_KILLED";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command, and the longest time after which it is killed, in ms: most of what it makes is made until then.
-const COMMANDS: [(&str, u64, &[&str]); 9] = [
+const COMMANDS: [(&str, u64, &[&str]); 10] = [
     ("run on ext4", 1200, &["run", "work.f", "--on", "ext4@image:256M", "--for", "1s", "-n", "1"]),
     ("run on ext4@980pro", 2000, &["run", "work.f", "--on", "ext4@980pro:256M", "--for", "1s", "-n", "1"]),
+    (
+        "run in 20 containers",
+        4500,
+        &["run", "work.f", "--on", "ext4@image:256M", "--containers", "20", "--for", "2s", "-n", "1"],
+    ),
     ("ssd attach", 250, &["ssd", "attach", "--profile", "980pro", "--size", "64M", "--name", "killed"]),
     ("mount betrfs", 50, &["mount", "betrfs", "m.img", "m"]),
     (
@@ -160,7 +166,8 @@ impl Place {
                 left.push(format!("process {process} {}", String::from_utf8_lossy(&line).replace('\0', " ")));
             }
         }
-        for root in ["/sys/fs/cgroup", "/sys/fs/cgroup/memory"] {
+        let hierarchies = names("/sys/fs/cgroup").into_iter().map(|name| format!("/sys/fs/cgroup/{name}"));
+        for root in hierarchies.chain(["/sys/fs/cgroup".to_string()]) {
             let ours = |name: &String| {
                 name.starts_with("loadline-") && name.split(['-', '.']).any(|word| word == pid.to_string())
             };
@@ -230,7 +237,7 @@ fn names(folder: impl AsRef<Path>) -> Vec<String> {
 
 #[test]
 fn after_kill_nine_of_any_command_the_doctor_leaves_nothing() {
-    needs!(Root, Mounts, Loop, Fuse, Ext4, Tracing, MemoryCgroup, Library);
+    needs!(Root, Mounts, Loop, Fuse, Ext4, Tracing, MemoryCgroup, Library, Runc);
     if std::env::var_os(INSIDE).is_some() {
         return kill_all();
     }
@@ -252,7 +259,8 @@ fn kill_all() {
     println!("LOADLINE_SEED={seed} LOADLINE_KILLS={kills}");
     let place = Place::new();
     let mut moments = Moments(seed);
-    for (name, longest, words) in COMMANDS {
+    let only = std::env::var("LOADLINE_COMMAND").unwrap_or_default();
+    for (name, longest, words) in COMMANDS.into_iter().filter(|(name, ..)| name.contains(&only)) {
         let mut line = format!("{name:24}");
         for _ in 0..kills {
             let after = Duration::from_millis(moments.below(longest));

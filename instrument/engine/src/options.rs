@@ -80,6 +80,8 @@ pub enum Event {
         /// To create.
         total: u64,
     },
+    /// Files and threads are there, and the load begins as soon as whoever hears this returns.
+    Ready,
     /// The load runs.
     Running {
         /// Seconds since the measured interval began; negative during warm-up.

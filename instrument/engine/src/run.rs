@@ -541,7 +541,10 @@ impl<'w, 'r> Watch<'w, 'r> {
     }
 
     fn watch(&mut self) {
-        if !self.wait_until_ready() {
+        if self.wait_until_ready() {
+            (self.on_event)(Event::Ready);
+        }
+        if self.crew.shared.control.stopped() || self.crew.gate.ready() < self.crew.published.len() {
             self.crew.gate.open(None);
             return;
         }

@@ -26,7 +26,7 @@ const REQUEST_BYTES_MAX: u64 = 64 << 20;
 pub fn main() -> u8 {
     let control = Arc::new(Control::new());
     match listen(&control).and_then(|()| request()) {
-        Ok(request) => end(run(&request, &control)),
+        Ok(request) => end(run(&request, &control, &Talk { say: &say, ready: &|| Ok(()) })),
         Err(message) => end(Err(message)),
     }
 }
@@ -45,7 +45,7 @@ fn end(result: Result<Outcome, String>) -> u8 {
 }
 
 /// Lets SIGINT and SIGTERM end the load early.
-fn listen(control: &Arc<Control>) -> Result<(), String> {
+pub(crate) fn listen(control: &Arc<Control>) -> Result<(), String> {
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])
         .map_err(|error| format!("signals: {error}"))?;
     let control = control.clone();
@@ -83,12 +83,20 @@ fn say(message: &Message) {
     let _ = out.write_all(&line).and_then(|()| out.flush());
 }
 
-fn run(request: &Request, control: &Control) -> Result<Outcome, String> {
+/// To whom a running load speaks.
+pub(crate) struct Talk<'a> {
+    /// Hears what happens.
+    pub(crate) say: &'a dyn Fn(&Message),
+    /// Returns when the load may begin: files and threads are there.
+    pub(crate) ready: &'a dyn Fn() -> Result<(), String>,
+}
+
+pub(crate) fn run(request: &Request, control: &Control, talk: &Talk<'_>) -> Result<Outcome, String> {
     match &request.load {
-        Issue::Wml { model } => run_wml(model, request, control),
+        Issue::Wml { model } => run_wml(model, request, control, talk),
         Issue::App { name, variables } => {
             let app = apps::App::new(name, variables).map_err(|error| error.to_string())?;
-            run_app(&app, request, control)
+            run_app(&app, request, control, talk)
         }
         Issue::Simulated { job } => {
             let mut tell = |progress: simulate::Progress| {
@@ -103,24 +111,43 @@ fn run(request: &Request, control: &Control) -> Result<Outcome, String> {
     }
 }
 
-fn run_app(app: &apps::App, request: &Request, control: &Control) -> Result<Outcome, String> {
+fn run_app(
+    app: &apps::App,
+    request: &Request,
+    control: &Control,
+    talk: &Talk<'_>,
+) -> Result<Outcome, String> {
     let place = apps::Place { root: &request.root, home: &request.home, seed: request.options.seed };
     let hooks = apps::Hooks {
         sample: &|| Counters::sample(request.device.as_deref(), request.disk.as_deref()),
         stopped: &|| control.interrupted(),
-        tell: &|line| say(&Message::Event { event: Event::Line { text: line.to_string() } }),
+        tell: &|line| (talk.say)(&Message::Event { event: Event::Line { text: line.to_string() } }),
+        ready: talk.ready,
     };
     app.run(request.phase, place, hooks).map_err(|error| error.to_string())
 }
 
-fn run_wml(model: &Workload, request: &Request, control: &Control) -> Result<Outcome, String> {
+fn run_wml(
+    model: &Workload,
+    request: &Request,
+    control: &Control,
+    talk: &Talk<'_>,
+) -> Result<Outcome, String> {
     let sample = || Counters::sample(request.device.as_deref(), request.disk.as_deref());
     let before = Mutex::new(None);
+    let mut barred = None;
     let mut heard = |event: Event| {
+        if let Event::Ready = event {
+            if let Err(message) = (talk.ready)() {
+                barred = Some(message);
+                control.interrupt();
+            }
+            return;
+        }
         if let (Event::Running { elapsed_seconds: 0.0.., .. }, Ok(mut before)) = (&event, before.lock()) {
             before.get_or_insert_with(sample);
         }
-        say(&Message::Event { event });
+        (talk.say)(&Message::Event { event });
     };
     let mut outcome = match &request.in_process {
         None => {
@@ -141,6 +168,9 @@ fn run_wml(model: &Workload, request: &Request, control: &Control) -> Result<Out
             outcome
         }
     };
+    if let Some(message) = barred {
+        return Err(message);
+    }
     let after = sample();
     for delta in
         before.into_inner().unwrap_or_default().map(|before| before.until(&after)).unwrap_or_default()

@@ -14,12 +14,14 @@
 //! | [`overwrite`] | what a study would overwrite, shown and decided before the first trial and again in each |
 //! | [`inprocess`] | betrfs without the kernel in between |
 //! | [`protocol`], [`supervise`], [`child`] | the trial's process: what is said, the parent's side, the child's |
+//! | [`contained`] | the same within a container: what it is told by files, and the gate |
 //! | [`paired`] | two variants of a program in turns, judged: with the prefetching library and without |
 //! | [`store`] | the SQLite database of runs |
 
 pub mod campaign;
 pub mod check;
 pub mod child;
+pub mod contained;
 pub mod inprocess;
 pub mod load;
 pub mod overwrite;

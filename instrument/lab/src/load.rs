@@ -4,6 +4,7 @@
 use apps::{App, AppError};
 use host::Host;
 use record::results::Parameter;
+use record::study::counts::CONTAINERS;
 use record::study::{Load, Settings, StudyError, Workload, nearest};
 use workload::Step;
 
@@ -13,6 +14,8 @@ use crate::protocol::Issue;
 pub const FREE_BYTES_ASSUMED: u64 = 8 << 30;
 /// Length of a run for which neither study nor script gives one.
 const RUN_SECONDS: f64 = 60.0;
+/// The least memory limit that a container gets unasked: the load's process needs some of it itself.
+const CONTAINER_BYTES_MIN: u64 = 16 << 20;
 /// The variable that depends on the target.
 const FREE: &str = "free";
 
@@ -37,6 +40,8 @@ pub struct Prepared {
     pub warmup_seconds: f64,
     /// The machine that it is sized for.
     pub machine: wml::Machine,
+    /// How many containers run it at once; without a number it runs without.
+    pub containers: Option<u32>,
     /// It speaks of `$free`, so that it is another one on another target.
     pub sized_by_target: bool,
 }
@@ -71,7 +76,12 @@ pub fn prepare(
     settings: &Settings,
     machine: wml::Machine,
 ) -> Result<Prepared, StudyError> {
-    let variables = workload.variables(parameters);
+    let (containers, swept) = crowd(parameters, settings);
+    let variables = workload.variables(&swept);
+    let machine = match containers {
+        Some(number) => wml::Machine { ram_bytes: container_bytes(number, settings), ..machine },
+        None => machine,
+    };
     let mut prepared = match &workload.load {
         Load::Wml { text, origin } => {
             let file = origin.as_deref().unwrap_or(workload.label());
@@ -81,6 +91,23 @@ pub fn prepare(
         Load::Simulated { program, script } => simulated(workload, program, script.as_ref(), variables)?,
     };
     prepared.parameters = parameters.to_vec();
+    prepared.containers = containers;
+    let alone = match &prepared.load {
+        Ready::App(app) if !app.waits_at_gate() => Some(app.name()),
+        Ready::Simulated(_) => Some("simulate"),
+        Ready::App(_) | Ready::Wml(_) => None,
+    };
+    if containers.is_some()
+        && let Some(name) = alone
+    {
+        let report = format!(
+            "workload {}: the load `{}` does not run in containers; workloads in WML do, and {}",
+            workload.label(),
+            name,
+            apps::App::that_wait_at_gate().join(", ")
+        );
+        return Err(StudyError::Workload { workload: workload.label().to_string(), report });
+    }
     // an application ends when it is done
     if !matches!(prepared.load, Ready::App(_)) {
         let told = |own: Option<record::study::Seconds>, all| own.or(all).map(|seconds| seconds.0);
@@ -90,6 +117,23 @@ pub fn prepare(
         prepared.warmup_seconds = warmup_seconds.unwrap_or(prepared.warmup_seconds);
     }
     Ok(prepared)
+}
+
+/// The number of containers of a cell, and the parameters that are the load's.
+fn crowd(parameters: &[Parameter], settings: &Settings) -> (Option<u32>, Vec<Parameter>) {
+    if settings.containers.is_empty() {
+        return (None, parameters.to_vec());
+    }
+    let (number, others): (Vec<Parameter>, _) =
+        parameters.iter().cloned().partition(|parameter| parameter.name == CONTAINERS);
+    (number.first().and_then(|number| number.value.parse().ok()), others)
+}
+
+/// Memory limit of each of so many containers: what the study says, else an equal part of half of the machine's memory.
+pub fn container_bytes(number: u32, settings: &Settings) -> u64 {
+    let half = || Host::system().memory_bytes().unwrap_or(1 << 30) / 2;
+    let share = || (half() / u64::from(number.max(1))).max(CONTAINER_BYTES_MIN);
+    settings.memory.map_or_else(share, |limit| limit.0)
 }
 
 fn script(
@@ -116,6 +160,7 @@ fn script(
         seconds,
         warmup_seconds,
         machine,
+        containers: None,
         sized_by_target: set_by_target || loaded.variables.iter().any(|(name, _)| name == FREE),
         variables: loaded.variables,
         load: Ready::Wml(Box::new(loaded.workload)),
@@ -145,6 +190,7 @@ fn application(
         seconds: app.seconds_guess(),
         warmup_seconds: 0.0,
         machine,
+        containers: None,
         sized_by_target: false,
         variables,
         load: Ready::App(app),
@@ -177,6 +223,7 @@ fn simulated(
             programs: Vec::new(),
             seconds: 0.0,
             warmup_seconds: 0.0,
+            containers: None,
             machine: SIMULATED,
             sized_by_target: false,
             variables: Vec::new(),

@@ -8,6 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use spec::StackSpec;
 
 use crate::results::{Cell, Parameter, Published, Trial};
+use crate::study::counts::CONTAINERS;
 use crate::study::{self, Order, Row, Selector, Study, Workload};
 use crate::turns::{TRIALS_OF_BLOCK, Turns};
 
@@ -29,9 +30,7 @@ pub fn cells(study: &Study) -> Vec<Cell> {
     }
     let mut cells: Vec<Cell> = Vec::new();
     for workload in &study.workloads {
-        for point in study.parameters.with(&workload.parameters).combinations() {
-            let parameters: Vec<Parameter> =
-                point.into_iter().map(|(name, value)| Parameter { name, value }).collect();
+        for parameters in points(study, workload) {
             for (stack, own) in systems(study) {
                 let id = u32::try_from(cells.len()).unwrap_or(u32::MAX);
                 let parameters = parameters.iter().cloned().chain(own).collect();
@@ -80,6 +79,23 @@ fn order_in_turns(study: &Study) -> Vec<Slot> {
         }
     }
     slots
+}
+
+/// Every combination of a workload's parameters; the number of containers, which is one of them, turns fastest.
+fn points(study: &Study, workload: &Workload) -> Vec<Vec<Parameter>> {
+    let points = study.parameters.with(&workload.parameters).combinations().into_iter();
+    let points = points.map(|point| -> Vec<Parameter> {
+        point.into_iter().map(|(name, value)| Parameter { name, value }).collect()
+    });
+    let counts = &study.study.containers;
+    if counts.is_empty() {
+        return points.collect();
+    }
+    let with = |point: &Vec<Parameter>, number: u32| {
+        let own = Parameter { name: CONTAINERS.into(), value: number.to_string() };
+        point.iter().cloned().chain([own]).collect()
+    };
+    points.flat_map(|point| counts.iter().map(|number| with(&point, number)).collect::<Vec<_>>()).collect()
 }
 
 /// Under what every load runs: stacks, with the parameters of the rows that are to run.

@@ -31,6 +31,23 @@ impl From<StackError> for Failure {
     }
 }
 
+impl From<container::ContainerError> for Failure {
+    fn from(error: container::ContainerError) -> Self {
+        match error {
+            container::ContainerError::Unavailable(why) => {
+                Failure::Unavailable { reason: why.reason, remedy: why.remedy }
+            }
+            other => Failure::Message(other.to_string()),
+        }
+    }
+}
+
+impl From<host::Unavailable> for Failure {
+    fn from(why: host::Unavailable) -> Self {
+        Failure::Unavailable { reason: why.reason, remedy: why.remedy }
+    }
+}
+
 impl From<apps::AppError> for Failure {
     fn from(error: apps::AppError) -> Self {
         match error {

@@ -3,9 +3,11 @@
 //! | module | holds |
 //! |---|---|
 //! | `trial` | one trial on the way: stack, processes, what is heard of them |
+//! | `crowd` | the processes of a trial in containers |
 //! | `ending` | what it came to, as a status |
 //! | `evidence` | what is kept beside the measurement: commands, environment, counters |
 
+mod crowd;
 mod ending;
 mod evidence;
 mod trial;

@@ -40,19 +40,19 @@ pub(super) struct Place<'a> {
 
 /// One trial on the way.
 pub(super) struct Trial<'a> {
-    place: Place<'a>,
-    job: &'a Job<'a>,
-    stop: &'a AtomicBool,
-    progress: &'a mut dyn FnMut(Progress),
+    pub(super) place: Place<'a>,
+    pub(super) job: &'a Job<'a>,
+    pub(super) stop: &'a AtomicBool,
+    pub(super) progress: &'a mut dyn FnMut(Progress),
     timeout_seconds: f64,
-    deadline: Instant,
-    report: Report,
+    pub(super) deadline: Instant,
+    pub(super) report: Report,
 }
 
 /// What the processes of a trial have in common.
-struct Processes {
+pub(super) struct Processes {
     program: Program,
-    request: Request,
+    pub(super) request: Request,
     group: Option<Cgroup>,
     /// What a program of the load leaves there when it is killed is in the journal.
     _temporary: Option<PrivateTree>,
@@ -136,6 +136,7 @@ impl<'a> Trial<'a> {
         self.report.log.extend(load.warnings.lines().map(str::to_string));
         let processes = self.processes(load, built)?;
         let mut departure = match &load.load {
+            _ if load.containers.is_some() => self.contained(load, built, &processes)?,
             Ready::App(app) => self.phases(app.phases(), built, &processes)?,
             Ready::Wml(_) | Ready::Simulated(_) => self.stages(built, &processes)?,
         };
@@ -194,7 +195,9 @@ impl<'a> Trial<'a> {
             let why = "this load runs programs, which need a mounted file system: leave out `inprocess`";
             return Err(Failure::Message(why.into()));
         }
-        let group = self.job.study.study.memory.map(|limit| self.group(limit.0)).transpose()?;
+        // with containers the limit is that of each of them
+        let limit = self.job.study.study.memory.filter(|_| load.containers.is_none());
+        let group = limit.map(|limit| self.group(limit.0)).transpose()?;
         let environment = evidence::environment(self.job, built);
         let request = Request {
             parent: std::process::id(),
@@ -209,7 +212,8 @@ impl<'a> Trial<'a> {
             disk: environment.devices.last().map(|device| device.name.clone()),
         };
         self.report.environment = Some(environment);
-        let temporary = load.app().map(|_| self.temporary()).transpose()?;
+        let temporary =
+            load.app().filter(|_| load.containers.is_none()).map(|_| self.temporary()).transpose()?;
         let folder: Option<PathBuf> = temporary.as_ref().map(|tree| tree.path().as_std_path().to_owned());
         let program = Program { temporary: folder, ..self.place.program.clone() };
         Ok(Processes { program, request, group, _temporary: temporary })
@@ -232,7 +236,7 @@ impl<'a> Trial<'a> {
                     let counters = report.extras.latency_counters;
                     report.extras.keep(Period::of(*at_seconds, outcome, counters));
                 }
-                Event::Creating { .. } | Event::Running { .. } => {}
+                Event::Creating { .. } | Event::Ready | Event::Running { .. } => {}
             }
             progress(Progress::Engine(event));
         };

@@ -6,6 +6,7 @@ use std::path::Path;
 use toml::Spanned;
 
 use super::claim::{Published, Rule};
+use super::counts::CONTAINERS;
 use super::error::TextError;
 use super::load::Written;
 use super::nearest::did_you_mean;
@@ -269,8 +270,34 @@ fn check_settings(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
     if let Some(rate) = rates.into_iter().find(|rate| !(rate.is_finite() && **rate > 0.0)) {
         return Err(place.at_key("rate", format!("rate = {rate} is out of range; it is above 0")).into());
     }
+    check_containers(study, place)?;
     if settings.timeout.is_some_and(|timeout| timeout.0 <= 0.0) {
         return Err(place.at_key("timeout", "a time-out of 0 leaves no time for any trial").into());
+    }
+    Ok(())
+}
+
+fn check_containers(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
+    if study.study.containers.is_empty() {
+        return Ok(());
+    }
+    let both =
+        |key: &str, why: &str| Err(place.at_key(key, why.to_string()).help("leave one of them out").into());
+    if study.study.cold {
+        return both("cold", "`cold` unmounts the stack, which `containers` hold mounted");
+    }
+    if study.study.explain {
+        return both(
+            "explain",
+            "`explain` follows the processes of a trial, which `containers` have of their own",
+        );
+    }
+    let variables = study.workloads.iter().flat_map(|workload| [&workload.set, &workload.parameters]);
+    if variables.chain([&study.parameters]).any(|sweeps| sweeps.get(CONTAINERS).is_some()) {
+        return both(
+            "containers",
+            "a variable is called `containers`, which is the number of containers here",
+        );
     }
     Ok(())
 }

@@ -14,12 +14,14 @@
 //! | `names` | checks that what an evaluation names is there |
 //! | `lines` | published values as lines of text |
 //! | `choose` | the rows and columns that are to run |
+//! | [`counts`] | numbers of containers |
 //! | `field` | values with a spelling of their own: seconds, percents, sizes, engines, sweeps |
 //! | [`error`], `place`, `nearest` | what is wrong, where, and what would be right |
 
 mod choose;
 pub mod claim;
 pub mod command;
+pub mod counts;
 pub mod error;
 pub mod evaluation;
 mod field;
@@ -41,6 +43,7 @@ use toml::Spanned;
 
 pub use claim::{Claim, Published};
 pub use command::CommandLine;
+pub use counts::Counts;
 pub use error::StudyError;
 pub use evaluation::{Column, Evaluation, Row, Table};
 pub use field::{Bytes, Io, Percent, Seconds, Share, Sweeps};
@@ -126,6 +129,9 @@ pub struct Settings {
     /// Memory limit of the load (cgroup).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Bytes>,
+    /// How many containers run each load at once, one cell for each number; without it the load runs without containers.
+    #[serde(skip_serializing_if = "Counts::is_empty")]
+    pub containers: Counts,
     /// Compressible share of written data.
     pub compress: Percent,
     /// Share of written blocks that repeat others.
@@ -163,6 +169,7 @@ impl Default for Settings {
             timeout: None,
             cold: false,
             memory: None,
+            containers: Counts::default(),
             compress: Percent(0),
             duplicate: Percent(0),
             strict: false,

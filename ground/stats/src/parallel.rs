@@ -1,0 +1,131 @@
+//! What several processes measured at the same time with the same load, as one outcome.
+
+use crate::outcome::{Ended, Metric, OpOutcome, Outcome};
+
+/// Adds what the parts measured. Histograms lose nothing; operations are matched by name and kind, in the order of the first
+/// part that has them; series start together; metrics of one name are added, of which only sums make sense (CPU seconds,
+/// counts). The interval is the longest one: when all measured equally long, the rate is the sum of theirs, and else it is
+/// never more. `None` without parts.
+pub fn together(parts: impl IntoIterator<Item = Outcome>) -> Option<Outcome> {
+    parts.into_iter().reduce(|mut all, one| {
+        all.measured_seconds = all.measured_seconds.max(one.measured_seconds);
+        all.warmup_seconds = all.warmup_seconds.max(one.warmup_seconds);
+        if rank(&one.ended) > rank(&all.ended) {
+            all.ended = one.ended;
+        }
+        for op in one.ops {
+            match all.ops.iter_mut().find(|known| (&known.name, &known.kind) == (&op.name, &op.kind)) {
+                Some(known) => add(known, op),
+                None => all.ops.push(op),
+            }
+        }
+        for Metric { name, unit, value } in one.metrics {
+            match all.metrics.iter_mut().find(|known| known.name == name) {
+                Some(known) => known.value += value,
+                None => all.metrics.push(Metric { name, unit, value }),
+            }
+        }
+        for note in one.notes {
+            if !all.notes.contains(&note) {
+                all.notes.push(note);
+            }
+        }
+        all
+    })
+}
+
+/// The end that counts for all: the worst.
+fn rank(ended: &Ended) -> u8 {
+    match ended {
+        Ended::Done => 0,
+        Ended::TimeUp => 1,
+        Ended::OpsReached => 2,
+        Ended::Interrupted => 3,
+        Ended::Failed { .. } => 4,
+    }
+}
+
+fn add(all: &mut OpOutcome, one: OpOutcome) {
+    all.ops += one.ops;
+    all.bytes += one.bytes;
+    all.errors += one.errors;
+    all.starved += one.starved;
+    all.service.merge(&one.service);
+    match (&mut all.intended, one.intended) {
+        (Some(all), Some(one)) => all.merge(&one),
+        (all @ None, one) => *all = one,
+        (Some(_), None) => {}
+    }
+    for (all, one) in
+        [(&mut all.ops_per_second, one.ops_per_second), (&mut all.bytes_per_second, one.bytes_per_second)]
+    {
+        all.resize(all.len().max(one.len()), 0);
+        all.iter_mut().zip(one).for_each(|(all, one)| *all = all.saturating_add(one));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::histogram::Histogram;
+    use crate::outcome::{Direction, OpClass};
+
+    fn part(seconds: f64, latencies_ns: &[u64], by_second: &[u64], ended: Ended) -> Outcome {
+        let op = OpOutcome {
+            name: "append".into(),
+            kind: "appendfile".into(),
+            class: OpClass::Io,
+            direction: Direction::Write,
+            ops: latencies_ns.len() as u64,
+            bytes: 10,
+            errors: 1,
+            starved: 2,
+            service: latencies_ns.iter().copied().collect(),
+            intended: Some(Histogram::new()),
+            ops_per_second: by_second.to_vec(),
+            bytes_per_second: vec![],
+        };
+        Outcome {
+            measured_seconds: seconds,
+            warmup_seconds: 0.0,
+            ended,
+            ops: vec![op],
+            metrics: vec![Metric { name: "cpu_user_seconds".into(), unit: "s".into(), value: 0.5 }],
+            notes: vec!["a".into()],
+        }
+    }
+
+    #[test]
+    fn nothing_is_lost() {
+        let all: Vec<u64> = (1..=1000).map(|n| n * 977).collect();
+        let parts = all.chunks(250).map(|chunk| part(10.0, chunk, &[1, 2], Ended::TimeUp));
+        let sum = together(parts).unwrap();
+        let op = &sum.ops[0];
+        let whole: Histogram = all.iter().copied().collect();
+        assert!(op.service.iter().eq(whole.iter()), "every bucket");
+        assert_eq!(
+            (op.service.sum(), op.service.min(), op.service.max()),
+            (whole.sum(), whole.min(), whole.max())
+        );
+        assert_eq!((op.ops, op.bytes, op.errors, op.starved), (1000, 40, 4, 8));
+        assert_eq!(op.ops_per_second, [4, 8]);
+        assert_eq!((sum.metrics[0].value, sum.metrics.len(), sum.notes.len()), (2.0, 1, 1));
+        assert_eq!(sum.io_ops_per_second(), 100.0);
+    }
+
+    #[test]
+    fn the_longest_interval_and_the_worst_end_count() {
+        let failed = Ended::Failed { message: "EIO".into() };
+        let sum = together([
+            part(9.0, &[1], &[1], Ended::TimeUp),
+            part(10.0, &[2], &[1, 1, 1], failed.clone()),
+            part(8.0, &[3], &[], Ended::Interrupted),
+        ]);
+        let sum = sum.unwrap();
+        assert_eq!(
+            (sum.measured_seconds, sum.ended, &*sum.ops[0].ops_per_second),
+            (10.0, failed, &[2, 1, 1][..])
+        );
+        assert_eq!(together([]), None);
+    }
+}

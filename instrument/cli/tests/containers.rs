@@ -1,0 +1,115 @@
+//! Loads in containers: begun together, added without loss, named when one fails, and nothing is left.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use needs::needs;
+
+const WORKLOAD: &str = "define fileset name=files,path=/tmp,size=4k,entries=50,dirwidth=20,prealloc=80\n\
+    define process name=p { thread name=t,instances=2 {\n\
+      flowop createfile name=create,filesetname=files,fd=1\n\
+      flowop writewholefile name=write,fd=1,srcfd=1,iosize=4k\n\
+      flowop fsync name=sync,fd=1\n\
+      flowop closefile name=close,fd=1\n\
+      flowop deletefile name=delete,filesetname=files\n\
+    } }\nrun 60\n";
+
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        std::fs::write(dir.path().join("work.f"), WORKLOAD).unwrap();
+        Place { dir }
+    }
+
+    fn run(&self, runtime: &str, words: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loadline"));
+        command.current_dir(self.dir.path()).args(["run", "work.f", "--on", "tmpfs", "-n", "1"]).args(words);
+        command.env("LOADLINE_HOME", self.dir.path().join("home")).env("LOADLINE_CONTAINERS", runtime);
+        command.stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// No mount, journal or directory of a run is there.
+    fn is_clean(&self) {
+        let here = self.dir.path().to_str().unwrap();
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert_eq!(mounts.lines().find(|line| line.contains(here)), None);
+        for folder in ["home/journal", "home/images"] {
+            assert_eq!(names(&self.dir.path().join(folder)), Vec::<String>::new(), "{folder}");
+        }
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+fn text(output: &Output) -> String {
+    let told =
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat();
+    // as if the terminal were wide
+    told.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn three_run(runtime: &str, remark: bool) {
+    let place = Place::new();
+    let output = place.run(runtime, &["--containers", "3,1", "--ops", "300", "--csv", "csv"]);
+    let told = text(&output);
+    assert!(output.status.success(), "{told}");
+    assert!(
+        told.contains("3 containers: ready after") && told.contains("1 containers: ready after"),
+        "{told}"
+    );
+    assert_eq!(told.contains("plain namespaces"), remark, "{told}");
+    let metrics = std::fs::read_to_string(place.dir.path().join("csv/metrics.csv")).unwrap();
+    assert!(metrics.contains("container_start_skew_seconds"), "{metrics}");
+    place.is_clean();
+}
+
+#[test]
+fn a_load_runs_in_oci_containers_and_leaves_nothing() {
+    needs!(Root, Mounts, MemoryCgroup, Runc);
+    three_run("runc", false);
+}
+
+#[test]
+fn without_runc_plain_namespaces_do_and_the_report_says_so() {
+    needs!(Root, Mounts, MemoryCgroup);
+    three_run("namespaces", true);
+}
+
+#[test]
+fn a_container_that_fails_is_named_and_the_others_are_taken_down() {
+    needs!(Root, Mounts, MemoryCgroup, Runc);
+    for runtime in ["runc", "namespaces"] {
+        let place = Place::new();
+        // no process of loadline fits into it
+        let output = place.run(runtime, &["--containers", "3", "--memory", "1M", "--for", "1s"]);
+        let told = text(&output);
+        assert_eq!(output.status.code(), Some(1), "{told}");
+        let named = (0..3).any(|number| told.contains(&format!("failed: container {number} ")));
+        assert!(named, "{told}");
+        place.is_clean();
+    }
+}
+
+#[test]
+fn numbers_that_cannot_be_are_refused_before_anything_is_made() {
+    let place = Place::new();
+    for (number, wrong) in [
+        ("0", "0 containers are out of range; 1 to 1000"),
+        ("1001", "1001 containers are out of range"),
+        ("4,4", "4 containers stand twice"),
+        ("many", "`many` is not a number of containers; write 40, or 40,100,200"),
+    ] {
+        let output = place.run("runc", &["--containers", number]);
+        let told = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{told}");
+        assert!(told.contains(wrong), "{told}");
+    }
+    assert_eq!(names(&place.dir.path().join("home/images")), Vec::<String>::new());
+}
