@@ -150,7 +150,7 @@ fn the_spread_is_learned_from_other_runs_of_the_same_study() {
                 study_hash: a.study_hash.clone(),
                 cell: 0,
                 started: a.started,
-                throughputs: SLOW.iter().map(|ops| *ops as f64 * (1.0 + scale * f64::from(at % 3))).collect(),
+                values: SLOW.iter().map(|ops| *ops as f64 * (1.0 + scale * f64::from(at % 3))).collect(),
             })
             .collect()
     };

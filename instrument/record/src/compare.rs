@@ -62,7 +62,7 @@ pub struct Line {
     pub differed: Vec<String>,
 }
 
-/// Throughputs of one cell of a run of the past.
+/// What one cell of a run of the past yielded, by one metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Past {
     /// The run.
@@ -73,8 +73,8 @@ pub struct Past {
     pub cell: u32,
     /// When the run began.
     pub started: jiff::Timestamp,
-    /// I/O operations per second of its trials.
-    pub throughputs: Vec<f64>,
+    /// The metric's value in each trial, e.g. I/O operations per second.
+    pub values: Vec<f64>,
 }
 
 /// How much runs of this machine differ although nothing was changed, from its history without the two runs themselves.
@@ -84,7 +84,7 @@ pub fn spread(past: &[Past], a: &Run, b: &Run) -> Spread {
     let others = past.iter().filter(|one| one.run != a.id && one.run != b.id);
     let mut groups: Vec<((&str, u32), Group)> = Vec::new();
     for one in others {
-        let Ok(summary) = Summary::of_values(&one.throughputs) else { continue };
+        let Ok(summary) = Summary::of_values(&one.values) else { continue };
         let age_days = now.duration_since(one.started).as_secs_f64() / 86_400.0;
         let run = history::Past { summary, age_days: age_days.max(0.0), flagged: false };
         let key = (one.study_hash.as_str(), one.cell);
