@@ -5,13 +5,12 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
 
-use crate::control::Control;
 use crate::event::Event;
 
 /// How often somebody who waits for the end of a slice looks by itself.
 const LOOK_NS: u64 = 20_000_000;
 
-/// Grants of a run in slices. Give it to [`Control::in_slices`] before the run.
+/// Grants of a run in slices. [`crate::Control::in_slices`] makes them.
 #[derive(Debug, Default)]
 pub struct Slices {
     /// Operations granted that no lane has claimed.
@@ -49,40 +48,36 @@ impl Slices {
         Slices::default()
     }
 
-    /// Waits until every lane is there and waits; false: the run is over before.
-    pub fn ready(&self, control: &Control) -> bool {
-        self.until_parked(control)
-    }
-
-    /// Grants `operations` and waits until they are done. One caller at a time, after [`Slices::ready`].
-    pub fn slice(&self, control: &Control, operations: u64) -> Slice {
-        if control.stopped() {
-            return Slice::Over;
-        }
+    /// Grants `operations`; the time now.
+    pub(crate) fn grant(&self, operations: u64) -> u64 {
         let begin_ns = crate::clock::Clock::get().now();
         self.last_ns.store(begin_ns, Release);
         self.left.fetch_add(operations, AcqRel);
         self.granted.notify();
-        if !self.until_parked(control) {
-            return Slice::Over;
-        }
-        Slice::Done { begin_ns, end_ns: self.last_ns.load(Acquire) }
+        begin_ns
     }
 
-    fn until_parked(&self, control: &Control) -> bool {
-        loop {
-            let seen = self.ended.seen();
-            if control.stopped() {
-                return false;
-            }
-            let (lanes, parked) = (self.lanes.load(Acquire), self.parked.load(Acquire));
-            // those that wait for another lane's flowop; who waits for a grant is among the waiting, or just about to be
-            let stuck = (control.waiting_threads() as usize).saturating_sub(parked);
-            if lanes > 0 && self.left.load(Acquire) == 0 && parked > 0 && parked + stuck >= lanes {
-                return true;
-            }
-            self.ended.block(seen, LOOK_NS);
-        }
+    /// When the last lane came to the end of the grant.
+    pub(crate) fn ended_ns(&self) -> u64 {
+        self.last_ns.load(Acquire)
+    }
+
+    /// The count of what is to be looked at again.
+    pub(crate) fn ended_seen(&self) -> u32 {
+        self.ended.seen()
+    }
+
+    /// Waits until something has ended since `seen`, or for a while.
+    pub(crate) fn wait(&self, seen: u32) {
+        self.ended.block(seen, LOOK_NS);
+    }
+
+    /// Whether the grant is done, when `waiting` threads wait for another one's flowop or for a grant.
+    pub(crate) fn is_done(&self, waiting: u64) -> bool {
+        let (lanes, parked) = (self.lanes.load(Acquire), self.parked.load(Acquire));
+        // who waits for a grant is among the waiting, or just about to be
+        let stuck = (waiting as usize).saturating_sub(parked);
+        lanes > 0 && self.left.load(Acquire) == 0 && parked > 0 && parked + stuck >= lanes
     }
 
     /// So many lanes are about to begin.

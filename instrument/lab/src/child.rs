@@ -5,7 +5,7 @@
 
 mod slices;
 
-use std::io::{BufRead, Write};
+use std::io::BufRead;
 use std::sync::{Arc, Mutex};
 
 use engine::Control;
@@ -16,7 +16,7 @@ use stats::{Metric, Outcome};
 use workload::Workload;
 
 use crate::inprocess::InProcess;
-use crate::protocol::{Issue, Message, Request};
+use crate::protocol::{Issue, Message, Request, say};
 
 /// Longest request that is read.
 const REQUEST_BYTES_MAX: u64 = 64 << 20;
@@ -82,14 +82,6 @@ fn request() -> Result<Request, String> {
         return Err("the parent has died".into());
     }
     Ok(request)
-}
-
-fn say(message: &Message) {
-    let Ok(mut line) = serde_json::to_vec(message) else { return };
-    line.push(b'\n');
-    let mut out = std::io::stdout().lock();
-    // When nobody listens, the parent has died and the kernel ends this process.
-    let _ = out.write_all(&line).and_then(|()| out.flush());
 }
 
 /// To whom a running load speaks.

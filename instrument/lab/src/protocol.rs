@@ -1,6 +1,8 @@
 //! What a trial's parent and child say to each other: one JSON request on standard input, JSON lines on
 //! standard output, of which the last is the outcome or the error.
 
+use std::io::Write;
+
 use engine::options::{Event, RunOptions};
 use serde::{Deserialize, Serialize};
 use stats::Outcome;
@@ -93,4 +95,13 @@ pub enum Message {
         /// Why.
         message: String,
     },
+}
+
+/// The child says something.
+pub(crate) fn say(message: &Message) {
+    let Ok(mut line) = serde_json::to_vec(message) else { return };
+    line.push(b'\n');
+    let mut out = std::io::stdout().lock();
+    // When nobody listens, the parent has died and the kernel ends this process.
+    let _ = out.write_all(&line).and_then(|()| out.flush());
 }

@@ -9,8 +9,7 @@ use engine::slices::Slice;
 use rustix::fs::{Mode, OFlags};
 use workload::{Kind, Node, Workload};
 
-use super::say;
-use crate::protocol::{Grant, Issue, Message, Request};
+use crate::protocol::{Grant, Issue, Message, Request, say};
 
 /// Hears grants in a thread of its own, until standard input ends, which ends the run.
 ///
@@ -71,8 +70,7 @@ fn any_owes(body: &[Node]) -> bool {
 }
 
 fn hear(control: &Control, owes: Option<&OwnedFd>) {
-    let Some(slices) = control.slices() else { return };
-    if !slices.ready(control) {
+    if !control.ready_for_slices() {
         return;
     }
     say(&Message::Waiting);
@@ -81,7 +79,7 @@ fn hear(control: &Control, owes: Option<&OwnedFd>) {
             say(&Message::Error { message: format!("this is no grant: {line}") });
             return;
         };
-        let Slice::Done { begin_ns, end_ns } = slices.slice(control, operations) else { return };
+        let Slice::Done { begin_ns, end_ns } = control.slice(operations) else { return };
         let mut seconds = end_ns.saturating_sub(begin_ns) as f64 / 1e9;
         if let Some(root) = owes {
             let begin = std::time::Instant::now();
