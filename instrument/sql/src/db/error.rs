@@ -6,6 +6,9 @@ pub enum DbError {
     /// Another transaction was in the way: deadlock, lock wait, changed row. Roll back and try again.
     #[error("{0}")]
     Conflict(String),
+    /// A key is there already.
+    #[error("{0}")]
+    Duplicate(String),
     /// The connection broke: what was under way may or may not have happened.
     #[error("the connection broke: {0}")]
     Gone(String),

@@ -134,6 +134,8 @@ fn sorted(error: postgres::Error) -> DbError {
     match code.code() {
         // serialization_failure, deadlock_detected
         "40001" | "40P01" => DbError::Conflict(text),
+        // unique_violation
+        "23505" => DbError::Duplicate(text),
         // admin_shutdown, crash_shutdown, cannot_connect_now
         "57P01" | "57P02" | "57P03" => DbError::Gone(text),
         "53100" => DbError::Full(text),

@@ -220,6 +220,11 @@ impl Server {
         self.processes.pid()
     }
 
+    /// Processor seconds that its processes, and those of them that have ended, have used; none when it has ended.
+    pub fn cpu_seconds(&self) -> Option<f64> {
+        self.processes.cpu_seconds()
+    }
+
     /// Freezes all its processes, as a power cut would: nothing is acknowledged any more.
     ///
     /// # Errors

@@ -133,6 +133,21 @@ impl Processes {
         std::iter::once(pid).chain(numbers).filter_map(|pid| ProcessId::read(&host, pid)).collect()
     }
 
+    /// Processor seconds of all of them, and of their children that have ended: fields 14 to 17 of /proc/PID/stat (proc(5)).
+    pub(super) fn cpu_seconds(&self) -> Option<f64> {
+        let host = Host::system();
+        let ticks = |process: &ProcessId, fields: usize| -> Option<u64> {
+            let stat = host.read(format!("/proc/{}/stat", process.pid)).ok()?;
+            let (_, rest) = stat.rsplit_once(')')?;
+            Some(rest.split_whitespace().skip(11).take(fields).filter_map(|word| word.parse::<u64>().ok()).sum())
+        };
+        let all = self.all();
+        // the first one has reaped children of its own
+        let first = ticks(all.first()?, 4)?;
+        let others: u64 = all.iter().skip(1).filter_map(|process| ticks(process, 2)).sum();
+        Some((first + others) as f64 / rustix::param::clock_ticks_per_second() as f64)
+    }
+
     fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
         // its number is ours until it is waited for
         match Pid::from_raw(i32::try_from(self.child.id()).unwrap_or(0)) {
