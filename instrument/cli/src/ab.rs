@@ -11,8 +11,9 @@ use lab::paired::trial::Setting;
 use lab::paired::until::{Contest, until};
 use lab::session::Ending;
 use record::results::MetricName;
+use record::study::Turns;
 use record::study::{Bytes, CommandLine, Io, Seconds, Settings, Share, Study};
-use record::turns::{SoFar, Turns};
+use record::turns::SoFar;
 use stats::Verdict;
 
 use crate::harm::{cannot_here, wrong};

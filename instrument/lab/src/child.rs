@@ -92,6 +92,18 @@ pub(crate) struct Talk<'a> {
 }
 
 pub(crate) fn run(request: &Request, control: &Control, talk: &Talk<'_>) -> Result<Outcome, String> {
+    // what is simulated has a time of its own
+    let is_timed = !matches!(request.load, Issue::Simulated { .. });
+    let before = is_timed.then(probe::speed::additions_per_second);
+    let mut outcome = issue(request, control, talk)?;
+    if let Some(before) = before {
+        let value = before.max(probe::speed::additions_per_second());
+        outcome.metrics.push(Metric { name: "additions_per_second".into(), unit: "1/s".into(), value });
+    }
+    Ok(outcome)
+}
+
+fn issue(request: &Request, control: &Control, talk: &Talk<'_>) -> Result<Outcome, String> {
     match &request.load {
         Issue::Wml { model } => run_wml(model, request, control, talk),
         Issue::App { name, variables } => {

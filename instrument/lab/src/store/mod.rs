@@ -23,7 +23,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 
 use record::compare::Past;
 use record::plan;
-use record::results::{Run, Trial, VERSION};
+use record::results::{MetricName, Run, Trial, VERSION};
 use record::study::Study;
 
 pub use error::StoreError;
@@ -300,17 +300,63 @@ impl Store {
         while let Some(row) = rows.next()? {
             let (run, cell, throughput): (String, u32, f64) = (row.get(0)?, row.get(3)?, row.get(4)?);
             match past.last_mut() {
-                Some(last) if last.run == run && last.cell == cell => last.throughputs.push(throughput),
+                Some(last) if last.run == run && last.cell == cell => last.values.push(throughput),
                 _ => past.push(Past {
                     run,
                     study_hash: row.get(1)?,
                     started: time(row.get(2)?),
                     cell,
-                    throughputs: vec![throughput],
+                    values: vec![throughput],
                 }),
             }
         }
         Ok(past)
+    }
+
+    /// The same by another metric, of which every trial has to be read: of the runs that `wanted` says.
+    ///
+    /// # Errors
+    /// The store cannot be read, or a record is damaged.
+    pub fn past_by(
+        &self,
+        metric: MetricName,
+        wanted: impl Fn(&Summary) -> bool,
+    ) -> Result<Vec<Past>, StoreError> {
+        let mut past = Vec::new();
+        for summary in self.runs()?.iter().filter(|summary| wanted(summary)) {
+            let run = self.load_run(&summary.id)?;
+            for cell in &run.cells {
+                let done = run.trials_of(cell.id).filter(|trial| trial.status.is_done());
+                let values: Vec<f64> = done.filter_map(|trial| metric.of(trial.outcome.as_ref()?)).collect();
+                if !values.is_empty() {
+                    past.push(Past {
+                        run: run.id.clone(),
+                        study_hash: run.study_hash.clone(),
+                        cell: cell.id,
+                        started: run.started,
+                        values,
+                    });
+                }
+            }
+        }
+        Ok(past)
+    }
+
+    /// A run of each study, without its trials: what its cells are.
+    ///
+    /// # Errors
+    /// The store cannot be read, or a record is damaged.
+    pub fn heads(&self) -> Result<Vec<Run>, StoreError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT id, record FROM runs WHERE rowid IN (SELECT max(rowid) FROM runs GROUP BY study_hash)",
+        )?;
+        let mut rows = statement.query([])?;
+        let mut heads = Vec::new();
+        while let Some(row) = rows.next()? {
+            let id: String = row.get(0)?;
+            heads.push(unpack(&id, row.get_ref(1)?.as_blob().unwrap_or_default())?);
+        }
+        Ok(heads)
     }
 
     /// Runs of this study that are not complete, the oldest first.

@@ -1,3 +1,4 @@
+use crate::study::{Seconds, Share, Turns};
 use stats::rng::SplitMix;
 
 use super::*;
