@@ -70,6 +70,17 @@ pub struct Place<'a> {
     pub stopped: &'a (dyn Fn() -> bool + Sync),
     /// Hears what happens, in a line.
     pub tell: &'a dyn Fn(&str),
+    /// Hears when the transactions begin and when they have ended: nothing else happens in between.
+    pub moment: &'a dyn Fn(Moment),
+}
+
+/// A moment of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// The first transaction is about to begin.
+    Begin,
+    /// The last one has ended.
+    End,
 }
 
 /// A server in use.
@@ -309,10 +320,15 @@ impl Job {
         let terminals = made.map_err(|error| host.judge("connecting terminals", error))?;
         (place.tell)("running transactions");
         let before = cpu_seconds(&host);
+        (place.moment)(Moment::Begin);
         let driven = drive::drive(&self.what.kinds(), terminals, pace, place.stopped);
+        (place.moment)(Moment::End);
         let used = cpu_seconds(&host).zip(before).map(|(after, before)| after - before);
         if let Some(error) = driven.failed {
             return Err(host.judge("running transactions", error));
+        }
+        if driven.outcome.ended == stats::Ended::Interrupted {
+            return Err(SqlError::Interrupted);
         }
         let mut outcome = driven.outcome;
         let server_seconds =

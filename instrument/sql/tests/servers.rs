@@ -38,6 +38,7 @@ impl Bench {
             seed: 7,
             stopped: &|| false,
             tell: &|_| {},
+            moment: &|_| {},
         }
     }
 
