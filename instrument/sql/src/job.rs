@@ -378,22 +378,17 @@ impl Job {
         Ok(())
     }
 
-    /// Runs TPC-C on a private server with a ledger until the interval is over or the server breaks: the error then, if there
-    /// was one.
+    /// Terminals at a private server that write down in a ledger what is acknowledged to them.
     ///
     /// # Errors
     /// A connection is refused.
-    pub fn run_with_ledger(
+    pub fn seat(
         &self,
         server: &Server,
         seeds: Seeds,
-        pace: &Pace,
         ledger: &Arc<Ledger>,
-        stopped: &(dyn Fn() -> bool + Sync),
-    ) -> Result<(u64, Option<DbError>), DbError> {
-        let terminals = self.terminals(&|| server.connect(), seeds, Some(ledger))?;
-        let driven = drive::drive(&self.what.kinds(), terminals, pace, stopped);
-        Ok((driven.outcome.io_ops(), driven.failed))
+    ) -> Result<Vec<Box<dyn Terminal>>, DbError> {
+        self.terminals(&|| server.connect(), seeds, Some(ledger))
     }
 }
 

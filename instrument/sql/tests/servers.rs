@@ -115,7 +115,9 @@ fn survives_kill(engine: Engine) {
                 let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
                 rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
             });
-            job.run_with_ledger(&server, seeds, &pace(60.0), &ledger, &|| false).unwrap()
+            let terminals = job.seat(&server, seeds, &ledger).unwrap();
+            let driven = sql::drive::drive(&job.what.kinds(), terminals, &pace(60.0), &|| false);
+            (driven.outcome.io_ops(), driven.failed)
         });
         assert!(ran >= 50, "{ran} and {error:?}");
         assert!(error.is_some(), "a server that dies breaks its connections");

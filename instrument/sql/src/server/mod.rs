@@ -251,6 +251,14 @@ impl Server {
     /// # Errors
     /// A process cannot be killed.
     pub fn kill(mut self) -> Result<(), SqlError> {
+        self.kill_now()
+    }
+
+    /// As [`Server::kill`]; its log can be read afterwards.
+    ///
+    /// # Errors
+    /// A process cannot be killed.
+    pub fn kill_now(&mut self) -> Result<(), SqlError> {
         self.processes.kill()
     }
 
