@@ -378,7 +378,7 @@ impl Job {
         Ok(())
     }
 
-    /// Terminals at a private server that write down in a ledger what is acknowledged to them.
+    /// Terminals at a private server; with a ledger they write down in it what is acknowledged to them.
     ///
     /// # Errors
     /// A connection is refused.
@@ -386,9 +386,9 @@ impl Job {
         &self,
         server: &Server,
         seeds: Seeds,
-        ledger: &Arc<Ledger>,
+        ledger: Option<&Arc<Ledger>>,
     ) -> Result<Vec<Box<dyn Terminal>>, DbError> {
-        self.terminals(&|| server.connect(), seeds, Some(ledger))
+        self.terminals(&|| server.connect(), seeds, ledger)
     }
 }
 

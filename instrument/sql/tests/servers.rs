@@ -115,7 +115,7 @@ fn survives_kill(engine: Engine) {
                 let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
                 rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
             });
-            let terminals = job.seat(&server, seeds, &ledger).unwrap();
+            let terminals = job.seat(&server, seeds, Some(&ledger)).unwrap();
             let driven = sql::drive::drive(&job.what.kinds(), terminals, &pace(60.0), &|| false);
             (driven.outcome.io_ops(), driven.failed)
         });

@@ -157,7 +157,7 @@ impl Chain<'_> {
         next: &Utf8Path,
         stop: &AtomicBool,
     ) -> Result<bool, CrashError> {
-        let Some(mut powered) = self.recover(cuts, image)? else { return Ok(false) };
+        let Some(powered) = self.recover(cuts, image)? else { return Ok(false) };
         if number > 1 {
             self.judge(cuts, &powered)?;
         }

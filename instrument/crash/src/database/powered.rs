@@ -133,7 +133,7 @@ impl Powered {
         next: &Utf8Path,
         stop: &AtomicBool,
     ) -> Result<(), CrashError> {
-        let seated = self.job.seat(&self.server, seeds, ledger);
+        let seated = self.job.seat(&self.server, seeds, Some(ledger));
         let terminals = seated.map_err(|error| self.server.judge("connecting terminals", error))?;
         let (kinds, over) = (self.job.what.kinds(), AtomicBool::new(false));
         let pace = Pace { warmup_seconds: 0.0, seconds: RUN_SECONDS, rate: None };
