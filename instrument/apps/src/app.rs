@@ -35,9 +35,15 @@ const LOADS: [(&str, Make); 19] = [
     ("ycsb", |parameters| Ok(Box::new(prefetch::Ycsb::new(parameters)?))),
     ("tpcc", |parameters| Ok(Box::new(databases::Sql::tpcc(parameters)?))),
     ("oltp-insert", |parameters| Ok(Box::new(databases::Sql::oltp(sql::sysbench::Mix::Insert, parameters)?))),
-    ("oltp-read-only", |parameters| Ok(Box::new(databases::Sql::oltp(sql::sysbench::Mix::ReadOnly, parameters)?))),
-    ("oltp-write-only", |parameters| Ok(Box::new(databases::Sql::oltp(sql::sysbench::Mix::WriteOnly, parameters)?))),
-    ("oltp-read-write", |parameters| Ok(Box::new(databases::Sql::oltp(sql::sysbench::Mix::ReadWrite, parameters)?))),
+    ("oltp-read-only", |parameters| {
+        Ok(Box::new(databases::Sql::oltp(sql::sysbench::Mix::ReadOnly, parameters)?))
+    }),
+    ("oltp-write-only", |parameters| {
+        Ok(Box::new(databases::Sql::oltp(sql::sysbench::Mix::WriteOnly, parameters)?))
+    }),
+    ("oltp-read-write", |parameters| {
+        Ok(Box::new(databases::Sql::oltp(sql::sysbench::Mix::ReadWrite, parameters)?))
+    }),
 ];
 
 impl App {

@@ -1,4 +1,5 @@
-//! SQL loads: sysbench's OLTP mixes and TPC-C on a private MariaDB or PostgreSQL, whose data is on the stack (crate `sql`).
+//! SQL loads: sysbench's OLTP mixes and TPC-C on a private MariaDB or PostgreSQL, whose data is on the stack (crate
+//! `sql`).
 
 use std::cell::Cell;
 use std::path::Path;
@@ -47,8 +48,8 @@ pub struct Sql {
 }
 
 impl Sql {
-    /// `tpcc`. Parameters beside those of [`Sql::oltp`]: `warehouses` (1 to 4000, default 1), `waits` (1: terminals key and think,
-    /// default 0), `small` (1: customers and items are few, for checks; default 0).
+    /// `tpcc`. Parameters beside those of [`Sql::oltp`]: `warehouses` (1 to 4000, default 1), `waits` (1: terminals
+    /// key and think, default 0), `small` (1: customers and items are few, for checks; default 0).
     ///
     /// # Errors
     /// A value that cannot be.
@@ -60,10 +61,11 @@ impl Sql {
         Ok(Sql { job: job(What::Tpcc { size, waits }, parameters)? })
     }
 
-    /// A mix of sysbench. Parameters: `engine` (innodb, myrocks, postgres; default innodb), `terminals` (1 to 10,000, default 32),
-    /// `tables` (1 to 1000, default 1), `rows` of each (1 to 10^9, default 10,000), `distribution` (special or uniform, default
-    /// special), `cache` (bytes, default 128M), `log` (bytes, default 256M), `flush` (1: each commit is on the device before it is
-    /// acknowledged, 2: it is written, 0: each second; default 1), `address` (of a server that runs; default a private one).
+    /// A mix of sysbench. Parameters: `engine` (innodb, myrocks, postgres; default innodb), `terminals` (1 to 10,000,
+    /// default 32), `tables` (1 to 1000, default 1), `rows` of each (1 to 10^9, default 10,000), `distribution`
+    /// (special or uniform, default special), `cache` (bytes, default 128M), `log` (bytes, default 256M), `flush` (1:
+    /// each commit is on the device before it is acknowledged, 2: it is written, 0: each second; default 1), `address`
+    /// (of a server that runs; default a private one).
     ///
     /// # Errors
     /// A value that cannot be.
@@ -74,7 +76,9 @@ impl Sql {
             "special" => Distribution::Special,
             "uniform" => Distribution::Uniform,
             other => {
-                return Err(AppError::Parameter(format!("distribution = {other} is neither special nor uniform")));
+                return Err(AppError::Parameter(format!(
+                    "distribution = {other} is neither special nor uniform"
+                )));
             }
         };
         Ok(Sql { job: job(What::Oltp(Oltp { mix, tables, rows, distribution }), parameters)? })
@@ -85,7 +89,9 @@ fn job(what: What, parameters: &mut Parameters) -> Result<Job, AppError> {
     let address = Some(parameters.word("address", "")).filter(|address| !address.is_empty());
     let given = match address.as_deref() {
         Some(url) if url.starts_with("mysql://") => Some(Engine::InnoDb),
-        Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => Some(Engine::Postgres),
+        Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
+            Some(Engine::Postgres)
+        }
         Some(url) => {
             return Err(AppError::Parameter(format!(
                 "address = {url} is neither mysql://user:password@host:port/database nor postgres://..."
@@ -203,14 +209,19 @@ mod tests {
     use super::*;
 
     fn made(set: &[(&str, &str)]) -> Result<Sql, AppError> {
-        let set: Vec<(String, String)> = set.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        let set: Vec<(String, String)> =
+            set.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
         Sql::tpcc(&mut Parameters::new("tpcc", &set))
     }
 
     #[test]
     fn parameters_are_taken_and_their_mistakes_are_told() {
-        let load = made(&[("engine", "myrocks"), ("warehouses", "32"), ("terminals", "64"), ("cache", "1G")]).unwrap();
-        assert_eq!((load.job.engine, load.job.terminals, load.job.cache_bytes), (Engine::MyRocks, 64, 1 << 30));
+        let load = made(&[("engine", "myrocks"), ("warehouses", "32"), ("terminals", "64"), ("cache", "1G")])
+            .unwrap();
+        assert_eq!(
+            (load.job.engine, load.job.terminals, load.job.cache_bytes),
+            (Engine::MyRocks, 64, 1 << 30)
+        );
         for (wrong, told) in [
             (("engine", "oracle"), "innodb, myrocks, postgres"),
             (("warehouses", "0"), "1 to 4000"),

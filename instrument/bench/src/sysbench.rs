@@ -1,4 +1,5 @@
-//! sysbench's OLTP mixes beside ours: one server, the same tables, statements, distribution and number of threads, in turns.
+//! sysbench's OLTP mixes beside ours: one server, the same tables, statements, distribution and number of threads, in
+//! turns.
 
 use std::path::Path;
 use std::process::Command;
@@ -38,7 +39,8 @@ pub fn measure(pairs: &Pairs, tmpfs: &Path, only: &str) -> anyhow::Result<()> {
         return Ok(());
     }
     for engine in sql::engine::ENGINES {
-        let wanted = |(_, name): &&(Mix, &str)| "sysbench".contains(only) || format!("{name} {engine}").contains(only);
+        let wanted =
+            |(_, name): &&(Mix, &str)| "sysbench".contains(only) || format!("{name} {engine}").contains(only);
         let mixes: Vec<_> = MIXES.iter().filter(wanted).collect();
         if mixes.is_empty() {
             continue;
@@ -46,9 +48,12 @@ pub fn measure(pairs: &Pairs, tmpfs: &Path, only: &str) -> anyhow::Result<()> {
         let folder = tempfile::Builder::new().prefix("loadline-bench-").tempdir_in(tmpfs)?;
         // PostgreSQL runs as another user
         std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
-        let path = Utf8PathBuf::from_path_buf(folder.path().to_path_buf()).ok().context("the path is not UTF-8")?;
+        let path =
+            Utf8PathBuf::from_path_buf(folder.path().to_path_buf()).ok().context("the path is not UTF-8")?;
         match on_engine(engine, &mixes, pairs, &path) {
-            Err(Failed::Unavailable(why)) => println!("{engine} is not available, its cases are left out: {why}"),
+            Err(Failed::Unavailable(why)) => {
+                println!("{engine} is not available, its cases are left out: {why}")
+            }
             Err(Failed::Error(error)) => return Err(error),
             Ok(()) => {}
         }
@@ -122,7 +127,11 @@ fn ours(job: &Job, server: &Server, seconds: f64) -> anyhow::Result<f64> {
 fn theirs(name: &str, engine: Engine, address: &Address, threads: u32, seconds: f64) -> anyhow::Result<f64> {
     let Address::Socket(socket) = address else { anyhow::bail!("a private server has a socket") };
     let mut command = Command::new("sysbench");
-    command.arg(name).arg("--tables=1").arg(format!("--table-size={ROWS}")).arg(format!("--threads={threads}"));
+    command
+        .arg(name)
+        .arg("--tables=1")
+        .arg(format!("--table-size={ROWS}"))
+        .arg(format!("--threads={threads}"));
     command.arg(format!("--time={}", seconds.ceil() as u64)).arg("--rand-type=special");
     if engine.is_mysql() {
         command.arg("--db-driver=mysql").arg(format!("--mysql-socket={socket}"));

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use blockdev::Launcher;
 use camino::Utf8Path;
-use crash::workload::{NAMES, builtin};
 use crash::database::DatabaseOptions;
+use crash::workload::{NAMES, builtin};
 use crash::{CrashError, CrashOptions, Load, Outcome, Progress, Verdict};
 use engine::{Control, RunOptions, Stage};
 use indicatif::ProgressBar;

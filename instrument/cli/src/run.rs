@@ -172,7 +172,9 @@ fn database_settings(arguments: &options::Run, only_apps: bool) -> anyhow::Resul
     for (name, value) in options {
         let Some(value) = value else { continue };
         if !only_apps {
-            return Err(bad_input(format!("--{name} is for databases (tpcc, oltp-insert ...), not for files in WML")));
+            return Err(bad_input(format!(
+                "--{name} is for databases (tpcc, oltp-insert ...), not for files in WML"
+            )));
         }
         set.push(format!("{name}={value}"));
     }

@@ -1,5 +1,5 @@
-//! Terminals: threads with a connection each that run transactions, one after the other (closed loop) or each at the time at which
-//! it is due (open loop), and count them.
+//! Terminals: threads with a connection each that run transactions, one after the other (closed loop) or each at the
+//! time at which it is due (open loop), and count them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -98,7 +98,15 @@ pub fn drive(
     let start = Instant::now();
     let begin = start + Duration::from_secs_f64(pace.warmup_seconds);
     let end = begin + Duration::from_secs_f64(pace.seconds);
-    let clock = Clock { start, begin, end, rate: pace.rate, tickets: AtomicU64::new(0), over: AtomicBool::new(false), stopped };
+    let clock = Clock {
+        start,
+        begin,
+        end,
+        rate: pace.rate,
+        tickets: AtomicU64::new(0),
+        over: AtomicBool::new(false),
+        stopped,
+    };
     let mut results = Vec::new();
     std::thread::scope(|scope| {
         let running: Vec<_> = terminals
@@ -165,7 +173,12 @@ impl Clock<'_> {
             if now >= self.begin && now < self.end {
                 counts.retries += u64::from(retries);
                 let due = due.map(|due| nanoseconds(now.saturating_duration_since(due)));
-                counts.of[kind].count(done, nanoseconds(now - began), due, (now - self.begin).as_secs() as usize);
+                counts.of[kind].count(
+                    done,
+                    nanoseconds(now - began),
+                    due,
+                    (now - self.begin).as_secs() as usize,
+                );
             }
         }
     }
@@ -290,10 +303,8 @@ pub fn by_five_seconds(by_second: &[u64]) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 2] = [
-        Kind { name: "a", direction: Direction::Read },
-        Kind { name: "b", direction: Direction::Write },
-    ];
+    const KINDS: [Kind; 2] =
+        [Kind { name: "a", direction: Direction::Read }, Kind { name: "b", direction: Direction::Write }];
 
     /// Takes the transactions in turns; each attempt but the last of a transaction is a conflict.
     struct Fake {

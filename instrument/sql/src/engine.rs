@@ -33,9 +33,9 @@ impl Engine {
         !matches!(self, Engine::Postgres)
     }
 
-    /// Writes a statement in the engine's dialect. Words in braces differ between engines: `{now}` the type of a date and time,
-    /// `{signed}` the whole number to cast a sum to, `{text}` and `{table}` what follows a text column and a table. Each `?` is a
-    /// parameter.
+    /// Writes a statement in the engine's dialect. Words in braces differ between engines: `{now}` the type of a date
+    /// and time, `{signed}` the whole number to cast a sum to, `{text}` and `{table}` what follows a text column and a
+    /// table. Each `?` is a parameter.
     pub(crate) fn dialect(self, text: &str) -> String {
         let mysql = self.is_mysql();
         let table = match self {

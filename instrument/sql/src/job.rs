@@ -176,7 +176,8 @@ impl Job {
         Ok(Host::Private(Box::new(server)))
     }
 
-    /// Makes the database and fills it, and leaves it written out and at rest. A private server commits lazily meanwhile.
+    /// Makes the database and fills it, and leaves it written out and at rest. A private server commits lazily
+    /// meanwhile.
     ///
     /// # Errors
     /// What failed; the tables are there already at a given address.
@@ -268,7 +269,9 @@ impl Job {
             match &self.what {
                 What::Oltp(oltp) => oltp.fill(part as i64 + 1, &mut connection, seed, stopped)?,
                 What::Tpcc { size, .. } if part == 0 => tpcc::items(size, &mut connection, seed, stopped)?,
-                What::Tpcc { size, .. } => tpcc::warehouse(size, part as i64, &mut connection, seed, stopped)?,
+                What::Tpcc { size, .. } => {
+                    tpcc::warehouse(size, part as i64, &mut connection, seed, stopped)?
+                }
             }
         }
     }
@@ -342,7 +345,9 @@ impl Job {
         }
         if self.address.is_some() {
             for table in self.what.tables() {
-                connection.plain(&format!("DROP TABLE {table}")).map_err(SqlError::doing("dropping tables"))?;
+                connection
+                    .plain(&format!("DROP TABLE {table}"))
+                    .map_err(SqlError::doing("dropping tables"))?;
             }
         }
         drop(connection);
@@ -359,7 +364,9 @@ impl Job {
             )));
         }
         let numbers: Vec<String> = conditions.iter().map(|condition| condition.number.to_string()).collect();
-        outcome.notes.push(format!("consistency conditions {} of TPC-C hold after the run", numbers.join(", ")));
+        outcome
+            .notes
+            .push(format!("consistency conditions {} of TPC-C hold after the run", numbers.join(", ")));
         let seconds = outcome.measured_seconds.max(f64::MIN_POSITIVE);
         let orders = &outcome.ops[tpcc::NEW_ORDER];
         let per_minute = orders.ops as f64 * 60.0 / seconds;
@@ -367,7 +374,11 @@ impl Job {
             ("all transactions", drive::by_five_seconds(&outcome.io_ops_by_second())),
             ("New-Order", drive::by_five_seconds(&orders.ops_per_second)),
         ];
-        outcome.metrics.push(Metric { name: "new_orders_per_minute".into(), unit: "1/min".into(), value: per_minute });
+        outcome.metrics.push(Metric {
+            name: "new_orders_per_minute".into(),
+            unit: "1/min".into(),
+            value: per_minute,
+        });
         for (name, numbers) in &mut fives {
             numbers.truncate(FIVES_MAX);
             if !numbers.is_empty() {

@@ -83,10 +83,10 @@ const SPECIAL_MEAN_OF: u32 = 12;
 impl Distribution {
     /// Draws from `low` to `high`.
     ///
-    /// `special` after sysbench 1.0.20 (`sb_rand.c`): one uniform number u decides. Below 1/4, the draw is the mean of 12 further
-    /// uniform numbers over the range. Else u itself is stretched over a window of 1 % of the range around the middle; since u
-    /// is then at least 1/4, the lowest quarter of the window is never drawn. That is kept: it is the distribution that
-    /// published figures were measured with.
+    /// `special` after sysbench 1.0.20 (`sb_rand.c`): one uniform number u decides. Below 1/4, the draw is the mean of
+    /// 12 further uniform numbers over the range. Else u itself is stretched over a window of 1 % of the range around
+    /// the middle; since u is then at least 1/4, the lowest quarter of the window is never drawn. That is kept: it is
+    /// the distribution that published figures were measured with.
     pub fn draw(self, random: &mut Random, low: i64, high: i64) -> i64 {
         match self {
             Distribution::Uniform => random.within(low, high),
@@ -122,7 +122,8 @@ mod tests {
             }
         }
         let share = f64::from(middle) / f64::from(draws);
-        // 75 %, and what the bell of the others has there: density of a mean of 12 in its middle, 1.38 / 0.4 x 0.0075 x 0.25
+        // 75 %, and what the bell of the others has there: density of a mean of 12 in its middle, 1.38 / 0.4 x 0.0075
+        // x 0.25
         assert!((0.75..0.77).contains(&share), "{share}");
     }
 

@@ -1,5 +1,5 @@
-//! Bringing a filled database to rest: statistics, checkpoint, no compaction left. What is measured right after filling is the work
-//! that filling has put off.
+//! Bringing a filled database to rest: statistics, checkpoint, no compaction left. What is measured right after
+//! filling is the work that filling has put off.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! The OLTP mixes of sysbench: the same tables, statements and distributions as Debian's sysbench 1.0.20.
 //!
-//! Where sysbench goes on in an aborted transaction after a lock wait, this rolls back and tries the same transaction again;
-//! both count such attempts apart, and latency includes them.
+//! Where sysbench goes on in an aborted transaction after a lock wait, this rolls back and tries the same transaction
+//! again; both count such attempts apart, and latency includes them.
 
 use stats::Direction;
 
@@ -264,8 +264,8 @@ impl Terminal for OltpTerminal {
         match self.run_steps() {
             Ok(()) => Ok(Done::Committed),
             Err(error) => Err(match rolled_back(&mut self.connection, error) {
-                // two transactions delete and insert the row of one number: under READ COMMITTED the second one finds the
-                // first one's row only when it inserts
+                // two transactions delete and insert the row of one number: under READ COMMITTED the second one finds
+                // the first one's row only when it inserts
                 DbError::Duplicate(text) => DbError::Conflict(text),
                 other => other,
             }),

@@ -117,7 +117,12 @@ mod tests {
 
     #[test]
     fn what_was_lost_is_said_with_an_example() {
-        let mut cuts = Cuts { stack: "ext4@980pro".into(), engine: "innodb, flush=0".into(), cuts: 2, ..Cuts::default() };
+        let mut cuts = Cuts {
+            stack: "ext4@980pro".into(),
+            engine: "innodb, flush=0".into(),
+            cuts: 2,
+            ..Cuts::default()
+        };
         cuts.judged(&[], &Loss { acknowledged: 50, unknown: 3, unknown_found: 1, ..Loss::default() });
         assert!(cuts.is_clean() && cuts.to_string().ends_with("nothing acknowledged was lost"), "{cuts}");
         let lost = Loss { acknowledged: 50, lost: 7, example: Some("this one".into()), ..Loss::default() };

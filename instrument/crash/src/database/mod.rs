@@ -1,9 +1,10 @@
-//! Power cuts under a database: a server on a file system on an emulated SSD runs TPC-C; the power fails at a random moment; the
-//! device's surviving blocks are attached and mounted, the server recovers; then the consistency conditions must hold and
-//! everything that was acknowledged before the cut must be there. The next cut goes on from there.
+//! Power cuts under a database: a server on a file system on an emulated SSD runs TPC-C; the power fails at a random
+//! moment; the device's surviving blocks are attached and mounted, the server recovers; then the consistency
+//! conditions must hold and everything that was acknowledged before the cut must be there. The next cut goes on from
+//! there.
 //!
-//! At the moment of the cut the server is stopped (SIGSTOP) before the device loses power: with settings that are not safe it
-//! would go on acknowledging from memory after the device has died.
+//! At the moment of the cut the server is stopped (SIGSTOP) before the device loses power: with settings that are not
+//! safe it would go on acknowledging from memory after the device has died.
 //!
 //! | module | holds |
 //! |---|---|
@@ -32,8 +33,8 @@ use crate::CrashError;
 use crate::run::place;
 use powered::{Bench, Powered};
 
-/// The shortest and the longest time from the first transaction of a run to its cut: long enough for some hundred commits, short
-/// enough for a hundred cuts.
+/// The shortest and the longest time from the first transaction of a run to its cut: long enough for some hundred
+/// commits, short enough for a hundred cuts.
 const RUN_MS: (usize, usize) = (50, 1500);
 /// Cache of the server: small, so that pages are written while transactions run.
 const CACHE_BYTES: u64 = 32 << 20;
@@ -96,7 +97,8 @@ pub fn run(
     let bench = Bench { options, job: &job, journal, folder: folder.path() };
     progress("making the database");
     let mut image = fill(&bench, stop)?;
-    let mut chain = Chain { bench: &bench, size, ledger: Arc::new(Ledger::new()), moments: SplitMix::new(options.seed) };
+    let mut chain =
+        Chain { bench: &bench, size, ledger: Arc::new(Ledger::new()), moments: SplitMix::new(options.seed) };
     let mut cuts = Cuts::new(options);
     for number in 1..=options.cuts {
         if stop.load(Ordering::Acquire) {
@@ -147,8 +149,8 @@ struct Chain<'a> {
 }
 
 impl Chain<'_> {
-    /// Powers the image up, judges the cut before, runs transactions and cuts the power: what survives is in `next`. Whether it
-    /// can go on.
+    /// Powers the image up, judges the cut before, runs transactions and cuts the power: what survives is in `next`.
+    /// Whether it can go on.
     fn one(
         &mut self,
         cuts: &mut Cuts,
@@ -188,7 +190,9 @@ impl Chain<'_> {
                 Ok(Some(powered))
             }
             // the server says why, the machine would not
-            Err(CrashError::Database(error @ (sql::SqlError::Server(_) | sql::SqlError::Database { .. }))) => {
+            Err(CrashError::Database(
+                error @ (sql::SqlError::Server(_) | sql::SqlError::Database { .. }),
+            )) => {
                 cuts.broken = Some(error.to_string());
                 Ok(None)
             }

@@ -121,7 +121,8 @@ impl Powered {
 
     pub(super) fn connect(&self) -> Result<Connection, CrashError> {
         let connected = self.server.connect();
-        connected.map_err(|error| SqlError::Database { what: "connecting after recovery".into(), error }.into())
+        connected
+            .map_err(|error| SqlError::Database { what: "connecting after recovery".into(), error }.into())
     }
 
     /// Runs transactions, and cuts the power after so long; what survives becomes the file `next`.

@@ -5,8 +5,8 @@ use mysql::{Conn, Opts, OptsBuilder, Params, Statement};
 
 use super::{Address, DATABASE, DbError, Row, Value};
 
-/// Statements that one connection may have prepared at once: those of TPC-C are some 45, those of a mix of sysbench's ten for
-/// each table.
+/// Statements that one connection may have prepared at once: those of TPC-C are some 45, those of a mix of sysbench's
+/// ten for each table.
 const STATEMENTS_MAX: usize = 4096;
 
 /// A connection.
@@ -100,7 +100,9 @@ fn sorted(error: mysql::Error) -> DbError {
                 "{text}; give user and password in the address (--address mysql://user:password@host:port/database)"
             )),
             1049 => DbError::Refused(format!("{text}; make it (CREATE DATABASE), or name another one")),
-            1040 | 1203 => DbError::Refused(format!("{text}; raise max_connections, or use fewer --terminals")),
+            1040 | 1203 => {
+                DbError::Refused(format!("{text}; raise max_connections, or use fewer --terminals"))
+            }
             _ => DbError::Other(text),
         },
         Error::IoError(_) | Error::CodecError(_) => DbError::Gone(text),

@@ -102,7 +102,8 @@ enum Wire {
 }
 
 impl Connection {
-    /// Connects to the database that the address names; a private server's is `loadline`, or the system's own with `system`.
+    /// Connects to the database that the address names; a private server's is `loadline`, or the system's own with
+    /// `system`.
     ///
     /// # Errors
     /// [`DbError::Refused`] with a remedy for a wrong password, a refused connection, a database that is not there.

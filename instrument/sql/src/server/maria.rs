@@ -1,7 +1,7 @@
 //! How MariaDB is made and started.
 //!
-//! `--no-defaults` comes first, so that no configuration of the machine counts. The server runs as the user that loadline runs as:
-//! its socket is in a directory that nobody else can enter, it has no network.
+//! `--no-defaults` comes first, so that no configuration of the machine counts. The server runs as the user that
+//! loadline runs as: its socket is in a directory that nobody else can enter, it has no network.
 
 use std::process::{Command, Stdio};
 
@@ -24,7 +24,9 @@ pub(super) fn check(engine: Engine) -> Result<(), SqlError> {
     if engine == Engine::MyRocks && !PLUGINS.iter().any(|folder| plugin(&folder)) {
         return Err(SqlError::Unavailable {
             reason: "MariaDB has no MyRocks here".into(),
-            remedy: "install it (scripts/setup.sh mariadb-plugin-rocksdb, or apt install mariadb-plugin-rocksdb)".into(),
+            remedy:
+                "install it (scripts/setup.sh mariadb-plugin-rocksdb, or apt install mariadb-plugin-rocksdb)"
+                    .into(),
         });
     }
     Ok(())
@@ -58,9 +60,16 @@ pub(super) fn command(
     let file = std::fs::File::options().append(true).open(log).map_err(SqlError::at(log))?;
     command.stdout(Stdio::null()).stderr(file);
     command.arg("--no-defaults").arg(format!("--user={}", user())).arg(format!("--datadir={data}"));
-    command.arg(format!("--socket={socket}")).arg(format!("--pid-file={run}/pid")).arg(format!("--tmpdir={run}"));
+    command
+        .arg(format!("--socket={socket}"))
+        .arg(format!("--pid-file={run}/pid"))
+        .arg(format!("--tmpdir={run}"));
     command.args(["--skip-networking", "--skip-name-resolve", "--skip-log-bin", "--skip-stack-trace"]);
-    command.args(["--transaction-isolation=READ-COMMITTED", "--query-cache-type=0", "--performance-schema=0"]);
+    command.args([
+        "--transaction-isolation=READ-COMMITTED",
+        "--query-cache-type=0",
+        "--performance-schema=0",
+    ]);
     command.args(["--character-set-server=latin1", "--collation-server=latin1_bin"]);
     command.arg(format!("--max-connections={}", settings.connections));
     command.arg("--max-prepared-stmt-count=1000000");

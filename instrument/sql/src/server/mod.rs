@@ -1,7 +1,8 @@
 //! Private servers: a data directory on the stack, a socket in a private directory, started and ended by loadline.
 //!
-//! A server is in the journal with its process number and start time as soon as it runs, and the kernel kills it when the
-//! thread that started it ends: a killed loadline leaves no server behind. No service of the system is used or touched.
+//! A server is in the journal with its process number and start time as soon as it runs, and the kernel kills it when
+//! the thread that started it ends: a killed loadline leaves no server behind. No service of the system is used or
+//! touched.
 //!
 //! | module | holds |
 //! |---|---|
@@ -36,6 +37,10 @@ const STOP_PATIENCE: Duration = Duration::from_secs(180);
 const ASK_EVERY: Duration = Duration::from_millis(20);
 /// Lines of a server's log that an error shows.
 const LOG_LINES: usize = 8;
+/// Length of the random word in a private directory's name.
+const NONCE_LENGTH: usize = 12;
+/// The longest name of a socket below it.
+const SOCKET_NAME: &str = "/run/.s.PGSQL.5432";
 /// Longest path of a Unix socket: `sun_path` of sockaddr_un(7) less the final zero.
 const SOCKET_PATH_MAX: usize = 107;
 
@@ -69,8 +74,8 @@ pub fn create(settings: &Settings, data: &Utf8Path) -> Result<(), SqlError> {
 }
 
 impl Server {
-    /// Starts a server on a data directory and waits until it answers and holds the database for our tables. Its socket and log are
-    /// in a private directory below `temporary`.
+    /// Starts a server on a data directory and waits until it answers and holds the database for our tables. Its
+    /// socket and log are in a private directory below `temporary`.
     ///
     /// # Errors
     /// It does not start: with the end of its log.
@@ -81,6 +86,9 @@ impl Server {
         journal: &Arc<Journal>,
     ) -> Result<Server, SqlError> {
         check(settings)?;
+        // a path that is too long for a socket is left for one that everybody has
+        let longest = temporary.as_str().len() + "/loadline-".len() + NONCE_LENGTH + SOCKET_NAME.len();
+        let temporary = if longest > SOCKET_PATH_MAX { Utf8Path::new("/tmp") } else { temporary };
         let folder = PrivateTree::new(journal, temporary)?;
         let run = folder.path().join("run");
         process::private_folder(&run, settings.engine)?;
@@ -97,8 +105,14 @@ impl Server {
             )));
         }
         let processes = Processes::start(command, settings.engine, journal)?;
-        let mut server =
-            Server { settings: settings.clone(), data: data.to_owned(), address, log, processes, _folder: folder };
+        let mut server = Server {
+            settings: settings.clone(),
+            data: data.to_owned(),
+            address,
+            log,
+            processes,
+            _folder: folder,
+        };
         server.wait_until_it_answers()?;
         server.make_database()?;
         Ok(server)
@@ -129,7 +143,9 @@ impl Server {
                 Ok(_) => return Ok(()),
                 Err(error) => {
                     if let Some(status) = self.processes.ended() {
-                        return Err(SqlError::Server(self.explain(&format!("{} ended at once ({status})", self.name()))));
+                        return Err(SqlError::Server(
+                            self.explain(&format!("{} ended at once ({status})", self.name())),
+                        ));
                     }
                     if start.elapsed() > START_PATIENCE {
                         let waited = START_PATIENCE.as_secs();
@@ -147,7 +163,9 @@ impl Server {
         let mut connection =
             Connection::open(engine, &self.address, true).map_err(SqlError::doing("connecting"))?;
         let made = if engine.is_mysql() {
-            connection.plain(&format!("CREATE DATABASE IF NOT EXISTS {DATABASE} CHARACTER SET latin1 COLLATE latin1_bin"))
+            connection.plain(&format!(
+                "CREATE DATABASE IF NOT EXISTS {DATABASE} CHARACTER SET latin1 COLLATE latin1_bin"
+            ))
         } else {
             let known = format!("SELECT datname FROM pg_database WHERE datname = '{DATABASE}'");
             match connection.ask(&known).map_err(SqlError::doing("looking for the database"))?.is_empty() {
@@ -281,7 +299,8 @@ pub fn read_back(connection: &mut Connection) -> Result<Vec<(String, String)>, S
     let rows: Vec<Row> = connection.ask(&query).map_err(SqlError::doing(what))?;
     let mut told = vec![("version".to_string(), version.unwrap_or_default())];
     for name in names {
-        let row = rows.iter().find(|row| row.first().is_some_and(|value| value.text().eq_ignore_ascii_case(name)));
+        let row =
+            rows.iter().find(|row| row.first().is_some_and(|value| value.text().eq_ignore_ascii_case(name)));
         if let Some(value) = row.and_then(|row| row.get(1)) {
             told.push(((*name).to_string(), value.text().to_string()));
         }

@@ -1,5 +1,5 @@
-//! How PostgreSQL is made and started. It refuses root always: then it runs as `nobody`, who must be able to reach the data
-//! directory.
+//! How PostgreSQL is made and started. It refuses root always: then it runs as `nobody`, who must be able to reach the
+//! data directory.
 
 use std::process::{Command, Stdio};
 
@@ -37,12 +37,27 @@ pub(super) fn create(data: &Utf8Path) -> Result<(), SqlError> {
     let initdb = find("initdb", &folders(), PACKAGE)?;
     process::private_folder(data, Engine::Postgres)?;
     let mut command = process::command(&initdb, Engine::Postgres);
-    command.args(["-D", data.as_str(), "-U", DATABASE, "-A", "trust", "--no-locale", "-E", "UTF8", "--no-sync"]);
+    command.args([
+        "-D",
+        data.as_str(),
+        "-U",
+        DATABASE,
+        "-A",
+        "trust",
+        "--no-locale",
+        "-E",
+        "UTF8",
+        "--no-sync",
+    ]);
     process::run(command).map_err(|error| match error {
-        SqlError::Server(text) if text.contains("ermission denied") && process::other_user(Engine::Postgres) => {
+        SqlError::Server(text)
+            if text.contains("ermission denied") && process::other_user(Engine::Postgres) =>
+        {
             SqlError::Unavailable {
                 reason: format!("PostgreSQL, which runs as `nobody`, cannot reach {data}"),
-                remedy: "use a stack of its own (ext4, xfs@980pro ...), or a directory that everybody can enter".into(),
+                remedy:
+                    "use a stack of its own (ext4, xfs@980pro ...), or a directory that everybody can enter"
+                        .into(),
             }
         }
         other => other,

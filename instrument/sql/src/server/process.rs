@@ -74,7 +74,11 @@ pub(super) fn run(mut command: Command) -> Result<(), SqlError> {
 }
 
 /// Finds a program: in these directories, then in PATH and the directories of root.
-pub(super) fn find(name: &str, first: &[camino::Utf8PathBuf], package: &str) -> Result<camino::Utf8PathBuf, SqlError> {
+pub(super) fn find(
+    name: &str,
+    first: &[camino::Utf8PathBuf],
+    package: &str,
+) -> Result<camino::Utf8PathBuf, SqlError> {
     let path = std::env::var("PATH").unwrap_or_default();
     let others = path.split(':').chain(["/usr/sbin", "/sbin", "/usr/bin"]).map(camino::Utf8PathBuf::from);
     let places = first.iter().cloned().chain(others);
@@ -92,7 +96,11 @@ fn describe(status: ExitStatus) -> String {
 }
 
 impl Processes {
-    pub(super) fn start(mut command: Command, engine: Engine, journal: &Arc<Journal>) -> Result<Processes, SqlError> {
+    pub(super) fn start(
+        mut command: Command,
+        engine: Engine,
+        journal: &Arc<Journal>,
+    ) -> Result<Processes, SqlError> {
         let _making = journal.begin()?;
         let name = command.get_program().to_string_lossy().into_owned();
         let mut child = command.spawn().map_err(SqlError::at(name))?;
@@ -103,10 +111,9 @@ impl Processes {
                 let status = child.wait();
                 match (error, status) {
                     // a zombie counts as dead
-                    (journal::JournalError::NoSuchProcess { .. }, Ok(status)) => Err(SqlError::Server(format!(
-                        "the server for {engine} ended at once ({})",
-                        describe(status)
-                    ))),
+                    (journal::JournalError::NoSuchProcess { .. }, Ok(status)) => Err(SqlError::Server(
+                        format!("the server for {engine} ended at once ({})", describe(status)),
+                    )),
                     (error, _) => Err(error.into()),
                 }
             }
@@ -133,13 +140,20 @@ impl Processes {
         std::iter::once(pid).chain(numbers).filter_map(|pid| ProcessId::read(&host, pid)).collect()
     }
 
-    /// Processor seconds of all of them, and of their children that have ended: fields 14 to 17 of /proc/PID/stat (proc(5)).
+    /// Processor seconds of all of them, and of their children that have ended: fields 14 to 17 of /proc/PID/stat
+    /// (proc(5)).
     pub(super) fn cpu_seconds(&self) -> Option<f64> {
         let host = Host::system();
         let ticks = |process: &ProcessId, fields: usize| -> Option<u64> {
             let stat = host.read(format!("/proc/{}/stat", process.pid)).ok()?;
             let (_, rest) = stat.rsplit_once(')')?;
-            Some(rest.split_whitespace().skip(11).take(fields).filter_map(|word| word.parse::<u64>().ok()).sum())
+            Some(
+                rest.split_whitespace()
+                    .skip(11)
+                    .take(fields)
+                    .filter_map(|word| word.parse::<u64>().ok())
+                    .sum(),
+            )
         };
         let all = self.all();
         // the first one has reaped children of its own
@@ -156,7 +170,8 @@ impl Processes {
         }
     }
 
-    /// Stops the first process, then its children, until no child is new: PostgreSQL's processes are the children of one.
+    /// Stops the first process, then its children, until no child is new: PostgreSQL's processes are the children of
+    /// one.
     pub(super) fn freeze(&mut self) -> Result<(), SqlError> {
         let failed = |error: rustix::io::Errno| SqlError::Server(format!("SIGSTOP: {error}"));
         self.signal(Signal::STOP).map_err(failed)?;
@@ -193,7 +208,10 @@ impl Processes {
         let start = Instant::now();
         while self.ended().is_none() || all.iter().any(|process| process.is_alive(&host)) {
             if start.elapsed() > DEATH_PATIENCE {
-                return Err(SqlError::Server(format!("process {} cannot be killed; it sleeps in the kernel", self.child.id())));
+                return Err(SqlError::Server(format!(
+                    "process {} cannot be killed; it sleeps in the kernel",
+                    self.child.id()
+                )));
             }
             std::thread::sleep(TICK);
         }
@@ -207,8 +225,8 @@ impl Processes {
     }
 }
 
-/// Signals a process that is not our child. A server's own processes do not end by themselves while their first one is stopped or
-/// lives, so that the number is still theirs.
+/// Signals a process that is not our child. A server's own processes do not end by themselves while their first one is
+/// stopped or lives, so that the number is still theirs.
 fn signal_one(process: ProcessId, signal: Signal) {
     use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
     let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw);

@@ -14,8 +14,8 @@ pub struct Condition {
     pub violations: i64,
 }
 
-/// Conditions 1 to 4, which must hold after every run, and those of 5 to 12 that see what 1 to 4 do not: 8 and 9 tie the sums to
-/// HISTORY. No condition skips a district whose rows are all gone, as an inner join would.
+/// Conditions 1 to 4, which must hold after every run, and those of 5 to 12 that see what 1 to 4 do not: 8 and 9 tie
+/// the sums to HISTORY. No condition skips a district whose rows are all gone, as an inner join would.
 const QUERIES: [(u32, &str, &str); 6] = [
     (
         1,
@@ -65,8 +65,8 @@ pub fn conditions(connection: &mut Connection) -> Result<Vec<Condition>, SqlErro
         let what = format!("consistency condition {number}");
         let rows = connection.ask(query).map_err(SqlError::doing(what.clone()))?;
         let violations = rows.first().and_then(|row| row.first()).and_then(Value::int);
-        let violations =
-            violations.ok_or_else(|| SqlError::Inconsistent(format!("{what}: the server answered no number")))?;
+        let violations = violations
+            .ok_or_else(|| SqlError::Inconsistent(format!("{what}: the server answered no number")))?;
         Ok(Condition { number: *number, rule, violations })
     };
     QUERIES.iter().map(one).collect()

@@ -89,7 +89,12 @@ fn data(random: &mut Random) -> String {
 
 /// Two lines of a street, city, state, zip code.
 fn place(random: &mut Random) -> String {
-    let lines = [random.letters(10, 20), random.letters(10, 20), random.letters(10, 20), random.letters(2, 2).to_uppercase()];
+    let lines = [
+        random.letters(10, 20),
+        random.letters(10, 20),
+        random.letters(10, 20),
+        random.letters(2, 2).to_uppercase(),
+    ];
     format!("'{}','{}11111'", lines.join("','"), random.digits(4))
 }
 
@@ -103,7 +108,8 @@ pub(crate) fn items(
     let mut random = Random::of_data(seed, 0);
     let mut rows = Rows::of("item", connection, stopped);
     for item in 1..=size.items {
-        let (image, name, price) = (random.within(1, 10_000), random.letters(14, 24), random.within(100, 10_000));
+        let (image, name, price) =
+            (random.within(1, 10_000), random.letters(14, 24), random.within(100, 10_000));
         let data = data(&mut random);
         rows.add(format_args!("{item},{image},'{name}',{price},'{data}'"))?;
     }

@@ -33,8 +33,8 @@ pub(super) enum Input {
     StockLevel { threshold: i64 },
 }
 
-/// The mix as a deck of 23 cards, of which each terminal takes one after the other, shuffled anew when all are taken (clause
-/// 5.2.4.2): 10 New-Order, 10 Payment, 1 of each other.
+/// The mix as a deck of 23 cards, of which each terminal takes one after the other, shuffled anew when all are taken
+/// (clause 5.2.4.2): 10 New-Order, 10 Payment, 1 of each other.
 const DECK: [usize; 23] = {
     let mut deck = [NEW_ORDER; 23];
     let mut card = 10;
@@ -158,7 +158,11 @@ mod tests {
                 assert_eq!(at, lines.len() - 1, "it is the last line");
                 unused += 1.0;
             }
-            assert!(lines.iter().all(|line| (1..=4).contains(&line.supply_w) && (1..=10).contains(&line.quantity)));
+            assert!(
+                lines
+                    .iter()
+                    .all(|line| (1..=4).contains(&line.supply_w) && (1..=10).contains(&line.quantity))
+            );
         }
         assert!((lines_all / orders - 10.0).abs() < 0.05);
         assert!((0.008..0.012).contains(&(remote / lines_all)), "{}", remote / lines_all);

@@ -1,8 +1,8 @@
 //! What was acknowledged, and whether it is still there after a crash.
 //!
-//! A commit is invoked, then acknowledged or denied; when the connection breaks in between, nobody knows. After recovery it must
-//! hold: acknowledged ⊆ found ⊆ invoked and not denied, and what is found has the values that were written. A consistent database
-//! is not enough: it stays consistent when its last transactions are lost.
+//! A commit is invoked, then acknowledged or denied; when the connection breaks in between, nobody knows. After
+//! recovery it must hold: acknowledged ⊆ found ⊆ invoked and not denied, and what is found has the values that were
+//! written. A consistent database is not enough: it stays consistent when its last transactions are lost.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -112,7 +112,8 @@ impl Ledger {
         entries.iter().filter(|(_, fate)| *fate == Fate::Acknowledged).count()
     }
 
-    /// Looks for all of it in a database that was recovered. What is found is settled: the next time it must be found again.
+    /// Looks for all of it in a database that was recovered. What is found is settled: the next time it must be found
+    /// again.
     ///
     /// # Errors
     /// What the server answers.
@@ -181,7 +182,8 @@ fn judge(entries: &[(Entry, Fate)], settled: &BTreeMap<Key, Held>, found: &BTree
     for (key, held) in settled {
         if found.get(key) != Some(held) {
             loss.unsettled += 1;
-            loss.example.get_or_insert_with(|| format!("{key:?} was there after an earlier crash and is gone"));
+            loss.example
+                .get_or_insert_with(|| format!("{key:?} was there after an earlier crash and is gone"));
         }
     }
     loss

@@ -1,8 +1,8 @@
-//! TPC-C (Transaction Processing Performance Council, TPC Benchmark C, revision 5.11): nine tables, five transactions, the
-//! consistency conditions of clause 3.3.
+//! TPC-C (Transaction Processing Performance Council, TPC Benchmark C, revision 5.11): nine tables, five transactions,
+//! the consistency conditions of clause 3.3.
 //!
-//! Money is kept in cents and taxes in ten-thousandths, as whole numbers, so that each engine computes exactly and with the same
-//! statements. Terminals do not key or think unless told; so its figures are no tpmC.
+//! Money is kept in cents and taxes in ten-thousandths, as whole numbers, so that each engine computes exactly and
+//! with the same statements. Terminals do not key or think unless told; so its figures are no tpmC.
 //!
 //! | module | holds |
 //! |---|---|
@@ -55,7 +55,8 @@ pub const KINDS: [Kind; 5] = [
     Kind { name: "stock-level", direction: Direction::Read },
 ];
 
-/// The size of a database. All but the warehouses are those of the specification (clause 1.2) unless a check wants it small.
+/// The size of a database. All but the warehouses are those of the specification (clause 1.2) unless a check wants it
+/// small.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size {
     /// Warehouses.

@@ -1,18 +1,9 @@
-//! Tables and indexes (clause 1.3). Foreign keys are left out, since MyRocks has none; HISTORY has a key of our own, by which a
-//! ledger finds its rows.
+//! Tables and indexes (clause 1.3). Foreign keys are left out, since MyRocks has none; HISTORY has a key of our own,
+//! by which a ledger finds its rows.
 
 /// The tables, in the order in which they are filled.
-pub const TABLES: [&str; 9] = [
-    "item",
-    "warehouse",
-    "stock",
-    "district",
-    "customer",
-    "history",
-    "orders",
-    "new_order",
-    "order_line",
-];
+pub const TABLES: [&str; 9] =
+    ["item", "warehouse", "stock", "district", "customer", "history", "orders", "new_order", "order_line"];
 
 /// Makes the tables, in the dialect of [`crate::Engine`].
 pub(super) const CREATE: [&str; 9] = [

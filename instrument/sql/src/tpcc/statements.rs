@@ -111,10 +111,7 @@ const TEXTS: [(Of, &str); 30] = [
         "SELECT ol_i_id, ol_supply_w_id, ol_quantity, ol_amount, ol_delivery_d FROM order_line \
          WHERE ol_w_id=? AND ol_d_id=? AND ol_o_id=?",
     ),
-    (
-        Of::OldestOrder,
-        "SELECT no_o_id FROM new_order WHERE no_w_id=? AND no_d_id=? ORDER BY no_o_id LIMIT 1",
-    ),
+    (Of::OldestOrder, "SELECT no_o_id FROM new_order WHERE no_w_id=? AND no_d_id=? ORDER BY no_o_id LIMIT 1"),
     (Of::NewOrderDelete, "DELETE FROM new_order WHERE no_w_id=? AND no_d_id=? AND no_o_id=?"),
     (Of::OrderCustomer, "SELECT o_c_id FROM orders WHERE o_w_id=? AND o_d_id=? AND o_id=?"),
     (Of::OrderDeliver, "UPDATE orders SET o_carrier_id=? WHERE o_w_id=? AND o_d_id=? AND o_id=?"),
@@ -194,7 +191,9 @@ impl Session {
     pub(super) fn lock_stock(&mut self, d: i64, w: i64, item: i64) -> Result<Row, DbError> {
         let Session { connection, stock_lock, .. } = self;
         let row = connection.first(&stock_lock[(d - 1) as usize], &[w.into(), item.into()])?;
-        row.ok_or_else(|| DbError::Other(format!("{:?} finds no item {item} in warehouse {w}", Of::StockLock)))
+        row.ok_or_else(|| {
+            DbError::Other(format!("{:?} finds no item {item} in warehouse {w}", Of::StockLock))
+        })
     }
 }
 

@@ -34,7 +34,8 @@ pub(super) fn new_order(
     session.change(Of::DistrictNext, &[w.into(), d.into()])?;
     let all_local = i64::from(lines.iter().all(|line| line.supply_w == w));
     let count = lines.len() as i64;
-    session.change(Of::OrderInsert, &[w.into(), d.into(), o.into(), c.into(), count.into(), all_local.into()])?;
+    session
+        .change(Of::OrderInsert, &[w.into(), d.into(), o.into(), c.into(), count.into(), all_local.into()])?;
     session.change(Of::NewOrderInsert, &[w.into(), d.into(), o.into()])?;
     let mut sum = 0;
     for (number, line) in (1_i64..).zip(lines) {
@@ -124,7 +125,8 @@ pub(super) fn payment(session: &mut Session, paid: &Paid<'_>) -> Result<(), DbEr
         let data = format!("{c} {c_d} {c_w} {d} {w} {cents} {}", row[14].text());
         // all of it is ASCII
         let data = data[..data.len().min(DATA_BYTES_MAX)].to_string();
-        session.change(Of::CustomerPayBad, &[cents.into(), cents.into(), data.into(), key_w, key_d, key_c])?;
+        session
+            .change(Of::CustomerPayBad, &[cents.into(), cents.into(), data.into(), key_w, key_d, key_c])?;
     } else {
         session.change(Of::CustomerPay, &[cents.into(), cents.into(), key_w, key_d, key_c])?;
     }
@@ -159,12 +161,7 @@ pub(super) fn order_status(
 }
 
 /// Delivery, up to its COMMIT: all districts in one transaction; how many had nothing to deliver.
-pub(super) fn delivery(
-    session: &mut Session,
-    w: i64,
-    districts: i64,
-    carrier: i64,
-) -> Result<u32, DbError> {
+pub(super) fn delivery(session: &mut Session, w: i64, districts: i64, carrier: i64) -> Result<u32, DbError> {
     session.connection.begin()?;
     let mut skipped = 0;
     for d in 1..=districts {
@@ -183,8 +180,9 @@ pub(super) fn delivery(
     Ok(skipped)
 }
 
-/// Takes the oldest order of a district that is not delivered. The deletion waits for others that delete the same row, and tells
-/// by its count whether it was ours; so each order is delivered once on every engine, whatever its locks of ranges are.
+/// Takes the oldest order of a district that is not delivered. The deletion waits for others that delete the same row,
+/// and tells by its count whether it was ours; so each order is delivered once on every engine, whatever its locks of
+/// ranges are.
 fn take_oldest(session: &mut Session, w: i64, d: i64) -> Result<Option<i64>, DbError> {
     for _ in 0..OLDEST_TRIES {
         let Some(row) = session.rows(Of::OldestOrder, &[w.into(), d.into()])?.into_iter().next() else {

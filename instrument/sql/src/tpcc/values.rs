@@ -5,7 +5,8 @@ use crate::random::Random;
 use super::Size;
 
 /// The syllables of last names, by digit.
-const SYLLABLES: [&str; 10] = ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
+const SYLLABLES: [&str; 10] =
+    ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
 
 /// The last name of a number from 0 to 999: its hundreds, tens and units as syllables.
 pub fn last_name(number: i64) -> String {
@@ -52,7 +53,12 @@ impl Constants {
                 break last_run;
             }
         };
-        Constants { last_load, last_run, customer: random.within(0, A_CUSTOMER), item: random.within(0, A_ITEM) }
+        Constants {
+            last_load,
+            last_run,
+            customer: random.within(0, A_CUSTOMER),
+            item: random.within(0, A_ITEM),
+        }
     }
 }
 
@@ -89,9 +95,11 @@ mod tests {
 
     #[test]
     fn nurand_agrees_with_values_worked_out_by_hand() {
-        for (first, second, x, y, c, value) in
-            [(170, 613, 0, 999, 157, 908), (600, 2000, 1, 3000, 259, 2268), (5000, 77777, 1, 100_000, 7911, 89793)]
-        {
+        for (first, second, x, y, c, value) in [
+            (170, 613, 0, 999, 157, 908),
+            (600, 2000, 1, 3000, 259, 2268),
+            (5000, 77777, 1, 100_000, 7911, 89793),
+        ] {
             assert_eq!(nurand_of(first, second, x, y, c), value);
         }
     }
