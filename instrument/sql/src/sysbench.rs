@@ -233,7 +233,7 @@ impl OltpTerminal {
         for (table, number, values) in &self.transaction.steps {
             let Some(statement) = self.statements[*table][*number].as_ref() else { continue };
             if *number < UPDATE_INDEX {
-                self.connection.rows(statement, values)?;
+                self.connection.fetch(statement, values)?;
             } else {
                 self.connection.run(statement, values)?;
             }

@@ -51,6 +51,11 @@ impl Maria {
         let result = self.0.exec_iter(statement, parameters(values)).map_err(sorted)?;
         result.map(|one| one.map(row).map_err(sorted)).collect()
     }
+
+    pub(super) fn fetch(&mut self, statement: &Statement, values: &[Value]) -> Result<usize, DbError> {
+        let mut result = self.0.exec_iter(statement, parameters(values)).map_err(sorted)?;
+        result.try_fold(0, |count, one| one.map(|_| count + 1).map_err(sorted))
+    }
 }
 
 fn parameters(values: &[Value]) -> Params {

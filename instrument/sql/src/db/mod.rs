@@ -180,6 +180,18 @@ impl Connection {
         }
     }
 
+    /// Runs a prepared query whose rows are only fetched, not looked at; how many there were.
+    ///
+    /// # Errors
+    /// What the server answers.
+    pub fn fetch(&mut self, statement: &Statement, values: &[Value]) -> Result<usize, DbError> {
+        match (&mut self.wire, &statement.0) {
+            (Wire::Maria(one), Prepared::Maria(statement)) => one.fetch(statement, values),
+            (Wire::Postgres(one), Prepared::Postgres(statement)) => one.fetch(statement, values),
+            _ => Err(DbError::foreign()),
+        }
+    }
+
     /// The first row of a prepared query; none when it gives none.
     ///
     /// # Errors

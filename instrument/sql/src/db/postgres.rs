@@ -65,6 +65,10 @@ impl Postgres {
         let one = |row: &postgres::Row| (0..row.len()).map(|at| row.try_get(at).map_err(sorted)).collect();
         rows.iter().map(one).collect()
     }
+
+    pub(super) fn fetch(&mut self, statement: &Statement, values: &[Value]) -> Result<usize, DbError> {
+        Ok(self.0.query(statement, &references(values)).map_err(sorted)?.len())
+    }
 }
 
 fn references(values: &[Value]) -> Vec<&(dyn ToSql + Sync)> {
