@@ -24,11 +24,7 @@ const INSIDE: &str = "LOADLINE_TEST_KILLED";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command, and the longest time after which it is killed, in ms: most of what it makes is made until then.
-<<<<<<< HEAD
-const COMMANDS: [(&str, u64, &[&str]); 13] = [
-=======
-const COMMANDS: [(&str, u64, &[&str]); 11] = [
->>>>>>> main
+const COMMANDS: [(&str, u64, &[&str]); 14] = [
     ("run on ext4", 1200, &["run", "work.f", "--on", "ext4@image:256M", "--for", "1s", "-n", "1"]),
     ("run on ext4@980pro", 2000, &["run", "work.f", "--on", "ext4@980pro:256M", "--for", "1s", "-n", "1"]),
     (
@@ -70,7 +66,6 @@ const COMMANDS: [(&str, u64, &[&str]); 11] = [
         &["crash", "create-fsync", "--on", "ext4@980pro", "--states", "50", "--work-dir", "work"],
     ),
     (
-<<<<<<< HEAD
         "run tpcc on InnoDB",
         9000,
         &["run", "tpcc", "--set", "small=1", "--on", "ext4@image:1G", "--for", "2s", "-n", "1"],
@@ -97,11 +92,11 @@ const COMMANDS: [(&str, u64, &[&str]); 11] = [
         "crash under PostgreSQL",
         9000,
         &["crash", "--engine", "postgres", "--cuts", "2", "--on", "ext4@980pro", "--work-dir", "work"],
-=======
+    ),
+    (
         "ab in slices",
         2500,
         &["ab", "ext4@image:128M", "ext4@980pro:128M", "-w", "work.f", "--slices", "20ms", "--budget", "9s"],
->>>>>>> main
     ),
     ("explain fsync", 600, &["explain", "fsync", "--on", "ext4@image:256M"]),
 ];
