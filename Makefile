@@ -43,8 +43,7 @@ clippy:
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
 
-bench: setup
-	scripts/setup.sh fio
+bench: setup-tests
 	$(CARGO) build --release --locked -p loadline-bench
 	$(ROOT) $(TARGET)/release/loadline-bench
 

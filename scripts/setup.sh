@@ -5,8 +5,9 @@
 set -euo pipefail
 
 packages=()
-need() { # program, or lib:name of a shared library; package
+need() { # program, file:path, or lib:name of a shared library; package
     case "$1" in
+    file:*) [ -e "${1#file:}" ] || packages+=("$2") ;;
     lib:*) [[ "$(PATH="$PATH:/usr/sbin:/sbin" ldconfig -p 2>/dev/null)" == *"${1#lib:}"* ]] || packages+=("$2") ;;
     *) PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null 2>&1 || packages+=("$2") ;;
     esac
@@ -45,6 +46,10 @@ need_for_tests() {
     need fio fio
     need runc runc
     need dbench dbench
+    need mariadbd mariadb-server
+    need file:/usr/lib/mysql/plugin/ha_rocksdb.so mariadb-plugin-rocksdb
+    need file:/usr/lib/postgresql postgresql
+    need sysbench sysbench
 }
 for extra in "$@"; do
     if [ "$extra" = --tests ]; then need_for_tests; else need "$extra" "$extra"; fi

@@ -49,6 +49,11 @@ impl Need {
             Need::Git => self.tools(&["git"]),
             Need::Rsync => self.tools(&["rsync"]),
             Need::Sqlite3 => self.tools(&["sqlite3"]),
+            Need::MariaDb => self.tools(&["mariadbd", "mariadb-install-db"]),
+            Need::MyRocks => {
+                Need::MariaDb.check().and_then(|()| self.file("/usr/lib/mysql/plugin/ha_rocksdb.so"))
+            }
+            Need::Postgres => self.file("/usr/lib/postgresql"),
             Need::Tool { program, .. } => self.tools(&[program]),
         }
     }

@@ -51,6 +51,12 @@ pub enum Need {
     Rsync,
     /// The program sqlite3.
     Sqlite3,
+    /// The server MariaDB.
+    MariaDb,
+    /// MariaDB's plugin MyRocks.
+    MyRocks,
+    /// The server PostgreSQL.
+    Postgres,
     /// Any other program, with the package of Debian that has it.
     Tool {
         /// Its name.
@@ -77,7 +83,7 @@ impl fmt::Display for Unmet {
 
 impl Need {
     /// All needs with a name of their own.
-    pub const ALL: [Need; 23] = [
+    pub const ALL: [Need; 26] = [
         Need::Root,
         Need::Mounts,
         Need::Loop,
@@ -101,6 +107,9 @@ impl Need {
         Need::Git,
         Need::Rsync,
         Need::Sqlite3,
+        Need::MariaDb,
+        Need::MyRocks,
+        Need::Postgres,
     ];
 
     /// The name in `LOADLINE_REQUIRE`; that of a tool is the program's.
@@ -129,6 +138,9 @@ impl Need {
             Need::Git => "git",
             Need::Rsync => "rsync",
             Need::Sqlite3 => "sqlite3",
+            Need::MariaDb => "mariadb",
+            Need::MyRocks => "myrocks",
+            Need::Postgres => "postgres",
             Need::Tool { program, .. } => program,
         }
     }
@@ -147,6 +159,9 @@ impl Need {
             Need::Git => "git",
             Need::Rsync => "rsync",
             Need::Sqlite3 => "sqlite3",
+            Need::MariaDb => "mariadb-server",
+            Need::MyRocks => "mariadb-plugin-rocksdb",
+            Need::Postgres => "postgresql",
             Need::Tool { package, .. } => package,
             _ => return None,
         })

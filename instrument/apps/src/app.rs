@@ -5,7 +5,7 @@ use std::path::Path;
 use stats::Outcome;
 
 use crate::{AppError, Bench, Hooks, Load, Parameters, Place};
-use crate::{imap, micro, prefetch, programs};
+use crate::{databases, imap, micro, prefetch, programs};
 
 /// A load with its name.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub struct App {
 type Make = fn(&mut Parameters) -> Result<Box<dyn Load>, AppError>;
 
 /// Every load.
-const LOADS: [(&str, Make); 14] = [
+const LOADS: [(&str, Make); 19] = [
     ("large-file", |parameters| Ok(Box::new(micro::LargeFile::new(parameters)?))),
     ("random-write", |parameters| Ok(Box::new(micro::RandomWrite::new(parameters)?))),
     ("tokubench", |parameters| Ok(Box::new(micro::TokuBench::new(parameters)?))),
@@ -33,6 +33,17 @@ const LOADS: [(&str, Make); 14] = [
     ("compress", |parameters| Ok(Box::new(prefetch::Compress::new(parameters)?))),
     ("db-bench", |parameters| Ok(Box::new(prefetch::DbBench::new(parameters)?))),
     ("ycsb", |parameters| Ok(Box::new(prefetch::Ycsb::new(parameters)?))),
+    ("tpcc", |parameters| Ok(Box::new(databases::Sql::tpcc(parameters)?))),
+    ("oltp-insert", |parameters| Ok(Box::new(databases::Sql::oltp(sql::sysbench::Mix::Insert, parameters)?))),
+    ("oltp-read-only", |parameters| {
+        Ok(Box::new(databases::Sql::oltp(sql::sysbench::Mix::ReadOnly, parameters)?))
+    }),
+    ("oltp-write-only", |parameters| {
+        Ok(Box::new(databases::Sql::oltp(sql::sysbench::Mix::WriteOnly, parameters)?))
+    }),
+    ("oltp-read-write", |parameters| {
+        Ok(Box::new(databases::Sql::oltp(sql::sysbench::Mix::ReadWrite, parameters)?))
+    }),
 ];
 
 impl App {
@@ -60,6 +71,16 @@ impl App {
     /// See [`Load::phases`].
     pub fn phases(&self) -> u32 {
         self.load.phases()
+    }
+
+    /// Whether a load has this name.
+    pub fn is_known(name: &str) -> bool {
+        LOADS.iter().any(|(known, _)| *known == name)
+    }
+
+    /// See [`Load::takes_time`].
+    pub fn takes_time(&self) -> bool {
+        self.load.takes_time()
     }
 
     /// See [`Load::seconds_guess`].
@@ -108,6 +129,7 @@ impl App {
 pub fn join(phases: impl IntoIterator<Item = Outcome>) -> Option<Outcome> {
     phases.into_iter().reduce(|mut all, one| {
         all.measured_seconds += one.measured_seconds;
+        all.warmup_seconds += one.warmup_seconds;
         all.ops.extend(one.ops);
         all.metrics.extend(one.metrics);
         all.notes.extend(one.notes.into_iter().filter(|note| !all.notes.contains(note)).collect::<Vec<_>>());

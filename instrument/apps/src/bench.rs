@@ -29,6 +29,8 @@ pub struct Bench<'a> {
     metrics: Vec<Metric>,
     notes: Vec<String>,
     seconds: f64,
+    warmup_seconds: f64,
+    ended: Ended,
 }
 
 /// A measured section of a load, from its first operation to [`Bench::close`].
@@ -133,7 +135,15 @@ impl Section {
 
 impl<'a> Bench<'a> {
     pub(crate) fn new(hooks: Hooks<'a>) -> Bench<'a> {
-        Bench { hooks, ops: Vec::new(), metrics: Vec::new(), notes: Vec::new(), seconds: 0.0 }
+        Bench {
+            hooks,
+            ops: Vec::new(),
+            metrics: Vec::new(),
+            notes: Vec::new(),
+            seconds: 0.0,
+            warmup_seconds: 0.0,
+            ended: Ended::Done,
+        }
     }
 
     /// Ends the load when it was told to.
@@ -233,11 +243,25 @@ impl<'a> Bench<'a> {
         self.ops.extend(ops);
     }
 
+    /// Takes over what another engine measured.
+    pub(crate) fn took_over(&mut self, outcome: Outcome) {
+        self.counted(outcome.measured_seconds, outcome.ops.into_iter());
+        self.metrics.extend(outcome.metrics);
+        self.notes.extend(outcome.notes);
+        self.warmup_seconds += outcome.warmup_seconds;
+        self.ended = outcome.ended;
+    }
+
+    /// The counters of the machine now.
+    pub(crate) fn counters(&self) -> Counters {
+        (self.hooks.sample)()
+    }
+
     pub(crate) fn outcome(self) -> Outcome {
         Outcome {
             measured_seconds: self.seconds,
-            warmup_seconds: 0.0,
-            ended: Ended::Done,
+            warmup_seconds: self.warmup_seconds,
+            ended: self.ended,
             ops: self.ops,
             metrics: self.metrics,
             notes: self.notes,

@@ -13,12 +13,14 @@
 //! | [`micro`] | large file, random writes, TokuBench, find / grep / rm |
 //! | [`programs`] | git, tar, rsync, dbench; running a program |
 //! | [`prefetch`](mod@prefetch) | readers, RocksDB, compression, each under a configuration of who reads ahead |
+//! | [`databases`] | SQL loads of crate `sql` on private servers |
 //! | [`imap`] | clients against a private Dovecot |
 //! | [`source`] | the source tree, its archive and its history, made once and kept |
 //! | [`error`] | what can go wrong |
 
 pub mod app;
 pub mod bench;
+pub mod databases;
 pub mod error;
 pub mod imap;
 pub mod load;
@@ -31,5 +33,5 @@ pub mod source;
 pub use app::{App, join};
 pub use bench::{Bench, Hooks};
 pub use error::AppError;
-pub use load::{Load, Place};
+pub use load::{Load, Pace, Place};
 pub use parameters::Parameters;

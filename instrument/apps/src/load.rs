@@ -13,6 +13,19 @@ pub struct Place<'a> {
     pub home: &'a Path,
     /// Seed of every random choice.
     pub seed: u64,
+    /// How long and how fast, for a load that takes it ([`Load::takes_time`]).
+    pub pace: Pace,
+}
+
+/// How long and how fast a load is to run; what is left out is the load's own choice.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Pace {
+    /// Measured seconds.
+    pub seconds: Option<f64>,
+    /// Seconds of load before them.
+    pub warmup_seconds: Option<f64>,
+    /// Operations a second that are offered.
+    pub rate: Option<f64>,
 }
 
 /// A load that runs on a directory.
@@ -22,6 +35,11 @@ pub trait Load: std::fmt::Debug + Send {
 
     /// Seconds that all phases take, roughly.
     fn seconds_guess(&self) -> f64;
+
+    /// Whether it runs as long as [`Place::pace`] says, instead of ending when it is done.
+    fn takes_time(&self) -> bool {
+        false
+    }
 
     /// Programs of the system that it starts, by name, beside those that make a source tree once (apt-get, bash, tar).
     /// Which they are is ours to choose: no parameter names one.

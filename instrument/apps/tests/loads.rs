@@ -35,7 +35,7 @@ fn run(words: &str, home: &Path) -> Outcome {
     let root = tempfile::tempdir().unwrap();
     let app = load(words).unwrap();
     app.provide(home, &mut |_| {}).unwrap();
-    let place = Place { root: root.path(), home, seed: 1 };
+    let place = Place { root: root.path(), home, seed: 1, pace: apps::Pace::default() };
     let phase = |phase| {
         let hooks =
             Hooks { sample: &Counters::default, stopped: &|| false, tell: &|_| {}, ready: &|| Ok(()) };

@@ -1,11 +1,12 @@
 //! Measures loadline itself, as ratios taken side by side in one run: to a bare loop of the same system calls on the same
-//! files, and to fio with the same job. `make bench` runs it; `docs/performance.md` keeps the figures.
+//! files, to fio with the same job, and to sysbench on the same tables. `make bench` runs it; `docs/performance.md` keeps the figures.
 //!
 //! | module | holds |
 //! |---|---|
 //! | `cases` | the flows: WML for the engine beside the same calls written out |
 //! | `bare` | the harness of the bare loops |
 //! | `fio` | fio jobs and their counterparts |
+//! | `sysbench` | sysbench's mixes on one server |
 //! | `pure` | planning of filesets, parsing of WML |
 //! | `pairs` | taking turns, ratios, medians |
 //! | `trust` | whether verdicts are right: the same against the same, and planted differences |
@@ -15,6 +16,7 @@ mod cases;
 mod fio;
 mod pairs;
 mod pure;
+mod sysbench;
 mod trust;
 
 use clap::Parser;
@@ -82,6 +84,10 @@ fn main() -> anyhow::Result<()> {
     if "fio".contains(&arguments.only) || wanted("fio") {
         pairs::print_header("fio");
         fio::measure(&pairs, &arguments.tmpfs, &arguments.disk)?;
+    }
+    if arguments.only.is_empty() || "sysbench".contains(&arguments.only) || arguments.only.contains("oltp") {
+        pairs::print_header("sysbench");
+        sysbench::measure(&pairs, &arguments.tmpfs, &arguments.only)?;
     }
     if wanted("pure") {
         pure::measure()?;

@@ -205,7 +205,8 @@ fn study(arguments: &Ab, file: &std::path::Path) -> anyhow::Result<Study> {
     let label = |text: &str| spec::StackSpec::parse_list(text).map(|stacks| stacks[0].label());
     let same = label(&arguments.a).ok() == label(&arguments.b).ok();
     let on = if same { arguments.a.clone() } else { format!("{},{}", arguments.a, arguments.b) };
-    let line = CommandLine { files: vec![file.to_path_buf()], on, set: arguments.set.clone(), settings };
+    let (apps, files) = crate::run::loads(&[file.to_path_buf()]);
+    let line = CommandLine { files, apps, on, set: arguments.set.clone(), settings };
     let mut study = lab::read::command_line(&line).map_err(bad_input)?;
     if !study.parameters.is_empty() {
         return Err(bad_input(

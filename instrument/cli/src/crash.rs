@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use blockdev::Launcher;
 use camino::Utf8Path;
+use crash::database::DatabaseOptions;
 use crash::workload::{NAMES, builtin};
-use crash::{CrashOptions, Load, Outcome, Progress, Verdict};
+use crash::{CrashError, CrashOptions, Load, Outcome, Progress, Verdict};
 use engine::{Control, RunOptions, Stage};
 use indicatif::ProgressBar;
 use journal::Journal;
@@ -21,6 +22,14 @@ use crate::screen::{self, Exit, bad_input};
 /// Checks each stack.
 pub fn crash(options: &Options, arguments: &Crash) -> anyhow::Result<Exit> {
     let stacks = StackSpec::parse_list(&arguments.on).map_err(|error| bad_input(format!("--on: {error}")))?;
+    if let Some(engines) = &arguments.engine {
+        let parsed = engines.split(',').map(|word| word.trim().parse::<sql::Engine>());
+        let engines = parsed.collect::<Result<Vec<_>, _>>();
+        let engines = engines.map_err(|error| bad_input(format!("--engine: {error}")))?;
+        return with_journal(options, "crash", |home, journal, stop| {
+            databases(arguments, &stacks, &engines, home, journal, stop)
+        });
+    }
     with_journal(options, "crash", |home, journal, stop| check(arguments, stacks, home, journal, stop))
 }
 
@@ -66,6 +75,68 @@ fn check(
         if stop.load(Ordering::Acquire) {
             worst = Exit::Interrupted;
             break;
+        }
+    }
+    Ok(worst)
+}
+
+/// Cuts the power under each engine on each stack.
+fn databases(
+    arguments: &Crash,
+    stacks: &[StackSpec],
+    engines: &[sql::Engine],
+    home: &Utf8Path,
+    journal: &Arc<Journal>,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<Exit> {
+    let mut worst = Exit::Done;
+    for (spec, engine) in stacks.iter().flat_map(|spec| engines.iter().map(move |engine| (spec, *engine))) {
+        let asked = DatabaseOptions {
+            spec: spec.clone(),
+            engine,
+            flush: match arguments.flush {
+                0 => sql::Flush::EachSecond,
+                1 => sql::Flush::EachCommit,
+                _ => sql::Flush::WrittenEachCommit,
+            },
+            cuts: arguments.cuts,
+            terminals: arguments.terminals,
+            seed: arguments.seed,
+            home: home.to_owned(),
+            launcher: Launcher::this_program()?,
+            work_dir: arguments.work_dir.clone().map(utf8).transpose()?,
+        };
+        let bar = crate::progress::bar(arguments.quiet);
+        let checked = crash::database::run(&asked, journal, stop, &mut |line| {
+            if !arguments.quiet {
+                bar.set_message(format!("{engine}: {line}"));
+            }
+        });
+        bar.finish_and_clear();
+        match checked {
+            Ok(cuts) => {
+                screen::print(&format!("{cuts}\n"))?;
+                if !cuts.is_clean() {
+                    worst = Exit::Failed;
+                }
+            }
+            Err(CrashError::Database(sql::SqlError::Unavailable { reason, remedy })) => {
+                eprintln!("loadline: {engine}: {reason}; {remedy}");
+                worst = Exit::CannotHere;
+            }
+            Err(error) => match error.unavailable() {
+                Some(why) => {
+                    eprintln!("loadline: {spec}: {}; {}", why.reason, why.remedy);
+                    worst = Exit::CannotHere;
+                }
+                None if stop.load(Ordering::Acquire) => {
+                    eprintln!("loadline: {engine} on {spec}: interrupted: {error}");
+                }
+                None => return Err(anyhow::Error::from(error).context(format!("{engine} on {spec}"))),
+            },
+        }
+        if stop.load(Ordering::Acquire) {
+            return Ok(Exit::Interrupted);
         }
     }
     Ok(worst)

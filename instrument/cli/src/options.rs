@@ -103,10 +103,13 @@ Examples:
   loadline run workloads/varmail.f --on ext4 --rate 5000 --for 60s
   loadline run workloads/varmail.f --on ext4@980pro --containers 40,100,200
   loadline run workloads/varmail.f --on ext4@980pro,xfs@980pro --explain --html report.html
+  loadline run tpcc --engine innodb,myrocks,postgres --terminals 32 --on ext4@980pro:8G --for 60s
+  loadline run oltp-insert --engine innodb,myrocks --on ext4,xfs --set rows=1000000 --rate 500
+  loadline run oltp-read-only --address mysql://user:password@host:3306/empty --on dir:/tmp
   loadline run study.toml; loadline run study.toml --resume
   loadline run paper.toml --scale quick --rows ext4,xfs --columns table3")]
 pub struct Run {
-    /// Workloads in Filebench's WML, or one study (*.toml)
+    /// Workloads in Filebench's WML, built-in loads by name (tpcc, oltp-insert ...), or one study (*.toml)
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub files: Vec<PathBuf>,
     /// The stacks to compare [default: dir:. , a private directory in the current one]
@@ -115,6 +118,15 @@ pub struct Run {
     /// A variable of the workload; several values, separated by commas, are swept. Of a study: one of its variables
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
+    /// What stores the rows of a database load: innodb, myrocks, postgres; several, separated by commas, are swept
+    #[arg(long, value_name = "ENGINES")]
+    pub engine: Option<String>,
+    /// Terminals of a database load, each with a connection; several numbers are swept
+    #[arg(long, value_name = "N")]
+    pub terminals: Option<String>,
+    /// A database server that runs already, instead of a private one on the stack
+    #[arg(long, value_name = "URL")]
+    pub address: Option<String>,
     /// Trials of each cell [default: 6, or the study's]
     #[arg(long, short = 'n', value_name = "N")]
     pub trials: Option<u32>,
@@ -520,6 +532,8 @@ Stacks: ext4, xfs, btrfs or betrfs on an emulated SSD, with the ordering it prom
   ext4,nobarrier@980pro:none flushes are ignored: shows how this file system breaks
 Workloads: create-fsync, append-fsync, overwrite-fdatasync, rename-replace, names, random, or a file in WML (then
 only the file system's consistency is checked, since what it had synced is not known).
+With --engine a database runs TPC-C instead; the power is cut under it, it recovers, and what it had acknowledged must be
+there (docs/sql.md).
 
 Examples:
   loadline crash --on ext4,xfs,btrfs@980pro
@@ -527,6 +541,8 @@ Examples:
   loadline crash --on ext4,nobarrier@980pro:none --keep broken/
   loadline crash --on ext4@980pro:barrier --order-only
   loadline crash --on xfs@980pro:1G workloads/varmail.f --for 2s --budget 5m
+  loadline crash --engine innodb,myrocks,postgres --on ext4@980pro --cuts 100
+  loadline crash --engine innodb --flush 0 --on ext4@980pro       must lose commits
 Exit code 1: some state is not what it must be (docs/crash.md).")]
 pub struct Crash {
     /// A built-in workload, or a file in WML
@@ -535,6 +551,18 @@ pub struct Crash {
     /// The stacks
     #[arg(long, value_name = "STACKS")]
     pub on: String,
+    /// Cut the power under a database: innodb, myrocks, postgres; several are checked one after the other
+    #[arg(long, value_name = "ENGINES")]
+    pub engine: Option<String>,
+    /// Power cuts under a database
+    #[arg(long, value_name = "N", default_value_t = 100, requires = "engine")]
+    pub cuts: u32,
+    /// When a database's commits are on the device: 1 before they are acknowledged, 2 and 0 later
+    #[arg(long, value_name = "0|1|2", default_value_t = 1, requires = "engine", value_parser = clap::value_parser!(u8).range(0..=2))]
+    pub flush: u8,
+    /// Terminals of a database
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "engine", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub terminals: u32,
     /// Distinct states to check, at most
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub states: usize,

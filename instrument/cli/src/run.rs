@@ -127,7 +127,9 @@ fn study(arguments: &options::Run) -> anyhow::Result<Study> {
         arguments.evaluating.refuse()?;
         let settings = overrides(Settings::default(), arguments)?;
         let on = arguments.on.clone().map_or_else(current_directory, Ok)?;
-        let line = CommandLine { files: arguments.files.clone(), on, set: arguments.set.clone(), settings };
+        let (apps, files) = loads(&arguments.files);
+        let set = database_settings(arguments, files.is_empty())?;
+        let line = CommandLine { files, apps, on, set, settings };
         return lab::read::command_line(&line).map_err(bad_input);
     }
     let [file] = arguments.files.as_slice() else {
@@ -147,6 +149,36 @@ fn study(arguments: &options::Run) -> anyhow::Result<Study> {
         study.stacks = StackSpec::parse_list(on).map_err(|error| bad_input(format!("--on: {error}")))?;
     }
     Ok(study)
+}
+
+/// What `run` is given: names of built-in loads, and files. A file of such a name goes before.
+pub fn loads(words: &[PathBuf]) -> (Vec<String>, Vec<PathBuf>) {
+    let (apps, files): (Vec<_>, Vec<_>) = words.iter().cloned().partition(|word| {
+        let is_app = word.to_str().is_some_and(apps::App::is_known);
+        is_app && !word.exists()
+    });
+    (apps.iter().map(|app| app.display().to_string()).collect(), files)
+}
+
+/// `--set`, and the options that are parameters of databases.
+fn database_settings(arguments: &options::Run, only_apps: bool) -> anyhow::Result<Vec<String>> {
+    let mut set = arguments.set.clone();
+    let options = [
+        ("engine", &arguments.engine),
+        ("terminals", &arguments.terminals),
+        // a password may hold a comma
+        ("address", &arguments.address.as_ref().map(|address| format!("\"{address}\""))),
+    ];
+    for (name, value) in options {
+        let Some(value) = value else { continue };
+        if !only_apps {
+            return Err(bad_input(format!(
+                "--{name} is for databases (tpcc, oltp-insert ...), not for files in WML"
+            )));
+        }
+        set.push(format!("{name}={value}"));
+    }
+    Ok(set)
 }
 
 fn current_directory() -> anyhow::Result<String> {

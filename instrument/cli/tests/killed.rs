@@ -24,7 +24,7 @@ const INSIDE: &str = "LOADLINE_TEST_KILLED";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command, and the longest time after which it is killed, in ms: most of what it makes is made until then.
-const COMMANDS: [(&str, u64, &[&str]); 11] = [
+const COMMANDS: [(&str, u64, &[&str]); 14] = [
     ("run on ext4", 1200, &["run", "work.f", "--on", "ext4@image:256M", "--for", "1s", "-n", "1"]),
     ("run on ext4@980pro", 2000, &["run", "work.f", "--on", "ext4@980pro:256M", "--for", "1s", "-n", "1"]),
     (
@@ -64,6 +64,34 @@ const COMMANDS: [(&str, u64, &[&str]); 11] = [
         "crash",
         2500,
         &["crash", "create-fsync", "--on", "ext4@980pro", "--states", "50", "--work-dir", "work"],
+    ),
+    (
+        "run tpcc on InnoDB",
+        9000,
+        &["run", "tpcc", "--set", "small=1", "--on", "ext4@image:1G", "--for", "2s", "-n", "1"],
+    ),
+    (
+        "run tpcc on PostgreSQL",
+        6000,
+        &[
+            "run",
+            "tpcc",
+            "--engine",
+            "postgres",
+            "--set",
+            "small=1",
+            "--on",
+            "ext4@image:1G",
+            "--for",
+            "2s",
+            "-n",
+            "1",
+        ],
+    ),
+    (
+        "crash under PostgreSQL",
+        9000,
+        &["crash", "--engine", "postgres", "--cuts", "2", "--on", "ext4@980pro", "--work-dir", "work"],
     ),
     (
         "ab in slices",
@@ -242,7 +270,7 @@ fn names(folder: impl AsRef<Path>) -> Vec<String> {
 
 #[test]
 fn after_kill_nine_of_any_command_the_doctor_leaves_nothing() {
-    needs!(Root, Mounts, Loop, Fuse, Ext4, Tracing, MemoryCgroup, Library, Runc);
+    needs!(Root, Mounts, Loop, Fuse, Ext4, Tracing, MemoryCgroup, Library, Runc, MariaDb, Postgres);
     if std::env::var_os(INSIDE).is_some() {
         return kill_all();
     }

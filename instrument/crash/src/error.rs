@@ -28,6 +28,9 @@ pub enum CrashError {
     /// The journal of what was made.
     #[error(transparent)]
     Journal(#[from] journal::JournalError),
+    /// The database on the device.
+    #[error(transparent)]
+    Database(#[from] sql::SqlError),
     /// The workload failed while it was recorded.
     #[error("the workload failed while it was recorded: {0}")]
     Workload(String),

@@ -14,9 +14,11 @@
 //! | `explore` | many states in parallel |
 //! | [`shrink`](mod@shrink) | making a failing state smaller |
 //! | `describe` | what the lost blocks are: journal, inodes, data |
+//! | [`database`] | power cuts under a database: recovery, consistency, what was acknowledged |
 //! | [`run`](mod@run), [`verdict`] | a check from the stack's name to the verdict |
 
 mod bring_up;
+pub mod database;
 mod describe;
 mod error;
 mod explore;

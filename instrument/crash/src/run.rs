@@ -75,7 +75,7 @@ pub fn run(
         }
     }
     std::fs::create_dir_all(&options.home).map_err(CrashError::io(format!("make {}", options.home)))?;
-    let place = place(journal, options)?;
+    let place = place(journal, options.work_dir.as_deref(), &options.home)?;
     progress(Progress::Recording);
     let recorded = record(options, load, journal, place.path())?;
     let history = History::new(&recorded.recording, recorded.contract);
@@ -93,10 +93,14 @@ pub fn run(
 }
 
 /// The private directory of a check; the recording, and what states are brought up with, goes with it.
-fn place(journal: &Arc<Journal>, options: &CrashOptions) -> Result<PrivateTree, CrashError> {
-    let parent = match &options.work_dir {
-        Some(dir) => dir.clone(),
-        None => in_memory().unwrap_or_else(|| options.home.clone()),
+pub(crate) fn place(
+    journal: &Arc<Journal>,
+    work_dir: Option<&Utf8Path>,
+    home: &Utf8Path,
+) -> Result<PrivateTree, CrashError> {
+    let parent = match work_dir {
+        Some(dir) => dir.to_owned(),
+        None => in_memory().unwrap_or_else(|| home.to_owned()),
     };
     let parent = parent.canonicalize_utf8().map_err(CrashError::io(format!("resolve {parent}")))?;
     Ok(journal::PrivateTree::new(journal, &parent)?)

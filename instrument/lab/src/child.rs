@@ -130,7 +130,10 @@ fn run_app(
     control: &Control,
     talk: &Talk<'_>,
 ) -> Result<Outcome, String> {
-    let place = apps::Place { root: &request.root, home: &request.home, seed: request.options.seed };
+    let options = &request.options;
+    let (seconds, warmup_seconds, rate) = (options.seconds, options.warmup_seconds, options.rate);
+    let pace = apps::Pace { seconds, warmup_seconds, rate };
+    let place = apps::Place { root: &request.root, home: &request.home, seed: options.seed, pace };
     let hooks = apps::Hooks {
         sample: &|| Counters::sample(request.device.as_deref(), request.disk.as_deref()),
         stopped: &|| control.interrupted(),

@@ -108,8 +108,8 @@ pub fn prepare(
         );
         return Err(StudyError::Workload { workload: workload.label().to_string(), report });
     }
-    // an application ends when it is done
-    if !matches!(prepared.load, Ready::App(_)) {
+    // most applications end when they are done
+    if prepared.app().is_none_or(App::takes_time) {
         let told = |own: Option<record::study::Seconds>, all| own.or(all).map(|seconds| seconds.0);
         let seconds = told(workload.seconds, settings.seconds);
         let warmup_seconds = told(workload.warmup, settings.warmup);

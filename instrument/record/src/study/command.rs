@@ -12,6 +12,8 @@ use super::{Load, Settings, Study, StudyError, Sweeps, Workload};
 pub struct CommandLine {
     /// WML files.
     pub files: Vec<PathBuf>,
+    /// Applications, by name.
+    pub apps: Vec<String>,
     /// What follows `--on`, e.g. `ext4,xfs`.
     pub on: String,
     /// What follows each `--set`: `name=value`, or `name=value,value` for a sweep (a comma within double
@@ -43,7 +45,7 @@ impl Study {
         }
         let mut settings = line.settings.clone();
         if settings.title.is_empty() {
-            settings.title = title_of(&line.files, &stacks);
+            settings.title = title_of(line, &stacks);
         }
         let workload = |file: &PathBuf| -> Result<Workload, StudyError> {
             let origin = file.display().to_string();
@@ -51,11 +53,15 @@ impl Study {
             let load = Load::Wml { text: read(file)?, origin: Some(origin) };
             Ok(Workload { set: set.clone(), ..Workload::new(name, load) })
         };
+        let app = |name: &String| -> Workload {
+            Workload { set: set.clone(), ..Workload::new(name, Load::App { name: name.clone() }) }
+        };
+        let scripts = line.files.iter().map(workload).collect::<Result<Vec<_>, _>>()?;
         let study = Study {
             stacks,
             study: settings,
             parameters,
-            workloads: line.files.iter().map(workload).collect::<Result<_, _>>()?,
+            workloads: scripts.into_iter().chain(line.apps.iter().map(app)).collect(),
             ..Study::default()
         };
         study.checked()
@@ -76,8 +82,9 @@ fn split_values(text: &str) -> Vec<String> {
     values
 }
 
-fn title_of(files: &[PathBuf], stacks: &[StackSpec]) -> String {
-    let stems: Vec<String> = files.iter().filter_map(|file| stem_of(&file.to_string_lossy())).collect();
+fn title_of(line: &CommandLine, stacks: &[StackSpec]) -> String {
+    let stems = line.files.iter().filter_map(|file| stem_of(&file.to_string_lossy()));
+    let stems: Vec<String> = stems.chain(line.apps.iter().cloned()).collect();
     let stacks: Vec<String> = stacks.iter().map(StackSpec::label).collect();
     format!("{} on {}", stems.join(", "), stacks.join(" "))
 }

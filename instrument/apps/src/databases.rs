@@ -1,0 +1,238 @@
+//! SQL loads: sysbench's OLTP mixes and TPC-C on a private MariaDB or PostgreSQL, whose data is on the stack (crate
+//! `sql`).
+
+use std::cell::Cell;
+use std::path::Path;
+
+use camino::{Utf8Path, Utf8PathBuf};
+use journal::Journal;
+use probe::Counters;
+use sql::drive::Pace;
+use sql::job::{Moment, Place as SqlPlace};
+use sql::random::Distribution;
+use sql::sysbench::{Mix, Oltp};
+use sql::tpcc::Size;
+use sql::{Engine, Flush, Job, SqlError, What};
+use stats::Metric;
+
+use crate::{AppError, Bench, Load, Parameters, Place};
+
+/// Measured seconds when nobody says how many.
+const SECONDS: f64 = 30.0;
+/// Terminals when nobody says how many: as many as the two published figures have at least.
+const TERMINALS: u64 = 32;
+/// Bytes of the cache when nobody says how many: InnoDB's and PostgreSQL's own default.
+const CACHE_BYTES: u64 = 128 << 20;
+/// Bytes of the log when nobody says how many.
+const LOG_BYTES: u64 = 256 << 20;
+/// Seconds that filling takes, roughly, for each warehouse and for each million rows of sysbench's tables.
+const FILL_SECONDS_OF_WAREHOUSE: f64 = 12.0;
+const FILL_SECONDS_OF_MILLION: f64 = 40.0;
+
+impl From<SqlError> for AppError {
+    fn from(error: SqlError) -> AppError {
+        match error {
+            SqlError::Unavailable { reason, remedy } => AppError::Unavailable { reason, remedy },
+            SqlError::Parameter(text) => AppError::Parameter(text),
+            SqlError::Interrupted => AppError::Interrupted,
+            SqlError::Io { path, source } => AppError::Io { path: path.into(), source },
+            other => AppError::Protocol(other.to_string()),
+        }
+    }
+}
+
+/// A SQL load: the first phase makes and fills the database, the second one runs transactions on it.
+#[derive(Debug)]
+pub struct Sql {
+    job: Job,
+}
+
+impl Sql {
+    /// `tpcc`. Parameters beside those of [`Sql::oltp`]: `warehouses` (1 to 4000, default 1), `waits` (1: terminals
+    /// key and think, default 0), `small` (1: customers and items are few, for checks; default 0).
+    ///
+    /// # Errors
+    /// A value that cannot be.
+    pub fn tpcc(parameters: &mut Parameters) -> Result<Sql, AppError> {
+        let warehouses = parameters.number("warehouses", 1, 1..=4000)? as i64;
+        let waits = parameters.number("waits", 0, 0..=1)? == 1;
+        let small = parameters.number("small", 0, 0..=1)? == 1;
+        let size = if small { Size::small(warehouses) } else { Size::of(warehouses) };
+        Ok(Sql { job: job(What::Tpcc { size, waits }, parameters)? })
+    }
+
+    /// A mix of sysbench. Parameters: `engine` (innodb, myrocks, postgres; default innodb), `terminals` (1 to 10,000,
+    /// default 32), `tables` (1 to 1000, default 1), `rows` of each (1 to 10^9, default 10,000), `distribution`
+    /// (special or uniform, default special), `cache` (bytes, default 128M), `log` (bytes, default 256M), `flush` (1:
+    /// each commit is on the device before it is acknowledged, 2: it is written, 0: each second; default 1), `address`
+    /// (of a server that runs; default a private one).
+    ///
+    /// # Errors
+    /// A value that cannot be.
+    pub fn oltp(mix: Mix, parameters: &mut Parameters) -> Result<Sql, AppError> {
+        let tables = parameters.number("tables", 1, 1..=1000)? as i64;
+        let rows = parameters.number("rows", 10_000, 1..=1_000_000_000)? as i64;
+        let distribution = match parameters.word("distribution", "special").as_str() {
+            "special" => Distribution::Special,
+            "uniform" => Distribution::Uniform,
+            other => {
+                return Err(AppError::Parameter(format!(
+                    "distribution = {other} is neither special nor uniform"
+                )));
+            }
+        };
+        Ok(Sql { job: job(What::Oltp(Oltp { mix, tables, rows, distribution }), parameters)? })
+    }
+}
+
+fn job(what: What, parameters: &mut Parameters) -> Result<Job, AppError> {
+    let address = Some(parameters.word("address", "")).filter(|address| !address.is_empty());
+    let given = match address.as_deref() {
+        Some(url) if url.starts_with("mysql://") => Some(Engine::InnoDb),
+        Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
+            Some(Engine::Postgres)
+        }
+        Some(url) => {
+            return Err(AppError::Parameter(format!(
+                "address = {url} is neither mysql://user:password@host:port/database nor postgres://..."
+            )));
+        }
+        None => None,
+    };
+    let engine = parameters.word("engine", given.unwrap_or(Engine::InnoDb).name());
+    let engine: Engine = engine.parse().map_err(AppError::Parameter)?;
+    if let (Some(given), Some(url)) = (given, &address)
+        && given.is_mysql() != engine.is_mysql()
+    {
+        return Err(AppError::Parameter(format!("engine = {engine} does not speak the protocol of {url}")));
+    }
+    let flush = match parameters.number("flush", 1, 0..=2)? {
+        0 => Flush::EachSecond,
+        1 => Flush::EachCommit,
+        _ => Flush::WrittenEachCommit,
+    };
+    Ok(Job {
+        what,
+        engine,
+        terminals: parameters.number("terminals", TERMINALS, 1..=10_000)? as u32,
+        cache_bytes: parameters.bytes("cache", CACHE_BYTES, 16 << 20..=1 << 44)?,
+        log_bytes: parameters.bytes("log", LOG_BYTES, 32 << 20..=1 << 40)?,
+        flush,
+        address,
+    })
+}
+
+/// What `other` and the user's own directories are called must be text.
+fn utf8(path: &Path) -> Result<&Utf8Path, AppError> {
+    Utf8Path::from_path(path).ok_or_else(|| AppError::Parameter(format!("{} is not UTF-8", path.display())))
+}
+
+impl Load for Sql {
+    fn phases(&self) -> u32 {
+        2
+    }
+
+    fn seconds_guess(&self) -> f64 {
+        let fill = match &self.job.what {
+            What::Oltp(oltp) => (oltp.tables * oltp.rows) as f64 / 1e6 * FILL_SECONDS_OF_MILLION,
+            What::Tpcc { size, .. } => {
+                size.warehouses as f64 * size.items as f64 / 100_000.0 * FILL_SECONDS_OF_WAREHOUSE
+            }
+        };
+        SECONDS + fill
+    }
+
+    fn takes_time(&self) -> bool {
+        true
+    }
+
+    fn programs(&self) -> &'static [&'static str] {
+        match (&self.job.address, self.job.engine) {
+            (Some(_), _) => &[],
+            (None, Engine::Postgres) => &["initdb", "postgres"],
+            (None, Engine::InnoDb | Engine::MyRocks) => &["mariadb-install-db", "mariadbd"],
+        }
+    }
+
+    fn provide(&self, _home: &Path, _tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
+        Ok(self.job.check()?)
+    }
+
+    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+        let folder = Journal::folder(utf8(place.home)?);
+        let opened = Journal::open(&folder, &format!("sql.{}", std::process::id()));
+        let journal = opened.map_err(SqlError::from)?;
+        let temporary = std::env::temp_dir();
+        let temporary: Utf8PathBuf =
+            utf8(&temporary)?.canonicalize_utf8().map_err(crate::error::at(&temporary))?;
+        let (before, after) = (Cell::new(None::<Counters>), Cell::new(None::<Counters>));
+        let outcome = {
+            let shared: &Bench<'_> = bench;
+            let at = SqlPlace {
+                root: utf8(place.root)?,
+                temporary: &temporary,
+                journal: &journal,
+                seed: place.seed,
+                stopped: shared.stopped(),
+                tell: &|line| shared.tell(line),
+                moment: &|moment| match moment {
+                    Moment::Begin => before.set(Some(shared.counters())),
+                    Moment::End => after.set(Some(shared.counters())),
+                },
+            };
+            if phase == 0 {
+                return Ok(self.job.fill(&at)?);
+            }
+            let pace = Pace {
+                warmup_seconds: place.pace.warmup_seconds.unwrap_or(0.0),
+                seconds: place.pace.seconds.unwrap_or(SECONDS),
+                rate: place.pace.rate,
+            };
+            self.job.measure(&pace, &at)?
+        };
+        bench.took_over(outcome);
+        if let (Some(before), Some(after)) = (before.take(), after.take()) {
+            for Metric { name, unit, value } in before.until(&after).into_iter().map(|delta| Metric {
+                name: delta.name,
+                unit: delta.unit.into(),
+                value: delta.value,
+            }) {
+                bench.metric(name, &unit, value);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn made(set: &[(&str, &str)]) -> Result<Sql, AppError> {
+        let set: Vec<(String, String)> =
+            set.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
+        Sql::tpcc(&mut Parameters::new("tpcc", &set))
+    }
+
+    #[test]
+    fn parameters_are_taken_and_their_mistakes_are_told() {
+        let load = made(&[("engine", "myrocks"), ("warehouses", "32"), ("terminals", "64"), ("cache", "1G")])
+            .unwrap();
+        assert_eq!(
+            (load.job.engine, load.job.terminals, load.job.cache_bytes),
+            (Engine::MyRocks, 64, 1 << 30)
+        );
+        for (wrong, told) in [
+            (("engine", "oracle"), "innodb, myrocks, postgres"),
+            (("warehouses", "0"), "1 to 4000"),
+            (("flush", "3"), "0 to 2"),
+            (("address", "http://x"), "mysql://"),
+        ] {
+            let error = made(&[wrong]).unwrap_err().to_string();
+            assert!(error.contains(told), "{error}");
+        }
+        let error = made(&[("engine", "postgres"), ("address", "mysql://root@h/d")]).unwrap_err().to_string();
+        assert!(error.contains("does not speak"), "{error}");
+        assert_eq!(made(&[("address", "postgres://u@h/d")]).unwrap().job.engine, Engine::Postgres);
+    }
+}

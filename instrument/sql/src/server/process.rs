@@ -1,0 +1,248 @@
+//! The processes of a server: start, end, kill, what is left of them.
+
+use std::os::unix::fs::{DirBuilderExt, chown};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use camino::Utf8Path;
+use host::{Host, ProcessId};
+use journal::{EntryId, Journal};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::SqlError;
+use crate::engine::Engine;
+
+/// User and group number of a server that refuses root: `nobody`, `nogroup`.
+const NOBODY: u32 = 65_534;
+/// How long killed processes may take to go: they may sleep in the kernel, on a device that is slow.
+const DEATH_PATIENCE: Duration = Duration::from_secs(60);
+/// How often processes are looked at.
+const TICK: Duration = Duration::from_millis(5);
+/// Bytes of a program's messages that an error shows.
+const MESSAGE_BYTES: usize = 800;
+
+/// The processes of a server: the first one and those that it has made. Dropped, they are killed.
+#[derive(Debug)]
+pub(super) struct Processes {
+    child: Child,
+    engine: Engine,
+    status: Option<ExitStatus>,
+    journal: Arc<Journal>,
+    entry: EntryId,
+}
+
+/// Whether the server of this engine must run as another user than ours: PostgreSQL refuses root.
+pub(super) fn other_user(engine: Engine) -> bool {
+    engine == Engine::Postgres && rustix::process::geteuid().is_root()
+}
+
+/// Makes a directory that only the server's user can enter.
+pub(super) fn private_folder(path: &Utf8Path, engine: Engine) -> Result<(), SqlError> {
+    std::fs::DirBuilder::new().mode(0o700).create(path).map_err(SqlError::at(path))?;
+    if other_user(engine) {
+        chown(path, Some(NOBODY), Some(NOBODY)).map_err(SqlError::at(path))?;
+    }
+    Ok(())
+}
+
+/// A command in the C locale without input, run by the server's user, that ends with the thread that starts it.
+pub(super) fn command(program: &Utf8Path, engine: Engine) -> Command {
+    let mut command = Command::new(program);
+    command.env("LC_ALL", "C").stdin(Stdio::null()).current_dir("/");
+    if other_user(engine) {
+        // the groups of root go as well
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    // after the user is changed, which would undo it
+    host::process::end_with_parent(&mut command);
+    command
+}
+
+/// Runs a program to its end.
+pub(super) fn run(mut command: Command) -> Result<(), SqlError> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.output().map_err(SqlError::at(name.clone()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    let from = text.char_indices().rev().nth(MESSAGE_BYTES).map_or(0, |(at, _)| at);
+    Err(SqlError::Server(format!("{name} failed ({}): {}", describe(output.status), text[from..].trim())))
+}
+
+/// Finds a program: in these directories, then in PATH and the directories of root.
+pub(super) fn find(
+    name: &str,
+    first: &[camino::Utf8PathBuf],
+    package: &str,
+) -> Result<camino::Utf8PathBuf, SqlError> {
+    let path = std::env::var("PATH").unwrap_or_default();
+    let others = path.split(':').chain(["/usr/sbin", "/sbin", "/usr/bin"]).map(camino::Utf8PathBuf::from);
+    let places = first.iter().cloned().chain(others);
+    places.map(|folder| folder.join(name)).find(|file| file.is_file()).ok_or_else(|| SqlError::Unavailable {
+        reason: format!("the program `{name}` is not found"),
+        remedy: format!("install it (scripts/setup.sh {package}, or apt install {package})"),
+    })
+}
+
+fn describe(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("signal {signal}"),
+        (None, code) => format!("exit code {}", code.unwrap_or(-1)),
+    }
+}
+
+impl Processes {
+    pub(super) fn start(
+        mut command: Command,
+        engine: Engine,
+        journal: &Arc<Journal>,
+    ) -> Result<Processes, SqlError> {
+        let _making = journal.begin()?;
+        let name = command.get_program().to_string_lossy().into_owned();
+        let mut child = command.spawn().map_err(SqlError::at(name))?;
+        match journal.record_process(child.id(), &format!("server for {engine}")) {
+            Ok(entry) => Ok(Processes { child, engine, status: None, journal: journal.clone(), entry }),
+            Err(error) => {
+                let _ = child.kill();
+                let status = child.wait();
+                match (error, status) {
+                    // a zombie counts as dead
+                    (journal::JournalError::NoSuchProcess { .. }, Ok(status)) => Err(SqlError::Server(
+                        format!("the server for {engine} ended at once ({})", describe(status)),
+                    )),
+                    (error, _) => Err(error.into()),
+                }
+            }
+        }
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(super) fn ended(&mut self) -> Option<String> {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().ok().flatten();
+        }
+        self.status.map(describe)
+    }
+
+    /// The first process and its children.
+    fn all(&self) -> Vec<ProcessId> {
+        let host = Host::system();
+        let pid = self.child.id();
+        let children = host.read(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        let numbers = children.split_whitespace().filter_map(|word| word.parse().ok());
+        std::iter::once(pid).chain(numbers).filter_map(|pid| ProcessId::read(&host, pid)).collect()
+    }
+
+    /// Processor seconds of all of them, and of their children that have ended: fields 14 to 17 of /proc/PID/stat
+    /// (proc(5)).
+    pub(super) fn cpu_seconds(&self) -> Option<f64> {
+        let host = Host::system();
+        let ticks = |process: &ProcessId, fields: usize| -> Option<u64> {
+            let stat = host.read(format!("/proc/{}/stat", process.pid)).ok()?;
+            let (_, rest) = stat.rsplit_once(')')?;
+            Some(
+                rest.split_whitespace()
+                    .skip(11)
+                    .take(fields)
+                    .filter_map(|word| word.parse::<u64>().ok())
+                    .sum(),
+            )
+        };
+        let all = self.all();
+        // the first one has reaped children of its own
+        let first = ticks(all.first()?, 4)?;
+        let others: u64 = all.iter().skip(1).filter_map(|process| ticks(process, 2)).sum();
+        Some((first + others) as f64 / rustix::param::clock_ticks_per_second() as f64)
+    }
+
+    fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
+        // its number is ours until it is waited for
+        match Pid::from_raw(i32::try_from(self.child.id()).unwrap_or(0)) {
+            Some(pid) if self.status.is_none() => kill_process(pid, signal),
+            _ => Ok(()),
+        }
+    }
+
+    /// Stops the first process, then its children, until no child is new: PostgreSQL's processes are the children of
+    /// one.
+    pub(super) fn freeze(&mut self) -> Result<(), SqlError> {
+        let failed = |error: rustix::io::Errno| SqlError::Server(format!("SIGSTOP: {error}"));
+        self.signal(Signal::STOP).map_err(failed)?;
+        for process in self.all().into_iter().skip(1) {
+            signal_one(process, Signal::STOP);
+        }
+        Ok(())
+    }
+
+    /// Tells it to end; whether it has.
+    pub(super) fn stop(&mut self, patience: Duration) -> bool {
+        // PostgreSQL: SIGINT is the fast shutdown, SIGTERM waits for clients
+        let signal = if self.engine == Engine::Postgres { Signal::INT } else { Signal::TERM };
+        let _ = self.signal(signal);
+        let start = Instant::now();
+        while self.ended().is_none() {
+            if start.elapsed() > patience {
+                let _ = self.kill();
+                return false;
+            }
+            std::thread::sleep(TICK);
+        }
+        self.forget();
+        true
+    }
+
+    pub(super) fn kill(&mut self) -> Result<(), SqlError> {
+        let all = self.all();
+        let _ = self.signal(Signal::KILL);
+        for process in all.iter().skip(1) {
+            signal_one(*process, Signal::KILL);
+        }
+        let host = Host::system();
+        let start = Instant::now();
+        while self.ended().is_none() || all.iter().any(|process| process.is_alive(&host)) {
+            if start.elapsed() > DEATH_PATIENCE {
+                return Err(SqlError::Server(format!(
+                    "process {} cannot be killed; it sleeps in the kernel",
+                    self.child.id()
+                )));
+            }
+            std::thread::sleep(TICK);
+        }
+        self.forget();
+        Ok(())
+    }
+
+    fn forget(&self) {
+        // if that fails, a later undo finds it gone
+        let _ = self.journal.forget(self.entry);
+    }
+}
+
+/// Signals a process that is not our child. A server's own processes do not end by themselves while their first one is
+/// stopped or lives, so that the number is still theirs.
+fn signal_one(process: ProcessId, signal: Signal) {
+    use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
+    let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw);
+    let Some(Ok(pidfd)) = pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())) else { return };
+    // the descriptor pins what is checked
+    if process.is_alive(&Host::system()) {
+        let _ = pidfd_send_signal(&pidfd, signal);
+    }
+}
+
+impl Drop for Processes {
+    fn drop(&mut self) {
+        if self.ended().is_none() {
+            let _ = self.kill();
+        } else {
+            self.forget();
+        }
+    }
+}
