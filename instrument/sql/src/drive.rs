@@ -330,7 +330,7 @@ mod tests {
                 return Err(DbError::Conflict("deadlock".into()));
             }
             std::thread::sleep(Duration::from_millis(1));
-            Ok(if self.number % 10 == 0 { Done::RolledBack } else { Done::Committed })
+            Ok(if self.number.is_multiple_of(10) { Done::RolledBack } else { Done::Committed })
         }
     }
 

@@ -156,7 +156,7 @@ impl Powered {
             // its terminals wait for answers until it is gone
             let killed = self.server.kill_now().map_err(CrashError::from);
             let failed = running.join().unwrap_or(None).filter(|_| ended_before);
-            (cut.and_then(|_| killed), failed)
+            (cut.and(killed), failed)
         });
         cut?;
         match failed {

@@ -21,7 +21,7 @@ pub(super) fn check(engine: Engine) -> Result<(), SqlError> {
     find("mariadbd", &[], "mariadb-server")?;
     find("mariadb-install-db", &[], "mariadb-server")?;
     let plugin = |folder: &&str| Utf8Path::new(folder).join("ha_rocksdb.so").is_file();
-    if engine == Engine::MyRocks && !PLUGINS.iter().any(|folder| plugin(&folder)) {
+    if engine == Engine::MyRocks && !PLUGINS.iter().any(|folder| plugin(folder)) {
         return Err(SqlError::Unavailable {
             reason: "MariaDB has no MyRocks here".into(),
             remedy:
