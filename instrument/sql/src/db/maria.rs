@@ -3,7 +3,8 @@
 use mysql::prelude::Queryable;
 use mysql::{Conn, Opts, OptsBuilder, Params, Statement};
 
-use super::{Address, DATABASE, DbError, Row, Value};
+use super::error::DbError;
+use super::value::{Address, DATABASE, Row, Value};
 
 /// Statements that one connection may have prepared at once: those of TPC-C are some 45, those of a mix of sysbench's
 /// ten for each table.

@@ -6,7 +6,8 @@ use postgres::types::private::BytesMut;
 use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use postgres::{Client, Config, NoTls, SimpleQueryMessage, Statement};
 
-use super::{Address, DATABASE, DbError, Row, Value};
+use super::error::DbError;
+use super::value::{Address, DATABASE, Row, Value};
 
 /// A connection.
 pub(super) struct Postgres(Client);

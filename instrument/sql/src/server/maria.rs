@@ -8,8 +8,9 @@ use std::process::{Command, Stdio};
 use camino::{Utf8Path, Utf8PathBuf};
 
 use super::process::{self, find};
-use super::{Address, Settings};
+use super::settings::Settings;
 use crate::SqlError;
+use crate::db::Address;
 use crate::engine::Engine;
 
 /// Where Debian puts the plugin.
@@ -20,7 +21,7 @@ const IO_CAPACITY: u32 = 2000;
 pub(super) fn check(engine: Engine) -> Result<(), SqlError> {
     find("mariadbd", &[], "mariadb-server")?;
     find("mariadb-install-db", &[], "mariadb-server")?;
-    let plugin = |folder: &&str| Utf8Path::new(folder).join("ha_rocksdb.so").is_file();
+    let plugin = |folder: &str| Utf8Path::new(folder).join("ha_rocksdb.so").is_file();
     if engine == Engine::MyRocks && !PLUGINS.iter().any(|folder| plugin(folder)) {
         return Err(SqlError::Unavailable {
             reason: "MariaDB has no MyRocks here".into(),

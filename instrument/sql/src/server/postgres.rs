@@ -6,9 +6,9 @@ use std::process::{Command, Stdio};
 use camino::{Utf8Path, Utf8PathBuf};
 
 use super::process::{self, find};
-use super::{Address, Flush, Settings};
+use super::settings::{Flush, Settings};
 use crate::SqlError;
-use crate::db::DATABASE;
+use crate::db::{Address, DATABASE};
 use crate::engine::Engine;
 
 /// Where Debian puts a version's programs: below a directory for each.
