@@ -29,8 +29,9 @@ blocks forward at random places), random, variable (several sizes), hot (within 
 the policy's constants: zipf, phases, gaps, two-strides, backward-stride, pingpong, btree, burst.
 
 A cell is `ok` when the 90 % intervals of gain (ratio of median wall times, at least 0.97) and of p99 (all reads of all \
-rounds; at most 1.1 times or 0.1 ms more) are within these limits as a whole, of three rounds at least; it FAILS (bold) \
-when one is outside as a whole and most single rounds are, too (sign test, 5 %); else it is untold (?). Ctrl-C ends it, \
+rounds; at most 1.1 times) are within these limits as a whole, of three rounds at least; it FAILS (bold) \
+when one is outside as a whole and most single rounds are, too (sign test, 5 %); else it is untold (?). Where 0.1 ms more of p99, if it were forgiven, would change that, it is said \
+beside. Ctrl-C ends it, \
 detaches the device, and shows the cells that there are.
 
 Examples:

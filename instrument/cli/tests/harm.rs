@@ -76,7 +76,7 @@ fn a_cell_of_the_own_file_system_is_measured_once_and_shown_again() {
     let lines: Vec<Vec<String>> = csv.lines().map(fields).collect();
     assert_eq!(lines.len(), 2, "{csv}");
     assert_eq!(lines[1][..5], ["raw", "stride, 1 thread", "none", "auto", "16"], "{csv}");
-    assert_eq!((lines[0][6].as_str(), lines[1][6].as_str()), ("rounds", "2"), "{csv}");
+    assert_eq!((lines[0][7].as_str(), lines[1][7].as_str()), ("rounds", "2"), "{csv}");
     place.is_clean();
 
     let (again, _, err) = place.run(&all);
@@ -102,10 +102,10 @@ fn an_emulated_device_gains_within_its_memory_and_is_detached() {
     assert_eq!(lines.len(), 2, "{csv}");
     let number = |line: usize, at: usize| lines[line][at].parse::<f64>().unwrap();
     // 256 reads of five milliseconds each, one after another, and the file cannot be in the cache.
-    assert!(number(0, 7) > 1.0 && number(1, 7) > 1.0, "{csv}");
-    assert!(number(0, 9) > 1.2, "the library was loaded and did its work: {csv}");
-    assert!(number(1, 17) == 12.0 && number(1, 18) <= 12.0 && number(1, 19) <= 12.0, "{csv}");
-    assert!(number(1, 19) > 1.0, "the run was in its cgroup: {csv}");
+    assert!(number(0, 8) > 1.0 && number(1, 8) > 1.0, "{csv}");
+    assert!(number(0, 10) > 1.2, "the library was loaded and did its work: {csv}");
+    assert!(number(1, 18) == 12.0 && number(1, 19) <= 12.0 && number(1, 20) <= 12.0, "{csv}");
+    assert!(number(1, 20) > 1.0, "the run was in its cgroup: {csv}");
     let listed = place.command(&[]).args(["--help"]).output().unwrap();
     assert!(listed.status.success());
     let list = Command::new(env!("CARGO_BIN_EXE_loadline"))

@@ -198,19 +198,20 @@ impl Bench<'_> {
         let series = in_turns(self.plan.effort, one, |rounds| {
             let walls: Vec<_> = rounds.iter().map(|pair| pair.map(|run| run.wall_seconds)).collect();
             let reads: Vec<_> = rounds.iter().map(|pair| pair.map(|run| &run.reads_ns)).collect();
-            let ((wall, speed), (p99, tail)) = (gain(&walls)?, tail(&reads)?);
-            Ok(((wall, p99), speed.and(tail)))
+            let ((wall, speed), tail) = (gain(&walls)?, tail(&reads)?);
+            Ok(((wall, tail.figure, speed.and(tail.graced)), speed.and(tail.verdict)))
         })?;
         if series.interrupted {
             return Err(PairedError::Interrupted);
         }
-        let (wall, p99) = series.judged;
+        let (wall, p99, graced) = series.judged;
         let peak_mib = |side: fn(&Pair<Reading>) -> &Reading| {
             series.rounds.iter().map(|pair| side(pair).peak_bytes).max().unwrap_or(0) as f64 / MIB
         };
         Ok(Cell {
             key: key.clone(),
             verdict: series.verdict,
+            graced,
             rounds: series.rounds.len(),
             wall,
             p99: Figure { sides: p99.sides.map(|ns| ns / 1e6), ..p99 },
