@@ -96,6 +96,16 @@ impl Figure {
     pub fn is_faster(&self) -> bool {
         self.ratio.interval.low >= FASTER
     }
+
+    /// Of a [`gain`]: whether the whole interval is below the limit.
+    pub fn is_slower(&self) -> bool {
+        self.ratio.interval.high < GAIN
+    }
+
+    /// Of a [`tail`]: whether the whole interval is beyond the limit.
+    pub fn is_later(&self) -> bool {
+        self.ratio.interval.low > P99_FACTOR
+    }
 }
 
 /// Median wall times of at least one round, in the unit that was given; the ratio is that of the baseline over that of

@@ -19,7 +19,7 @@ use stats::Histogram;
 use stats::harmless::{Figure, Pair, gain, tail};
 
 use super::compare::drop_cache;
-use super::plan::Plan;
+use super::plan::{self, Plan};
 use super::trial::Setting;
 use super::{PairedError, Side, Turn, at, in_turns};
 use crate::site::{Built, Site, SiteError};
@@ -101,15 +101,15 @@ pub fn measure(
     let keys = plan.keys();
     let is_there = |cells: &[Cell], key: &Key| cells.iter().any(|cell| cell.key == *key);
     let (begin, before) = (Instant::now(), cells.len());
-    for name in &plan.devices {
-        let mine = keys.iter().filter(|(key, _)| key.device == *name);
+    for planned in &plan.devices {
+        let mine = keys.iter().filter(|(key, _)| key.device == planned.name);
         let todo: Vec<_> = mine.filter(|(key, _)| !is_there(cells, key)).collect();
         let Some((_, first)) = todo.first() else { continue };
         if begin.elapsed() >= plan.time {
             return Ok(Ended::TimeIsUp);
         }
-        tell(Notice::Device(name, plan.mib_of(name)))?;
-        let device = bench.prepare(name, &site)?;
+        tell(Notice::Device(&planned.name, planned.mib))?;
+        let device = bench.prepare(planned, &site)?;
         // Warms the program, the library and the file system's own blocks.
         for side in [Side::Baseline, Side::Candidate] {
             bench.read(&device, first, None, side)?;
@@ -145,19 +145,18 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// Builds a device; its file is written and synced.
-    fn prepare(&self, name: &str, site: &Site) -> Result<Device, PairedError> {
-        let spec = self.plan.stack(name)?;
+    fn prepare(&self, planned: &plan::Device, site: &Site) -> Result<Device, PairedError> {
+        let spec = self.plan.stack(planned)?;
         let built = site.build(&spec, self.setting.journal).map_err(|error| self.built(error))?;
         if let Some(ssd) = built.ssd() {
             let device = ssd.device().file_name().unwrap_or_default();
             let window = format!("/sys/block/{device}/queue/read_ahead_kb");
-            let kib = self.plan.readahead_kib.to_string();
+            let kib = planned.readahead_kib.to_string();
             Host::system().write(&window, &kib).map_err(at("write", window))?;
         }
         let file = built.path().join("data").into_std_path_buf();
-        let mib = self.plan.mib_of(name);
-        self.write(&file, mib)?;
-        Ok(Device { file, bytes: mib << 20, _built: built })
+        self.write(&file, planned.mib)?;
+        Ok(Device { file, bytes: planned.mib << 20, _built: built })
     }
 
     fn built(&self, error: SiteError) -> PairedError {

@@ -8,7 +8,7 @@ use stats::harmless::{Figure, LEVEL, Pair, RESAMPLING, Verdict};
 use stats::{Estimate, Interval};
 
 /// The first line of the file.
-pub const HEAD: &str = "device,pattern,memory,mode,mib,verdict,with_grace,rounds,alone_s,library_s,gain,gain_low,gain_high,\
+pub const HEAD: &str = "device,pattern,memory,mode,mib,readahead_kib,held_out,verdict,with_grace,rounds,alone_s,library_s,gain,gain_low,gain_high,\
     alone_p99_ms,library_p99_ms,p99_ratio,p99_low,p99_high,limit_mib,alone_peak_mib,library_peak_mib";
 
 /// How the first line of a file began whose cells were judged with 0.1 ms of grace for p99.
@@ -21,7 +21,9 @@ pub enum NotCells {
     #[error("not a cell: {0}")]
     Line(String),
     /// It has verdicts, but not the rounds that they could be made of anew.
-    #[error("its cells were judged with 0.1 ms of grace for p99, by an older loadline: measure them anew, into another file")]
+    #[error(
+        "its cells were judged with 0.1 ms of grace for p99, by an older loadline: measure them anew, into another file"
+    )]
     Old,
 }
 
@@ -49,10 +51,13 @@ pub fn short(cell: &Cell) -> String {
 
 /// A cell as a line of the file, without its end.
 pub fn line(cell: &Cell) -> String {
-    let Key { device, pattern, memory, mode, mib } = &cell.key;
+    let Key { device, pattern, memory, mode, mib, readahead_kib, held_out } = &cell.key;
+    let held_out = held_out.map_or(String::new(), |seed| seed.to_string());
     let memory = memory.map_or("none".into(), |percent| percent.to_string());
     let (verdict, graced) = (word(cell.verdict), word(cell.graced));
-    let mut line = format!("\"{device}\",\"{pattern}\",{memory},{mode},{mib},{verdict},{graced}");
+    let mut line = format!(
+        "\"{device}\",\"{pattern}\",{memory},{mode},{mib},{readahead_kib},{held_out},{verdict},{graced}"
+    );
     numbers(cell).iter().for_each(|number| {
         let _ = write!(line, ",{number}");
     });
@@ -88,7 +93,9 @@ fn cell(line: &str) -> Option<Cell> {
         c == ',' && !quoted
     });
     let words: Vec<&str> = split.map(|word| word.trim_matches('"')).collect();
-    let [device, pattern, memory, mode, mib, verdict, graced, numbers @ ..] = words.as_slice() else {
+    let [device, pattern, memory, mode, mib, readahead, held_out, verdict, graced, numbers @ ..] =
+        words.as_slice()
+    else {
         return None;
     };
     let key = Key {
@@ -97,6 +104,8 @@ fn cell(line: &str) -> Option<Cell> {
         memory: if *memory == "none" { None } else { Some(memory.parse().ok()?) },
         mode: (*mode).to_owned(),
         mib: mib.parse().ok()?,
+        readahead_kib: readahead.parse().ok()?,
+        held_out: if held_out.is_empty() { None } else { Some(held_out.parse().ok()?) },
     };
     let known = [Verdict::Harmless, Verdict::Harms, Verdict::Untold];
     let told = |text: &str| known.into_iter().find(|known| word(*known) == text);
@@ -168,12 +177,15 @@ pub fn summary(cells: &[Cell], wanted: usize) -> String {
     let count = |verdict| cells.iter().filter(|cell| cell.verdict == verdict).count();
     let _ = writeln!(
         text,
-        "{} cells of {wanted}: {} ok, {} untold, {} FAILS; peak over the limit of memory in {}. Intervals: {:.0} %, \
-         {} resamples of rounds, seed {:#x}.",
+        "{} cells of {wanted}: {} ok, {} untold, {} FAILS; {} faster by 3 %, {} slower by 3 %, {} with p99 over 1.1 times; \
+         peak over the limit of memory in {}. Intervals: {:.0} %, {} resamples of rounds, seed {:#x}.",
         cells.len(),
         count(Verdict::Harmless),
         count(Verdict::Untold),
         count(Verdict::Harms),
+        cells.iter().filter(|cell| cell.wall.is_faster()).count(),
+        cells.iter().filter(|cell| cell.wall.is_slower()).count(),
+        cells.iter().filter(|cell| cell.p99.is_later()).count(),
         cells.iter().filter(|cell| over_limit(cell)).count(),
         LEVEL * 100.0,
         RESAMPLING.resamples,
@@ -239,7 +251,7 @@ mod tests {
         let memory_words = memory.map_or("none".into(), |percent| percent.to_string());
         let limit = memory.unwrap_or(0);
         let line = format!(
-            "\"slow(1ms,1GB/s)\",\"random, 4 KiB\",{memory_words},auto,64,{verdict},{graced},5,2.5,0,{gain},0,0,0,0,1.25,0,0,{limit},0,20",
+            "\"slow(1ms,1GB/s)\",\"random, 4 KiB\",{memory_words},auto,64,128,7,{verdict},{graced},5,2.5,0,{gain},0,0,0,0,1.25,0,0,{limit},0,20",
             verdict = word(verdict),
             graced = word(if verdict == Verdict::Harms { Verdict::Harmless } else { verdict }),
         );
@@ -253,7 +265,7 @@ mod tests {
             assert_eq!(text.matches(',').count(), HEAD.matches(',').count() + 2);
             assert_eq!(read(&format!("{HEAD}\n{text}\n")), Ok(vec![cell]));
         }
-        let short = "raw,x,none,auto,1,ok,ok,1";
+        let short = "raw,x,none,auto,1,0,,ok,ok,1";
         assert_eq!(read(short), Err(NotCells::Line(short.into())));
         let fine = line(&measured(None, Verdict::Harmless, 1.0)).replace("ok", "fine");
         assert_eq!(read(&fine), Err(NotCells::Line(fine.clone())));
@@ -264,7 +276,7 @@ mod tests {
     #[test]
     fn every_column_has_its_own_number() {
         let numbers: Vec<String> = (1..=14).map(|number| number.to_string()).collect();
-        let text = format!("\"raw\",\"seq\",none,auto,16,untold,ok,{}", numbers.join(","));
+        let text = format!("\"raw\",\"seq\",none,auto,16,0,,untold,ok,{}", numbers.join(","));
         let cell = cell(&text).expect("a cell");
         assert_eq!(line(&cell), text);
         assert_eq!((cell.rounds, cell.wall.sides.candidate, cell.wall.ratio.interval.high), (1, 3.0, 6.0));
@@ -284,7 +296,10 @@ mod tests {
              | random, 4 KiB | 2.50 | 12 (1.25) | **0.50 (1.25)** | 1.04 (1.25)? |\n";
         assert!(text.starts_with(&format!("**slow(1ms,1GB/s), 64 MiB**\n\n{expected}\n")), "{text}");
         assert!(
-            text.contains("3 cells of 4: 1 ok, 1 untold, 1 FAILS; peak over the limit of memory in 1."),
+            text.contains(
+                "3 cells of 4: 1 ok, 1 untold, 1 FAILS; 0 faster by 3 %, 3 slower by 3 %, 0 with p99 over 1.1 times; peak \
+                 over the limit of memory in 1."
+            ),
             "{text}"
         );
         assert!(text.contains("With 0.1 ms of grace for p99: 2 ok, 1 untold, 0 FAILS."), "{text}");
