@@ -272,18 +272,22 @@ fn plan(options: &Options, arguments: &HarmOptions, drawn: Option<&Set>) -> anyh
     let listed =
         || patterns::list(&arguments.patterns).map_err(|error| bad_input(format!("--patterns {error}")));
     let sizes = memory.unwrap_or(if root || arguments.simulate { "none,75,50,25" } else { "none" });
+    let devices = drawn.map_or_else(named, |set| Ok(set.devices.clone()))?;
+    let patterns = drawn.map_or_else(listed, |set| Ok(set.patterns.clone()))?;
+    let memory = match drawn {
+        Some(set) if memory.is_none() => set.memory.clone(),
+        _ => plan::memory(sizes).map_err(|error| bad_input(format!("--memory {error}")))?,
+    };
+    // Last: what is wrong with the words is told where there is no library, too.
     let library = if arguments.simulate {
         Library { path: PathBuf::new(), mode: Some(crate::library::mode_of(&arguments.mode, &Mode::ALL)?) }
     } else {
         crate::library::library(arguments.library.as_deref(), &arguments.mode, arguments.control)?
     };
     let plan = Plan {
-        devices: drawn.map_or_else(named, |set| Ok(set.devices.clone()))?,
-        patterns: drawn.map_or_else(listed, |set| Ok(set.patterns.clone()))?,
-        memory: match drawn {
-            Some(set) if memory.is_none() => set.memory.clone(),
-            _ => plan::memory(sizes).map_err(|error| bad_input(format!("--memory {error}")))?,
-        },
+        devices,
+        patterns,
+        memory,
         effort: Effort {
             rounds: arguments.rounds,
             rounds_max: arguments.rounds_max,
