@@ -32,6 +32,9 @@ pub struct Request {
     pub device: Option<String>,
     /// Kernel name of the disk below it.
     pub disk: Option<String>,
+    /// Name of the emulated SSD among those of the home, for its counters.
+    #[serde(default)]
+    pub ssd: Option<String>,
 }
 
 /// What is run: nothing is left to be read or resolved.

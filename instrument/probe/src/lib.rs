@@ -3,12 +3,14 @@
 //! | module | holds |
 //! |---|---|
 //! | [`mod@capture`] | the machine and the target as they are now |
+//! | [`beside`] | counters that file systems and memory groups keep |
 //! | [`counters`] | counters before and after a load |
 //! | [`mod@cache`] | what the page cache did for each file |
 //! | [`mod@fsync`] | where the time of an fsync goes, from stock tracepoints |
 //! | [`root`] | reads /proc, /sys and /etc below a root that tests can move |
 //! | `machine`, `device`, `tools` | the sources, one each |
 
+pub mod beside;
 pub mod cache;
 pub mod capture;
 pub mod counters;

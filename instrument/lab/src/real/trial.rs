@@ -168,6 +168,7 @@ impl<'a> Trial<'a> {
             erase: None,
             device: None,
             disk: None,
+            ssd: None,
         };
         let program = self.place.program.clone();
         let processes = Processes { program, request, group: None, _temporary: None };
@@ -210,6 +211,7 @@ impl<'a> Trial<'a> {
             erase: self.place.site.builder.erase.clone(),
             device: environment.devices.first().map(|device| device.name.clone()),
             disk: environment.devices.last().map(|device| device.name.clone()),
+            ssd: built.ssd().map(|ssd| ssd.state().name.clone()),
         };
         self.report.environment = Some(environment);
         let temporary =
