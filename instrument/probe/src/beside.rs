@@ -74,10 +74,11 @@ fn xfs(root: &Root, device: &str) -> Named {
 /// /sys/fs/btrfs/UUID/commit_stats of the file system that has the device.
 fn btrfs(root: &Root, device: &str) -> Named {
     let Ok(all) = std::fs::read_dir(root.path("/sys/fs/btrfs")) else { return Named::new() };
-    let mine = all.flatten().map(|entry| entry.path()).find(|path| path.join("devices").join(device).exists());
+    let mine =
+        all.flatten().map(|entry| entry.path()).find(|path| path.join("devices").join(device).exists());
     let stats = mine.and_then(|path| std::fs::read_to_string(path.join("commit_stats")).ok());
-    let commits =
-        stats.and_then(|text| text.lines().find_map(|line| line.strip_prefix("commits ")?.trim().parse().ok()));
+    let commits = stats
+        .and_then(|text| text.lines().find_map(|line| line.strip_prefix("commits ")?.trim().parse().ok()));
     commits.map(|commits: f64| named("journal_commits", commits)).into_iter().collect()
 }
 
@@ -95,7 +96,9 @@ fn of_betrfs(text: &str) -> Named {
         lines.filter_map(|(name, value)| Some((name, value.parse::<f64>().ok()?))).collect();
     let of = |name: &str| all.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
     let mut found = Named::new();
-    if let (Some(position), Some(ring)) = (of("log_position_bytes"), of("log_ring_bytes").filter(|n| *n > 0.0)) {
+    if let (Some(position), Some(ring)) =
+        (of("log_position_bytes"), of("log_ring_bytes").filter(|n| *n > 0.0))
+    {
         found.push(named("journal_laps", position / ring));
         found.push(named("journal_bytes", position));
     }
@@ -186,7 +189,8 @@ mod tests {
     #[test]
     fn both_versions_of_memory_groups_are_read() {
         let stat = "pgpgin 9\npgpgout 8\npgsteal 7\nworkingset_refault_file 6\n";
-        let v1 = [("/proc/self/cgroup", "5:memory:/a\n0::/\n"), ("/sys/fs/cgroup/memory/a/memory.stat", stat)];
+        let v1 =
+            [("/proc/self/cgroup", "5:memory:/a\n0::/\n"), ("/sys/fs/cgroup/memory/a/memory.stat", stat)];
         let v2 = [("/proc/self/cgroup", "0::/a\n"), ("/sys/fs/cgroup/a/memory.stat", stat)];
         for (files, out) in [(v1, 8.0), (v2, 7.0)] {
             let (_home, root) = tree(&files);

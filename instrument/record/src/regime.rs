@@ -28,9 +28,8 @@ pub fn standings(grid: &Grid) -> Vec<Standing<'_>> {
     for column in (0..grid.study.columns.len()).filter(|at| grid.is_measured(*at)) {
         let id = &grid.study.columns[column].id;
         for regime in grid.study.regimes.iter().filter(|regime| regime.columns.contains(id)) {
-            let asked = |row: &usize| {
-                regime.rows.is_empty() || regime.rows.contains(&grid.study.rows[*row].id)
-            };
+            let asked =
+                |row: &usize| regime.rows.is_empty() || regime.rows.contains(&grid.study.rows[*row].id);
             let rows: Vec<_> = grid
                 .run_rows()
                 .into_iter()
@@ -58,6 +57,7 @@ pub fn name(grid: &Grid, column: usize, counter: &str) -> String {
 
 /// The least of a place's trials.
 fn least(place: &Place, name: &str) -> Option<f64> {
-    let of = |outcome: &stats::Outcome| outcome.metrics.iter().find(|metric| metric.name == name).map(|m| m.value);
+    let of =
+        |outcome: &stats::Outcome| outcome.metrics.iter().find(|metric| metric.name == name).map(|m| m.value);
     place.outcomes.iter().filter_map(of).min_by(f64::total_cmp)
 }

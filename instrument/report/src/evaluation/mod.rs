@@ -125,7 +125,11 @@ fn beside(grid: &Grid, place: &Place, at: usize) -> Vec<String> {
         let counters = cost.metrics.iter();
         let values = counters.filter_map(|counter| place.metric(&record::regime::name(grid, at, counter)));
         let sum = values.fold(None, |sum: Option<f64>, value| Some(sum.unwrap_or(0.0) + value))?;
-        Some(format!("{} {} {}", cost.title, format::digits(sum / cost.divide), cost.unit).trim_end().to_string())
+        Some(
+            format!("{} {} {}", cost.title, format::digits(sum / cost.divide), cost.unit)
+                .trim_end()
+                .to_string(),
+        )
     };
     grid.study.columns[at].beside.iter().filter_map(told).collect()
 }

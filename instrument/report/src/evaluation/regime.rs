@@ -49,5 +49,6 @@ fn rows(grid: &Grid, standing: &Standing<'_>, reached: bool) -> Option<String> {
     let (above, why) = (format::digits(regime.above), &regime.why);
     let because = if why.is_empty() || reached { String::new() } else { format!("; {why}") };
     let needs = if reached { String::new() } else { format!(", above {above} asked") };
-    (!rows.is_empty()).then(|| format!("{} ({}: {}{needs}{because})", regime.name, regime.counter, rows.join(", ")))
+    (!rows.is_empty())
+        .then(|| format!("{} ({}: {}{needs}{because})", regime.name, regime.counter, rows.join(", ")))
 }
