@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
+use crate::slices::Slices;
+
 /// A handle on a run: give it to the run, keep it, stop the run from any thread or signal handler.
 #[derive(Debug, Default)]
 pub struct Control {
@@ -11,12 +13,24 @@ pub struct Control {
     interrupted: AtomicBool,
     /// Threads that wait for another thread's flowop just now.
     waiting: AtomicU64,
+    /// Grants, when the run goes in slices.
+    slices: Option<Slices>,
 }
 
 impl Control {
     /// A handle on a run that has not begun.
     pub fn new() -> Control {
         Control::default()
+    }
+
+    /// A handle on a run that goes in slices.
+    pub fn in_slices() -> Control {
+        Control { slices: Some(Slices::new()), ..Control::default() }
+    }
+
+    /// The grants of a run in slices.
+    pub fn slices(&self) -> Option<&Slices> {
+        self.slices.as_ref()
     }
 
     /// Asks the run to end now and to report what it has. Safe to call from a signal handler.

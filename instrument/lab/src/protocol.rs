@@ -35,6 +35,16 @@ pub struct Request {
     /// Name of the emulated SSD among those of the home, for its counters.
     #[serde(default)]
     pub ssd: Option<String>,
+    /// The load goes in slices: after [`Message::Waiting`] it does what each [`Grant`] says, until standard input ends.
+    #[serde(default)]
+    pub in_slices: bool,
+}
+
+/// A line on the standard input of a load in slices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// I/O operations to do now.
+    pub operations: u64,
 }
 
 /// What is run: nothing is left to be read or resolved.
@@ -68,6 +78,13 @@ pub enum Message {
     Event {
         /// What.
         event: Event,
+    },
+    /// A load in slices is ready for its first grant.
+    Waiting,
+    /// A grant is done.
+    Slice {
+        /// From its begin to the end of its last operation, what it owes written out.
+        seconds: f64,
     },
     /// The end: what was measured.
     Outcome {

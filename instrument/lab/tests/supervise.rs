@@ -23,6 +23,7 @@ fn request() -> Request {
         device: None,
         disk: None,
         ssd: None,
+        in_slices: false,
     }
 }
 

@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 
 use stats::sequential::{Ab, BLOCKS_MAX, Plan, State, block_difference};
+use stats::slices::{Drift, drift};
 use stats::spending::FIRST_LOOK;
-use stats::{Interval, Sense, Verdict};
+use stats::{Interval, Sense, Thresholds, Verdict};
 
 use crate::results::{MetricName, Run, Trial};
 use crate::study::turns::{TRIALS_OF_BLOCK, Turns};
@@ -45,6 +46,10 @@ pub struct SoFar {
     pub means: [f64; 2],
     /// Seconds that the trials took.
     pub seconds: f64,
+    /// The trials are slices of loads that go on.
+    pub in_slices: bool,
+    /// Of slices: how the ratio changes while the stacks age, to be told instead of one number.
+    pub drift: Option<Drift>,
 }
 
 /// What a stored run says; `None` when it is no comparison in turns.
@@ -73,6 +78,7 @@ pub fn judge(
     let plan = Plan { blocks_max: planned, target: turns.target.0, ..Plan::default() };
     let mut ab = Ab::new(plan, sense, seed).ok()?;
     let (mut spent, mut all, mut blocks_max) = (0.0, [Vec::new(), Vec::new()], planned);
+    let mut differences = Vec::new();
     let mut verdict = None;
     for block in blocks {
         spent += block.seconds;
@@ -80,6 +86,7 @@ pub fn judge(
         for (all, values) in all.iter_mut().zip(&block.values) {
             all.extend_from_slice(values);
         }
+        differences.push(difference);
         let mut state = ab.push(difference).ok()?;
         if ab.n() == COSTED_BLOCKS {
             blocks_max = (turns.budget.0 / (spent / COSTED_BLOCKS as f64)) as usize;
@@ -96,6 +103,8 @@ pub fn judge(
         }
     }
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let ages =
+        turns.slices.is_some().then(|| drift(&differences, Thresholds::default().floor.ln_1p())).flatten();
     Some(SoFar {
         names,
         metric,
@@ -112,6 +121,8 @@ pub fn judge(
         target: turns.target.0,
         means: [mean(&all[0]), mean(&all[1])],
         seconds: spent,
+        in_slices: turns.slices.is_some(),
+        drift: ages,
     })
 }
 

@@ -190,42 +190,20 @@ impl Store {
     /// # Errors
     /// The store cannot be written.
     pub fn add_trial(&mut self, run: &str, trial: &Trial) -> Result<(), StoreError> {
-        let raw_output = compress(run, trial.raw_output.as_bytes())?;
-        let record = pack(run, &Trial { raw_output: String::new(), ..trial.clone() })?;
-        let outcome = trial.outcome.as_ref();
+        self.add_trials(run, std::slice::from_ref(trial))
+    }
+
+    /// Adds several, all or none.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn add_trials(&mut self, run: &str, trials: &[Trial]) -> Result<(), StoreError> {
+        if trials.is_empty() {
+            return Ok(());
+        }
         let transaction = self.write()?;
-        transaction.execute(
-            "INSERT INTO trials (run, cell, trial, status, started, seconds, ops_per_second, record, raw_output)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-            params![
-                run,
-                trial.cell,
-                trial.index,
-                trial.status.word(),
-                trial.started.to_string(),
-                trial.seconds,
-                outcome.map(|outcome| outcome.io_ops_per_second()),
-                record,
-                raw_output,
-            ],
-        )?;
-        let row = transaction.last_insert_rowid();
-        for op in outcome.into_iter().flat_map(|outcome| &outcome.ops) {
-            let hdr = |histogram: &stats::Histogram| histogram.to_hdr_v2_base64().ok();
-            transaction.execute(
-                "INSERT INTO ops (trial_row, name, kind, ops, bytes, errors, service_hdr, intended_hdr)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-                params![
-                    row,
-                    op.name,
-                    op.kind,
-                    saturated(op.ops),
-                    saturated(op.bytes),
-                    saturated(op.errors),
-                    hdr(&op.service),
-                    op.intended.as_ref().and_then(hdr),
-                ],
-            )?;
+        for trial in trials {
+            add(&transaction, run, trial)?;
         }
         transaction.commit()?;
         Ok(())
@@ -493,6 +471,47 @@ fn damaged(run: &str, why: impl std::fmt::Display) -> StoreError {
 
 fn pack(run: &str, record: &impl serde::Serialize) -> Result<Vec<u8>, StoreError> {
     compress(run, &serde_json::to_vec(record).map_err(|error| damaged(run, error))?)
+}
+
+/// Adds a trial within a transaction.
+fn add(transaction: &rusqlite::Transaction<'_>, run: &str, trial: &Trial) -> Result<(), StoreError> {
+    let raw_output = compress(run, trial.raw_output.as_bytes())?;
+    let record = pack(run, &Trial { raw_output: String::new(), ..trial.clone() })?;
+    let outcome = trial.outcome.as_ref();
+    transaction.execute(
+        "INSERT INTO trials (run, cell, trial, status, started, seconds, ops_per_second, record, raw_output)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        params![
+            run,
+            trial.cell,
+            trial.index,
+            trial.status.word(),
+            trial.started.to_string(),
+            trial.seconds,
+            outcome.map(|outcome| outcome.io_ops_per_second()),
+            record,
+            raw_output,
+        ],
+    )?;
+    let row = transaction.last_insert_rowid();
+    for op in outcome.into_iter().flat_map(|outcome| &outcome.ops) {
+        let hdr = |histogram: &stats::Histogram| histogram.to_hdr_v2_base64().ok();
+        transaction.execute(
+            "INSERT INTO ops (trial_row, name, kind, ops, bytes, errors, service_hdr, intended_hdr)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![
+                row,
+                op.name,
+                op.kind,
+                saturated(op.ops),
+                saturated(op.bytes),
+                saturated(op.errors),
+                hdr(&op.service),
+                op.intended.as_ref().and_then(hdr),
+            ],
+        )?;
+    }
+    Ok(())
 }
 
 fn unpack<T: serde::de::DeserializeOwned>(run: &str, bytes: &[u8]) -> Result<T, StoreError> {
