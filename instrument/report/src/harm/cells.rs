@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(read(short), Err(NotCells::Line(short.into())));
         let fine = line(&measured(None, Verdict::Harmless, 1.0)).replace("ok", "fine");
         assert_eq!(read(&fine), Err(NotCells::Line(fine.clone())));
-        let old = HEAD.replace("with_grace,", "");
+        let old = HEAD.replace("readahead_kib,held_out,verdict,with_grace,", "verdict,");
         assert_eq!(read(&format!("{old}\nraw,seq,none,auto,16,ok,5\n")), Err(NotCells::Old));
     }
 
