@@ -120,6 +120,7 @@ fn wanted(
         // the counters of the machine and its devices are read once, outside
         device: None,
         disk: None,
+        ssd: None,
         ..whole.clone()
     };
     let order = Order { number: at as usize, request };

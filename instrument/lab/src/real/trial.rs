@@ -163,6 +163,7 @@ impl<'a> Trial<'a> {
             erase: None,
             device: None,
             disk: None,
+            ssd: None,
             in_slices: false,
         };
         let program = self.place.program.clone();
@@ -218,6 +219,7 @@ impl<'a> Trial<'a> {
             erase: self.place.site.builder.erase.clone(),
             device: environment.devices.first().map(|device| device.name.clone()),
             disk: environment.devices.last().map(|device| device.name.clone()),
+            ssd: built.ssd().map(|ssd| ssd.state().name.clone()),
             in_slices: false,
         };
         self.report.environment = Some(environment);
