@@ -15,7 +15,7 @@ use sql::job::Seeds;
 use sql::tpcc::Ledger;
 use sql::{Job, Server, SqlError};
 
-use super::{DEVICE_BYTES, DatabaseOptions};
+use super::options::{DEVICE_BYTES, DatabaseOptions};
 use crate::CrashError;
 use crate::options::unique;
 
