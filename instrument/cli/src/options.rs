@@ -51,6 +51,9 @@ pub enum Command {
     /// Say where the time of each fsync goes
     #[command(subcommand)]
     Explain(Explain),
+    /// What would a load gain on another device? From its recorded fsyncs
+    #[command(subcommand)]
+    Whatif(crate::whatif::Whatif),
     /// Check the states that a power cut may leave: record a workload, bring each one up, judge it
     Crash(Crash),
     /// Show a stored run: terminal, HTML, CSV, JSON, Filebench's text

@@ -114,6 +114,21 @@ impl StackSpec {
         self.regime
     }
 
+    /// The same stack with its emulated SSD under another regime, and one more word within the parentheses; `None` when
+    /// the device is no emulated SSD, or one that takes no words.
+    pub fn under(&self, regime: Regime, word: Option<&str>) -> Option<StackSpec> {
+        let mut spec = self.clone();
+        let Device::Emulated { name, args, .. } = &mut spec.device else { return None };
+        if let Some(word) = word {
+            if name == "slow" {
+                return None;
+            }
+            args.push(word.to_string());
+        }
+        spec.regime = Some(regime);
+        Some(spec)
+    }
+
     /// The real block device that building this stack would format.
     pub fn block_device(&self) -> Option<&Utf8Path> {
         match &self.device {
