@@ -45,6 +45,8 @@ need_for_tests() {
     need fio fio
     need runc runc
     need dbench dbench
+    need sysbench sysbench
+    need mariadbd mariadb-server
 }
 for extra in "$@"; do
     if [ "$extra" = --tests ]; then need_for_tests; else need "$extra" "$extra"; fi

@@ -149,6 +149,9 @@ pub struct Run {
     /// Run the load in N containers at once, begun together; several numbers, separated by commas, are swept
     #[arg(long, value_name = "N")]
     pub containers: Option<String>,
+    /// Stretch the emulated SSD's time, so that a small machine is bound by the device and ratios hold; 0.01 to 10000
+    #[arg(long, value_name = "FACTOR")]
+    pub time_scale: Option<f64>,
     /// How much of each written block is compressible
     #[arg(long, value_name = "PERCENT")]
     pub compress: Option<u8>,

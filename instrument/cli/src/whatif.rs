@@ -168,7 +168,11 @@ fn measure(options: &Options, arguments: &Order, contract: Contract) -> anyhow::
         Contract::Nothing => (Regime::None, None),
     };
     let spec = stack(arguments)?;
-    let spec = spec.under(regime, word).ok_or_else(|| {
+    let under = spec.under(regime).and_then(|spec| match word {
+        Some(word) => spec.with_word(word),
+        None => Some(spec),
+    });
+    let spec = under.ok_or_else(|| {
         bad_input(format!("--validate needs an emulated SSD such as {}@980pro, not {spec}", spec.fs().name()))
     })?;
     Ok(match record(options, arguments, &spec)? {
@@ -211,11 +215,8 @@ impl Answer {
             );
             if let Some(found) = measured {
                 let off = (rate / found.syncs_per_second - 1.0) * 100.0;
-                text += &format!(
-                    "   {:>11.3} {:>10.1} {off:>+6.1}%",
-                    ms(found.sync_ns),
-                    found.syncs_per_second
-                );
+                text +=
+                    &format!("   {:>11.3} {:>10.1} {off:>+6.1}%", ms(found.sync_ns), found.syncs_per_second);
             }
             text.push('\n');
         }

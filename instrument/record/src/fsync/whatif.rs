@@ -344,8 +344,9 @@ mod tests {
 
     #[test]
     fn callers_that_share_a_commit_count_it_once() {
-        let syncs: Vec<Breakdown> =
-            (0..4).flat_map(|n| [1, 2].map(|pid| sync(pid, n * 7000, [20, 10, 1600, 20, 4160, 190]))).collect();
+        let syncs: Vec<Breakdown> = (0..4)
+            .flat_map(|n| [1, 2].map(|pid| sync(pid, n * 7000, [20, 10, 1600, 20, 4160, 190])))
+            .collect();
         let seen = Observed::of(&syncs).unwrap();
         assert_eq!(seen.callers, 2);
         assert!((seen.flush_ns - 1.6e6).abs() < 1.0);
