@@ -220,29 +220,23 @@ impl Answer {
             }
             text.push('\n');
         }
-        text + &self.break_even.text()
+        text + &last_lines(&self.break_even)
     }
 }
 
-/// The last lines of the answer.
-trait Told {
-    fn text(&self) -> String;
-}
-
-impl Told for BreakEven {
-    fn text(&self) -> String {
-        let cost = self.cost * 100.0;
-        let fua = match self.fua_ns {
-            Some(ns) => format!("a commit record with FUA takes more than {:.3} ms", ns / 1e6),
-            None => "whatever a commit record with FUA takes".into(),
-        };
-        let flush = match self.flush_ns {
-            Some(ns) => format!("pays while a flush takes more than {:.3} ms", ns / 1e6),
-            None => "never pays".into(),
-        };
-        format!(
-            "\nKeeping order (file system as it is) pays beyond the {cost:.2} % that it costs in the device: {fua}, the \
-             flush being as recorded; on a device without FUA it {flush}.\n"
-        )
-    }
+/// From when on order pays, in words.
+fn last_lines(even: &BreakEven) -> String {
+    let cost = even.cost * 100.0;
+    let fua = match even.fua_ns {
+        Some(ns) => format!("while a commit record with FUA takes more than {:.3} ms", ns / 1e6),
+        None => "whatever a commit record with FUA takes".into(),
+    };
+    let flush = match even.flush_ns {
+        Some(ns) => format!("pays while a flush takes more than {:.3} ms", ns / 1e6),
+        None => "never pays".into(),
+    };
+    format!(
+        "\nKeeping order, the file system as it is, gains more than the {cost:.2} % that it costs in the device {fua}, the \
+         flush being as recorded. On a device without FUA it {flush}.\n"
+    )
 }
