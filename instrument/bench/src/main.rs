@@ -8,12 +8,14 @@
 //! | `fio` | fio jobs and their counterparts |
 //! | `pure` | planning of filesets, parsing of WML |
 //! | `pairs` | taking turns, ratios, medians |
+//! | `trust` | whether verdicts are right: the same against the same, and planted differences |
 
 mod bare;
 mod cases;
 mod fio;
 mod pairs;
 mod pure;
+mod trust;
 
 use clap::Parser;
 
@@ -23,6 +25,8 @@ use clap::Parser;
     after_help = "Examples:\n  loadline-bench\n  loadline-bench --only statfile --rounds 11\n  loadline-bench --only fio"
 )]
 struct Arguments {
+    #[command(subcommand)]
+    what: Option<What>,
     /// Seconds of each measurement.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
@@ -40,8 +44,32 @@ struct Arguments {
     disk: std::path::PathBuf,
 }
 
+/// What else is measured.
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Whether verdicts are right, on this machine as it is: the same against the same, and planted differences
+    Trust(trust::Trust),
+    /// Work of a known amount
+    #[command(hide = true)]
+    Spin {
+        /// Additions.
+        additions: u64,
+    },
+}
+
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
+    match &arguments.what {
+        Some(What::Trust(trust)) => {
+            let holds = trust::trust(trust)?;
+            std::process::exit(i32::from(!holds));
+        }
+        Some(What::Spin { additions }) => {
+            trust::spin::spin(*additions);
+            return Ok(());
+        }
+        None => {}
+    }
     let pairs = pairs::Pairs { seconds: arguments.seconds, rounds: arguments.rounds.max(1) };
     pairs::print_machine();
     let wanted = |name: &str| name.contains(&arguments.only);

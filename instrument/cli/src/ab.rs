@@ -11,8 +11,9 @@ use lab::paired::trial::Setting;
 use lab::paired::until::{Contest, until};
 use lab::session::Ending;
 use record::results::MetricName;
+use record::study::Turns;
 use record::study::{Bytes, CommandLine, Io, Seconds, Settings, Share, Study};
-use record::turns::{SoFar, Turns};
+use record::turns::SoFar;
 use stats::Verdict;
 
 use crate::harm::{cannot_here, wrong};
@@ -35,7 +36,13 @@ signed-rank test is looked at, with limits so that looking often costs nothing: 
 over all looks 5 %. It ends when B is better, worse, or the same within --target, or when --budget is used up: then \
 `cannot tell`, with the difference that would have been seen.
 
+With --slices both stacks are built once and kept, and their loads take turns of a tenth of a second, with equal numbers of \
+operations: many times more blocks in the same time. Each slice pays for what it has written (syncfs). What a load \
+leaves for later all the same (commits of a journal, collection of an SSD) may fall into the other's turn and pull \
+the ratio to 1: docs/semantics.md.
+
 Examples:
+  loadline ab ext4 xfs -w workloads/randomread.f --slices
   loadline ab ext4@860evo xfs@860evo -w workloads/varmail.f
   loadline ab ext4 'ext4,data=journal' -w varmail.f --for 500ms --budget 2m --metric latency_p99
   loadline ab tmpfs tmpfs -w varmail.f --set-b nthreads=15         a variable of the workload
@@ -67,6 +74,10 @@ pub struct Ab {
     /// Load before the measured interval of each trial
     #[arg(long, value_name = "TIME", requires = "workload")]
     warmup: Option<String>,
+    /// Keep both stacks and take turns in slices of about this length, such as 100ms: the loads go on where they stopped
+    #[arg(long, value_name = "TIME", requires = "workload", num_args = 0..=1, default_missing_value = "100ms",
+          conflicts_with_all = ["length", "ops", "warmup", "rate", "cold", "resume"])]
+    slices: Option<String>,
     /// End each trial after this many I/O operations: equal work instead of equal time
     #[arg(long, value_name = "N", requires = "workload")]
     ops: Option<u64>,
@@ -215,6 +226,9 @@ fn study(arguments: &Ab, file: &std::path::Path) -> anyhow::Result<Study> {
         b: own("--set-b", &arguments.set_b)?,
         ..turns(arguments, metric(&arguments.metric)?)?
     };
+    if turns.slices.is_some() && turns.metric != MetricName::Throughput {
+        return Err(bad_input("--slices: a slice has a throughput only; compare latencies by whole trials"));
+    }
     study.study.trials = turns.trials_max(study.study.seconds.map_or(0.0, |seconds| seconds.0));
     study.study.turns = Some(turns);
     Ok(study)
@@ -270,7 +284,8 @@ fn turns(arguments: &Ab, metric: MetricName) -> anyhow::Result<Turns> {
     let target =
         Share::new(arguments.target / 100.0).map_err(|error| bad_input(format!("--target: {error}")))?;
     let budget = seconds("--budget", &arguments.budget)?;
-    Ok(Turns { budget, target, metric, a: BTreeMap::new(), b: BTreeMap::new() })
+    let slices = arguments.slices.as_deref().map(|text| seconds("--slices", text)).transpose()?;
+    Ok(Turns { budget, target, metric, slices, a: BTreeMap::new(), b: BTreeMap::new() })
 }
 
 fn metric(word: &str) -> anyhow::Result<MetricName> {

@@ -46,6 +46,36 @@ fn stacks_are_compared_stored_and_reported() {
 }
 
 #[test]
+fn slices_of_loads_that_go_on_are_compared_and_nothing_stays() {
+    let home = home();
+    let words =
+        ["ab", "dir:.", "dir:.", "-w", "mail.f", "--slices", "2ms", "--budget", "1s", "--set-b", "n=1"];
+    // whichever verdict this machine gives
+    let (answer, _) = told(&loadline(home.path(), &words), &[0, 1, 4]);
+    assert!(answer.contains(" of four slices, "), "{answer}");
+    let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (report, _) = told(&loadline(home.path(), &["report", "last"]), &[0]);
+    let sentence = one_line(answer.lines().next().unwrap());
+    assert!(one_line(&report).contains(&sentence), "{report}\n--- for\n{sentence}");
+    let (left, _) = told(&loadline(home.path(), &["doctor"]), &[0]);
+    assert!(left.contains("nothing was left behind"), "{left}");
+    let (_, why) = told(&loadline(home.path(), &[&words[..], &["--metric", "latency_p99"]].concat()), &[2]);
+    assert!(why.contains("a slice has a throughput only"), "{why}");
+}
+
+#[test]
+fn a_load_that_ends_is_refused_for_slices() {
+    let home = home();
+    let once = SCRIPT
+        .replace("run 60", "set mode quit alldone\nrun 60")
+        .replace("flowop closefile", "flowop finishoncount name=end, value=50\n flowop closefile");
+    std::fs::write(home.path().join("once.f"), once).unwrap();
+    let words = ["ab", "dir:.", "dir:.", "-w", "once.f", "--slices", "--budget", "1s"];
+    let (out, err) = told(&loadline(home.path(), &words), &[1]);
+    assert!(format!("{out}{err}").contains("slices are for loads that go on"), "{out}{err}");
+}
+
+#[test]
 fn commands_are_compared_by_time() {
     let home = home();
     let (answer, _) = told(&loadline(home.path(), &["ab", "true", "sleep 0.05"]), &[1]);

@@ -24,7 +24,7 @@ const INSIDE: &str = "LOADLINE_TEST_KILLED";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command, and the longest time after which it is killed, in ms: most of what it makes is made until then.
-const COMMANDS: [(&str, u64, &[&str]); 10] = [
+const COMMANDS: [(&str, u64, &[&str]); 11] = [
     ("run on ext4", 1200, &["run", "work.f", "--on", "ext4@image:256M", "--for", "1s", "-n", "1"]),
     ("run on ext4@980pro", 2000, &["run", "work.f", "--on", "ext4@980pro:256M", "--for", "1s", "-n", "1"]),
     (
@@ -64,6 +64,11 @@ const COMMANDS: [(&str, u64, &[&str]); 10] = [
         "crash",
         2500,
         &["crash", "create-fsync", "--on", "ext4@980pro", "--states", "50", "--work-dir", "work"],
+    ),
+    (
+        "ab in slices",
+        2500,
+        &["ab", "ext4@image:128M", "ext4@980pro:128M", "-w", "work.f", "--slices", "20ms", "--budget", "9s"],
     ),
     ("explain fsync", 600, &["explain", "fsync", "--on", "ext4@image:256M"]),
 ];

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
+use crate::slices::{Slice, Slices};
+
 /// A handle on a run: give it to the run, keep it, stop the run from any thread or signal handler.
 #[derive(Debug, Default)]
 pub struct Control {
@@ -11,12 +13,53 @@ pub struct Control {
     interrupted: AtomicBool,
     /// Threads that wait for another thread's flowop just now.
     waiting: AtomicU64,
+    /// Grants, when the run goes in slices.
+    slices: Option<Slices>,
 }
 
 impl Control {
     /// A handle on a run that has not begun.
     pub fn new() -> Control {
         Control::default()
+    }
+
+    /// A handle on a run that goes in slices.
+    pub fn in_slices() -> Control {
+        Control { slices: Some(Slices::new()), ..Control::default() }
+    }
+
+    pub(crate) fn slices(&self) -> Option<&Slices> {
+        self.slices.as_ref()
+    }
+
+    /// Of a run in slices: waits until every lane is there and waits; false: the run is over before, or goes as a whole.
+    pub fn ready_for_slices(&self) -> bool {
+        self.slices.as_ref().is_some_and(|slices| self.until_done(slices))
+    }
+
+    /// Of a run in slices: grants `operations` and waits until they are done. One caller at a time, after
+    /// [`Control::ready_for_slices`].
+    pub fn slice(&self, operations: u64) -> Slice {
+        let Some(slices) = self.slices.as_ref().filter(|_| !self.stopped()) else { return Slice::Over };
+        let begin_ns = slices.grant(operations);
+        if self.until_done(slices) {
+            Slice::Done { begin_ns, end_ns: slices.ended_ns() }
+        } else {
+            Slice::Over
+        }
+    }
+
+    fn until_done(&self, slices: &Slices) -> bool {
+        loop {
+            let seen = slices.ended_seen();
+            if self.stopped() {
+                return false;
+            }
+            if slices.is_done(self.waiting_threads()) {
+                return true;
+            }
+            slices.wait(seen);
+        }
     }
 
     /// Asks the run to end now and to report what it has. Safe to call from a signal handler.

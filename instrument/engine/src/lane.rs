@@ -213,8 +213,8 @@ impl<'r, T: Target> Lane<'r, T> {
         let worked = match did {
             Did::Done(bytes) => {
                 self.completed(op, index, *start, now, bytes);
-                if op.is_io && self.shared.ops_left.is_some() && !self.spend() {
-                    return Err(LaneEnd::OpsReached);
+                if op.is_io && self.shared.counts_ops() && !self.spend() {
+                    return self.granted(now, start).await;
                 }
                 true
             }
@@ -293,6 +293,29 @@ impl<'r, T: Target> Lane<'r, T> {
             self.quota = self.shared.claim_ops();
             self.quota > 0
         }
+    }
+
+    /// Waits for the next grant of a run in slices; any other run is over.
+    #[cold]
+    async fn granted(&mut self, now: u64, start: &mut u64) -> Result<bool, LaneEnd> {
+        let Some(slices) = self.shared.control.slices() else { return Err(LaneEnd::OpsReached) };
+        slices.park(now);
+        loop {
+            let seen = slices.granted().seen();
+            slices.leave();
+            self.quota = self.shared.claim_ops();
+            if self.quota > 0 {
+                break;
+            }
+            slices.park(0);
+            self.target.wait(slices.granted(), seen).await;
+            if self.over() {
+                return Err(LaneEnd::Stopped);
+            }
+        }
+        // what was waited for is no part of the next operation
+        *start = self.target.now();
+        Ok(true)
     }
 
     /// Waits for the next due time of the offered load.

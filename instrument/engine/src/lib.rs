@@ -11,6 +11,7 @@
 //! | [`program`] | a workload's loop bodies, flattened |
 //! | [`fileset`] | lock-free picking: which files exist, whose turn it is; on [`bitset`] |
 //! | [`create`] | the trees on disk before the run; where they go is in [`place`] |
+//! | [`slices`] | a run whose lanes do a granted number of operations at a time |
 //! | [`simulated`] | a run whose lanes a simulation polls, in its own time |
 //! | [`volume`] | file systems in this process; [`ground`] is either such a one or a directory |
 //! | [`record`] | per-thread histograms and series |
@@ -43,6 +44,7 @@ pub mod record;
 pub mod run;
 pub mod shared;
 pub mod simulated;
+pub mod slices;
 pub mod sync;
 mod system;
 pub mod target;

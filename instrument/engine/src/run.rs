@@ -549,6 +549,9 @@ impl<'w, 'r> Watch<'w, 'r> {
             return;
         }
         self.timing = self.times();
+        if let Some(slices) = self.crew.shared.control.slices() {
+            slices.begin(self.lanes());
+        }
         self.crew.gate.open(Some(self.timing));
         (self.on_event)(Event::Line { text: "Running...".into() });
         let idle = crate::event::Event::default();
@@ -606,7 +609,10 @@ impl<'w, 'r> Watch<'w, 'r> {
         }
         if self.crew.shared.ops_left.as_ref().is_some_and(|left| left.load(Relaxed) == 0) {
             self.stop_if_idle(stuck, "the set number of operations is done");
-        } else if control.waiting_threads() as usize >= self.alive() && self.alive() > 0 {
+        } else if control.slices().is_none()
+            && control.waiting_threads() as usize >= self.alive()
+            && self.alive() > 0
+        {
             self.stop_if_idle(
                 stuck,
                 "every thread waited for another one (block, semblock): the run was ended",
@@ -638,13 +644,17 @@ impl<'w, 'r> Watch<'w, 'r> {
         lines.into_iter().for_each(|text| (self.on_event)(Event::Line { text }));
     }
 
-    /// Tells the periods to which every lane has added its part (or, at the end, all that are left).
-    fn tell_periods(&mut self, all: bool) {
+    fn lanes(&self) -> usize {
         let depth = match self.crew.options.io {
             IoMode::Psync => 1,
-            IoMode::Uring { depth } => depth as usize,
+            IoMode::Uring { depth } => depth.max(1) as usize,
         };
-        let lanes = self.crew.published.len() * depth;
+        self.crew.published.len() * depth
+    }
+
+    /// Tells the periods to which every lane has added its part (or, at the end, all that are left).
+    fn tell_periods(&mut self, all: bool) {
+        let lanes = self.lanes();
         loop {
             let mut periods =
                 self.crew.shared.periods.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

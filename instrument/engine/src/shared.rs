@@ -11,6 +11,7 @@ use crate::fileset::LiveFileset;
 use crate::limit::Schedule;
 use crate::program::Program;
 use crate::record::{OpRecord, Reported};
+use crate::slices::Slices;
 
 /// Most operations that a lane claims at once of a run's set number.
 const CLAIM_MAX: u64 = 64;
@@ -66,10 +67,17 @@ impl Totals {
 }
 
 impl Shared<'_> {
+    /// Whether lanes may do a set number of operations only.
+    #[inline(always)]
+    pub fn counts_ops(&self) -> bool {
+        self.ops_left.is_some() || self.control.slices().is_some()
+    }
+
     /// Claims some of the operations left; 0 when there are none. Near the end the claims get smaller, so that all
     /// lanes work until it.
     pub fn claim_ops(&self) -> u64 {
-        let Some(left) = &self.ops_left else { return u64::MAX };
+        let left = self.control.slices().map(Slices::left).or(self.ops_left.as_ref());
+        let Some(left) = left else { return u64::MAX };
         let claim = |left: u64| (left / 64).clamp(1, CLAIM_MAX).min(left);
         left.fetch_update(Relaxed, Relaxed, |left| (left > 0).then(|| left - claim(left))).map_or(0, claim)
     }

@@ -3,7 +3,9 @@
 //! It is a process of its own so that a memory limit binds the load alone, a time-out can kill it, and a
 //! crash loses nothing but the trial.
 
-use std::io::{BufRead, Write};
+mod slices;
+
+use std::io::BufRead;
 use std::sync::{Arc, Mutex};
 
 use engine::Control;
@@ -14,7 +16,7 @@ use stats::{Metric, Outcome};
 use workload::Workload;
 
 use crate::inprocess::InProcess;
-use crate::protocol::{Issue, Message, Request};
+use crate::protocol::{Issue, Message, Request, say};
 
 /// Longest request that is read.
 const REQUEST_BYTES_MAX: u64 = 64 << 20;
@@ -24,9 +26,16 @@ const REQUEST_BYTES_MAX: u64 = 64 << 20;
 /// SIGINT and SIGTERM end the load early; what was measured until then is told. When the parent dies, the
 /// kernel kills this process.
 pub fn main() -> u8 {
-    let control = Arc::new(Control::new());
-    match listen(&control).and_then(|()| request()) {
-        Ok(request) => end(run(&request, &control, &Talk { say: &say, ready: &|| Ok(()) })),
+    let began = request().and_then(|request| {
+        let control = Arc::new(if request.in_slices { Control::in_slices() } else { Control::new() });
+        listen(&control)?;
+        if request.in_slices {
+            slices::listen(&request, &control)?;
+        }
+        Ok((request, control))
+    });
+    match began {
+        Ok((request, control)) => end(run(&request, &control, &Talk { say: &say, ready: &|| Ok(()) })),
         Err(message) => end(Err(message)),
     }
 }
@@ -75,14 +84,6 @@ fn request() -> Result<Request, String> {
     Ok(request)
 }
 
-fn say(message: &Message) {
-    let Ok(mut line) = serde_json::to_vec(message) else { return };
-    line.push(b'\n');
-    let mut out = std::io::stdout().lock();
-    // When nobody listens, the parent has died and the kernel ends this process.
-    let _ = out.write_all(&line).and_then(|()| out.flush());
-}
-
 /// To whom a running load speaks.
 pub(crate) struct Talk<'a> {
     /// Hears what happens.
@@ -92,6 +93,18 @@ pub(crate) struct Talk<'a> {
 }
 
 pub(crate) fn run(request: &Request, control: &Control, talk: &Talk<'_>) -> Result<Outcome, String> {
+    // what is simulated has a time of its own
+    let is_timed = !matches!(request.load, Issue::Simulated { .. });
+    let before = is_timed.then(probe::speed::additions_per_second);
+    let mut outcome = issue(request, control, talk)?;
+    if let Some(before) = before {
+        let value = before.max(probe::speed::additions_per_second());
+        outcome.metrics.push(Metric { name: "additions_per_second".into(), unit: "1/s".into(), value });
+    }
+    Ok(outcome)
+}
+
+fn issue(request: &Request, control: &Control, talk: &Talk<'_>) -> Result<Outcome, String> {
     match &request.load {
         Issue::Wml { model } => run_wml(model, request, control, talk),
         Issue::App { name, variables } => {

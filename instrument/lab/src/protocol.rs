@@ -1,6 +1,8 @@
 //! What a trial's parent and child say to each other: one JSON request on standard input, JSON lines on
 //! standard output, of which the last is the outcome or the error.
 
+use std::io::Write;
+
 use engine::options::{Event, RunOptions};
 use serde::{Deserialize, Serialize};
 use stats::Outcome;
@@ -32,6 +34,16 @@ pub struct Request {
     pub device: Option<String>,
     /// Kernel name of the disk below it.
     pub disk: Option<String>,
+    /// The load goes in slices: after [`Message::Waiting`] it does what each [`Grant`] says, until standard input ends.
+    #[serde(default)]
+    pub in_slices: bool,
+}
+
+/// A line on the standard input of a load in slices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// I/O operations to do now.
+    pub operations: u64,
 }
 
 /// What is run: nothing is left to be read or resolved.
@@ -66,6 +78,13 @@ pub enum Message {
         /// What.
         event: Event,
     },
+    /// A load in slices is ready for its first grant.
+    Waiting,
+    /// A grant is done.
+    Slice {
+        /// From its begin to the end of its last operation, what it owes written out.
+        seconds: f64,
+    },
     /// The end: what was measured.
     Outcome {
         /// The outcome.
@@ -76,4 +95,13 @@ pub enum Message {
         /// Why.
         message: String,
     },
+}
+
+/// The child says something.
+pub(crate) fn say(message: &Message) {
+    let Ok(mut line) = serde_json::to_vec(message) else { return };
+    line.push(b'\n');
+    let mut out = std::io::stdout().lock();
+    // When nobody listens, the parent has died and the kernel ends this process.
+    let _ = out.write_all(&line).and_then(|()| out.flush());
 }

@@ -98,4 +98,9 @@ pub trait Runner {
     /// status. When `stop` becomes true, the trial ends soon, as [`Status::Interrupted`], with what it has
     /// measured.
     fn run(&mut self, job: &Job<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Report;
+
+    /// No further trials: takes down what was kept between them (slices). What goes wrong is told, a line each.
+    fn end(&mut self) -> Vec<String> {
+        Vec::new()
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use stats::Outcome;
@@ -16,6 +17,8 @@ use record::results::{Cell, Run, Status, Trial};
 use record::study::Study;
 use record::turns::{self, SoFar};
 
+/// How often slices are stored, each of which lasts much less.
+const SLICES_STORED_EVERY: Duration = Duration::from_secs(1);
 /// A cell that has failed so often without any result gets no further trials in this session.
 const FAILURES_MAX: u32 = 2;
 
@@ -106,13 +109,27 @@ pub struct Session<'s> {
     failures: HashMap<u32, u32>,
     /// Blocks of a comparison in turns that were told.
     blocks: usize,
+    /// Trials that are not stored yet: slices are, once in a while.
+    unstored: Vec<Trial>,
+    /// When something was last stored, and a comparison of slices last looked at.
+    looked: Instant,
 }
 
 impl<'s> Session<'s> {
     /// A session that is to complete `run`, which is one of `study`.
     pub fn new(study: &'s Study, run: &'s mut Run, means: Means<'s>) -> Self {
         let queue = Queue::new(study, run, means.loads);
-        Session { study, run, means, queue, ended: 0, failures: HashMap::new(), blocks: 0 }
+        Session {
+            study,
+            run,
+            means,
+            queue,
+            ended: 0,
+            failures: HashMap::new(),
+            blocks: 0,
+            unstored: Vec::new(),
+            looked: Instant::now(),
+        }
     }
 
     /// Runs until the plan is done or the user wishes to stop.
@@ -120,16 +137,26 @@ impl<'s> Session<'s> {
     /// # Errors
     /// The store cannot be written. What goes wrong in a trial is in its status and stops no other trial.
     pub fn execute(mut self) -> Result<Ending, StoreError> {
+        let ending = self.trials();
+        for line in self.means.runner.end() {
+            tracing::warn!("{line}");
+        }
+        ending
+    }
+
+    fn trials(&mut self) -> Result<Ending, StoreError> {
         self.skip_unavailable()?;
         self.settle();
         while !self.means.stop.load(Ordering::Acquire) {
             let Some(slot) = self.queue.take() else {
+                self.store()?;
                 self.run.finished = Some(self.means.store.finish(&self.run.id)?);
                 return Ok(Ending::Complete);
             };
             self.trial(slot)?;
             self.settle();
         }
+        self.store()?;
         self.means.store.release(&self.run.id)?;
         Ok(Ending::Interrupted)
     }
@@ -193,7 +220,10 @@ impl<'s> Session<'s> {
             extras: report.extras,
             variables: report.variables,
         };
-        self.means.store.add_trial(&self.run.id, &trial)?;
+        self.unstored.push(trial.clone());
+        if !self.in_slices() || self.looked.elapsed() >= SLICES_STORED_EVERY {
+            self.store()?;
+        }
         self.queue.learn(&trial);
         self.run.trials.retain(|other| (other.cell, other.index) != (trial.cell, trial.index));
         self.run.trials.push(trial);
@@ -201,6 +231,15 @@ impl<'s> Session<'s> {
             (self.means.notify)(Notice::Ended { cell, trial });
         }
         Ok(())
+    }
+
+    fn in_slices(&self) -> bool {
+        self.study.study.turns.as_ref().is_some_and(|turns| turns.slices.is_some())
+    }
+
+    fn store(&mut self) -> Result<(), StoreError> {
+        self.looked = Instant::now();
+        self.means.store.add_trials(&self.run.id, &std::mem::take(&mut self.unstored))
     }
 
     fn count_failures(&mut self, cell: u32) {
@@ -223,8 +262,12 @@ impl<'s> Session<'s> {
 
     /// Closes the cells that need no further trials.
     fn settle(&mut self) {
-        if let Some(so_far) = turns::so_far(self.run, &self.study.study) {
-            self.turn(&so_far);
+        if self.study.study.turns.is_some() {
+            // of slices, every look would take longer than a slice: it is looked whenever some are stored, and at the end
+            let is_due = !self.in_slices() || self.unstored.is_empty() || self.queue.is_empty();
+            if let Some(so_far) = is_due.then(|| turns::so_far(self.run, &self.study.study)).flatten() {
+                self.turn(&so_far);
+            }
             return;
         }
         let Some(share) = self.study.study.stop_early else { return };

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::JoinHandle;
@@ -98,6 +98,86 @@ pub fn supervise(
     // A thread whose pipe is held by a process that cannot be killed would be awaited for ever.
     let raw_output = if exit.is_some() { join_in_time(raw_output) } else { String::new() };
     Departure { result, told, raw_output }
+}
+
+/// A child that is spoken to while it runs.
+pub(crate) struct Kept {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Receiver<Message>,
+    raw_output: Option<JoinHandle<String>>,
+    grace: Duration,
+}
+
+impl Kept {
+    /// Starts a child and gives it its request. The calling thread must live as long as the child; `admit` as for
+    /// [`supervise`].
+    ///
+    /// # Errors
+    /// It cannot be started, limited or spoken to.
+    pub(crate) fn start(
+        program: &Program,
+        request: &Request,
+        admit: impl FnOnce(u32) -> Result<(), String>,
+    ) -> Result<Kept, String> {
+        let started = start(program);
+        let mut child =
+            started.map_err(|error| format!("{} cannot be started: {error}", program.path.display()))?;
+        let (lines, raw_output) = (read_lines(&mut child), read_raw(&mut child));
+        let stdin = child.stdin.take().ok_or("the trial's process has no standard input");
+        let admitted = admit(child.id()).and_then(|()| Ok(stdin?));
+        match admitted {
+            Ok(stdin) => {
+                let mut kept = Kept { child, stdin, lines, raw_output, grace: program.grace };
+                match kept.tell(request) {
+                    Ok(()) => Ok(kept),
+                    Err(message) => Err(kept.end().result.err().unwrap_or(message)),
+                }
+            }
+            Err(message) => {
+                let _ = child.kill().and_then(|()| child.wait());
+                Err(message)
+            }
+        }
+    }
+
+    /// Says a line.
+    ///
+    /// # Errors
+    /// It does not listen.
+    pub(crate) fn tell(&mut self, what: &impl serde::Serialize) -> Result<(), String> {
+        let mut line = serde_json::to_vec(what).map_err(|error| error.to_string())?;
+        line.push(b'\n');
+        let told = self.stdin.write_all(&line).and_then(|()| self.stdin.flush());
+        told.map_err(|error| format!("the trial's process does not listen: {error}"))
+    }
+
+    /// What it says next, within so long; `Err(true)`: nothing more, since it has closed its output.
+    pub(crate) fn hear(&self, patience: Duration) -> Result<Message, bool> {
+        self.lines.recv_timeout(patience).map_err(|error| error == RecvTimeoutError::Disconnected)
+    }
+
+    /// Ends its input, upon which it ends, and hears the rest; kills it when it does not.
+    pub(crate) fn end(self) -> Departure {
+        let Kept { child, stdin, lines, raw_output, grace } = self;
+        drop(stdin);
+        let never = AtomicBool::new(false);
+        let deadline = Some(Instant::now() + grace);
+        let mut watch = Watch {
+            child,
+            stop: &never,
+            deadline,
+            grace,
+            told: None,
+            killed: None,
+            outcome: None,
+            error: None,
+        };
+        let exit = watch.until_end(&lines, &mut |_| {});
+        let result = watch.result(exit);
+        let raw_output = if exit.is_some() { join_in_time(raw_output) } else { String::new() };
+        Departure { result, told: None, raw_output }
+    }
 }
 
 fn start(program: &Program) -> std::io::Result<Child> {

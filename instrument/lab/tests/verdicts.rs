@@ -140,6 +140,28 @@ fn another_kernel_is_no_ground_for_a_verdict() {
 }
 
 #[test]
+fn a_run_that_others_disturbed_is_no_ground_for_a_verdict() {
+    let study = on("'ext4'", "");
+    // on two cores, others took so many CPU seconds of each second
+    let crowded = |others: f64, throughputs: &[u64]| {
+        let mut run = run(&study, &[throughputs]);
+        for trial in &mut run.trials {
+            trial.environment.as_mut().unwrap().cpu.cores_online = Some(2);
+            let metrics = &mut trial.outcome.as_mut().unwrap().metrics;
+            for (name, value) in [("counted_seconds", 4.0), ("others_cpu_seconds", 4.0 * others)] {
+                metrics.push(stats::outcome::Metric { name: name.into(), unit: "s".into(), value });
+            }
+        }
+        run
+    };
+    let line = |others| compare(&crowded(0.02, SLOW), &crowded(others, FAST)).pairs[0].lines[0].clone();
+    assert_eq!((line(0.15).finding.verdict, line(0.15).differed.len()), (Verdict::Better, 0));
+    let line = line(0.82);
+    assert_eq!(line.finding.verdict, Verdict::CannotTell { why: Doubt::OtherMachine });
+    assert_eq!(line.differed, ["others took 41 % of the CPU, before 1 %"]);
+}
+
+#[test]
 fn the_spread_is_learned_from_other_runs_of_the_same_study() {
     let study = on("'ext4'", "");
     let (a, b) = (run(&study, &[SLOW]), run(&study, &[SLOW]));
@@ -150,7 +172,7 @@ fn the_spread_is_learned_from_other_runs_of_the_same_study() {
                 study_hash: a.study_hash.clone(),
                 cell: 0,
                 started: a.started,
-                throughputs: SLOW.iter().map(|ops| *ops as f64 * (1.0 + scale * f64::from(at % 3))).collect(),
+                values: SLOW.iter().map(|ops| *ops as f64 * (1.0 + scale * f64::from(at % 3))).collect(),
             })
             .collect()
     };

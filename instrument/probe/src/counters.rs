@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::others::{self, Own};
 use crate::root::Root;
 
 /// Events of /proc/vmstat that tell how hard the page cache worked.
@@ -29,6 +30,10 @@ pub struct Counters {
     pub machine_cpu_seconds: Option<f64>,
     /// CPU seconds that the hypervisor gave to others.
     pub stolen_cpu_seconds: Option<f64>,
+    /// CPU seconds of other processes, see [`crate::others`].
+    pub others_cpu_seconds: Option<f64>,
+    /// Seconds in which some task waited for memory (/proc/pressure/memory, `some`).
+    pub memory_pressure_seconds: Option<f64>,
     /// Of /proc/vmstat: (name of ours, value).
     pub vm: Vec<(String, u64)>,
     /// The target's device.
@@ -86,6 +91,7 @@ impl Counters {
     /// Reads the counters now. `device` and `disk` are kernel names such as `loop3` and `vda`.
     pub fn sample(device: Option<&str>, disk: Option<&str>) -> Self {
         let mut counters = Self::sample_below(&Root::default(), device, disk);
+        counters.others_cpu_seconds = others::cpu_seconds(&Root::default(), &Own::this());
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         counters.at_seconds = now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9;
         counters.process =
@@ -100,7 +106,7 @@ impl Counters {
         counters
     }
 
-    /// Reads what the files below `root` tell: all but the clock and the process.
+    /// Reads what the files below `root` tell: all but the clock, the process and the others.
     pub fn sample_below(root: &Root, device: Option<&str>, disk: Option<&str>) -> Self {
         let diskstats = root.text("/proc/diskstats").unwrap_or_default();
         let stat = root.text("/proc/stat").unwrap_or_default();
@@ -115,6 +121,8 @@ impl Counters {
             process: None,
             machine_cpu_seconds,
             stolen_cpu_seconds,
+            others_cpu_seconds: None,
+            memory_pressure_seconds: root.text("/proc/pressure/memory").and_then(|text| stalled(&text)),
             vm: VM_EVENTS.iter().filter_map(|(key, name)| Some((name.to_string(), vm_value(key)?))).collect(),
             device: device.and_then(|name| disk_line(&diskstats, name)),
             disk: disk.filter(|disk| Some(*disk) != device).and_then(|name| disk_line(&diskstats, name)),
@@ -139,6 +147,12 @@ impl Counters {
         }
         if let (Some(a), Some(b)) = (self.stolen_cpu_seconds, later.stolen_cpu_seconds) {
             push("stolen_cpu_seconds", "s", b - a);
+        }
+        if let (Some(a), Some(b)) = (self.others_cpu_seconds, later.others_cpu_seconds) {
+            push("others_cpu_seconds", "s", b - a);
+        }
+        if let (Some(a), Some(b)) = (self.memory_pressure_seconds, later.memory_pressure_seconds) {
+            push("memory_pressure_seconds", "s", b - a);
         }
         for (name, before) in &self.vm {
             if let Some((_, after)) = later.vm.iter().find(|(other, _)| other == name) {
@@ -204,6 +218,13 @@ fn cpu_seconds(stat: &str) -> Option<(f64, f64)> {
     // user, nice, system, (idle, iowait,) irq, softirq, steal; guest time is within user.
     let busy: f64 = [0, 1, 2, 5, 6].iter().filter_map(|at| ticks.get(*at)).sum();
     (ticks.len() >= 7).then(|| (busy / second, ticks.get(7).copied().unwrap_or(0.0) / second))
+}
+
+/// Seconds of the `some` line of a pressure file, whose total is in microseconds (Documentation/accounting/psi.rst).
+fn stalled(pressure: &str) -> Option<f64> {
+    let line = pressure.lines().find_map(|line| line.strip_prefix("some "))?;
+    let total: f64 = line.split(' ').find_map(|word| word.strip_prefix("total="))?.parse().ok()?;
+    Some(total * 1e-6)
 }
 
 fn disk_line(diskstats: &str, name: &str) -> Option<DeviceCounters> {

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`mod@capture`] | the machine and the target as they are now |
 //! | [`counters`] | counters before and after a load |
+//! | [`others`] | CPU that other processes took |
+//! | [`speed`] | how fast the processor runs |
 //! | [`mod@cache`] | what the page cache did for each file |
 //! | [`mod@fsync`] | where the time of an fsync goes, from stock tracepoints |
 //! | [`root`] | reads /proc, /sys and /etc below a root that tests can move |
@@ -15,7 +17,9 @@ pub mod counters;
 mod device;
 pub mod fsync;
 mod machine;
+pub mod others;
 pub mod root;
+pub mod speed;
 mod tools;
 
 pub use capture::{Subject, capture, capture_below};

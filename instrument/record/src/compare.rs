@@ -5,11 +5,12 @@ use stats::between::{self, Answer, Basis};
 use stats::blocked::Trial;
 use stats::history::{self, Group, Prior, Spread, Summary};
 use stats::machine::{Conditions, Known, gate};
-use stats::{Doubt, Finding, SampleError, Sense, Thresholds, Verdict};
+use stats::{Doubt, Finding, Outcome, SampleError, Sense, Thresholds, Verdict};
 
 use crate::blocks;
 
 use crate::results::{Cell, MetricName, Run};
+use crate::study::Study;
 
 /// The metrics that are compared: the first decides, the others are shown.
 pub const METRICS: [MetricName; 2] = [MetricName::Throughput, MetricName::LatencyP99];
@@ -62,7 +63,7 @@ pub struct Line {
     pub differed: Vec<String>,
 }
 
-/// Throughputs of one cell of a run of the past.
+/// What one cell of a run of the past yielded, by one metric.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Past {
     /// The run.
@@ -73,8 +74,8 @@ pub struct Past {
     pub cell: u32,
     /// When the run began.
     pub started: jiff::Timestamp,
-    /// I/O operations per second of its trials.
-    pub throughputs: Vec<f64>,
+    /// The metric's value in each trial, e.g. I/O operations per second.
+    pub values: Vec<f64>,
 }
 
 /// How much runs of this machine differ although nothing was changed, from its history without the two runs themselves.
@@ -84,7 +85,7 @@ pub fn spread(past: &[Past], a: &Run, b: &Run) -> Spread {
     let others = past.iter().filter(|one| one.run != a.id && one.run != b.id);
     let mut groups: Vec<((&str, u32), Group)> = Vec::new();
     for one in others {
-        let Ok(summary) = Summary::of_values(&one.throughputs) else { continue };
+        let Ok(summary) = Summary::of_values(&one.values) else { continue };
         let age_days = now.duration_since(one.started).as_secs_f64() / 86_400.0;
         let run = history::Past { summary, age_days: age_days.max(0.0), flagged: false };
         let key = (one.study_hash.as_str(), one.cell);
@@ -268,7 +269,8 @@ fn anchor(run: &Run, cell: u32, ground: &Ground<'_>) -> Option<u32> {
     run.cells.iter().find(is).map(|other| other.id)
 }
 
-/// What a run says of its machine: hardware and kernel, which the first environment of its trials tells.
+/// What a run says of its machine: hardware and kernel, which the first environment of its trials tells, and what happened
+/// over the trials, as the median of those that measured it. Old runs have less of it.
 fn conditions(run: &Run) -> Conditions {
     let Some(environment) = run.trials.iter().find_map(|trial| trial.environment.as_ref()) else {
         return Conditions::default();
@@ -277,7 +279,29 @@ fn conditions(run: &Run) -> Conditions {
     let gib = memory.total_bytes.map(|bytes| format!("{:.0} GiB", bytes as f64 / f64::from(1 << 30)));
     let parts = [cpu.model.clone(), cpu.cores_online.map(|cores| format!("{cores} CPUs")), gib];
     let hardware: Vec<String> = parts.into_iter().flatten().collect();
+    let median = |of: &dyn Fn(&Outcome) -> Option<f64>| {
+        let done = run.trials.iter().filter(|trial| trial.status.is_done());
+        let values: Vec<f64> = done.filter_map(|trial| of(trial.outcome.as_ref()?)).collect();
+        Some(stats::Sample::new(&values).ok()?.median())
+    };
+    let value = |outcome: &Outcome, name: &str| {
+        outcome.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value)
+    };
+    // what a counter of seconds grew by in each counted second
+    let rate = |name: &str| {
+        median(&|outcome| {
+            let seconds = value(outcome, "counted_seconds").filter(|seconds| *seconds > 0.0)?;
+            Some(value(outcome, name)? / seconds)
+        })
+    };
+    // under a limit of its own, a load waits for memory by itself
+    let limited = Study::from_stored(&run.study).is_ok_and(|study| study.study.memory.is_some());
     Conditions {
+        cores: cpu.cores_online.map(f64::from),
+        others: rate("others_cpu_seconds"),
+        steal: rate("stolen_cpu_seconds"),
+        additions: median(&|outcome| value(outcome, "additions_per_second")),
+        memory_pressure: (!limited).then(|| rate("memory_pressure_seconds")).flatten(),
         kernel: environment.kernel.release.clone(),
         hardware: (!hardware.is_empty()).then(|| hardware.join(", ")),
         ..Conditions::default()

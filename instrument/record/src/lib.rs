@@ -16,6 +16,7 @@
 //! | [`judge`] | claims of a study against what was measured |
 //! | [`embedded`] | the studies that every `loadline` has with it |
 //! | `earlier` | runs of evaluations that were stored before studies had rows and columns |
+//! | [`trend`] | a cell over many runs, with changes of level |
 //! | [`turns`] | two systems in turns until it is decided |
 //! | [`estimate`] | how long the rest of a run will take |
 
@@ -35,6 +36,7 @@ mod period;
 pub mod plan;
 pub mod results;
 pub mod study;
+pub mod trend;
 pub mod turns;
 
 pub use diff::{Difference, Fact, Weight, diff};

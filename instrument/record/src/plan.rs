@@ -9,8 +9,8 @@ use spec::StackSpec;
 
 use crate::results::{Cell, Parameter, Published, Trial};
 use crate::study::counts::CONTAINERS;
+use crate::study::turns::{TRIALS_OF_BLOCK, Turns};
 use crate::study::{self, Order, Row, Selector, Study, Workload};
-use crate::turns::{TRIALS_OF_BLOCK, Turns};
 
 /// One planned trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

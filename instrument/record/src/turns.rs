@@ -6,47 +6,18 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use stats::sequential::{Ab, BLOCKS_MAX, Plan, State, block_difference};
+use stats::slices::{Drift, drift};
 use stats::spending::FIRST_LOOK;
-use stats::{Interval, Sense, Verdict};
+use stats::{Interval, Sense, Thresholds, Verdict};
 
 use crate::results::{MetricName, Run, Trial};
-use crate::study::{Seconds, Settings, Share, Study};
+use crate::study::turns::{TRIALS_OF_BLOCK, Turns};
+use crate::study::{Settings, Study};
 
-/// Trials of each side in a block.
-pub const TRIALS_OF_BLOCK: u32 = 2;
 /// From what so many blocks took it is planned how many the budget allows: fewer than the first look has, so that the plan
 /// stands before anything is looked at.
 const COSTED_BLOCKS: usize = 4;
-
-/// How two systems are compared in turns: a part of a study's settings.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Turns {
-    /// Time for all trials; at least 8 blocks are made, however long they take.
-    pub budget: Seconds,
-    /// A difference smaller than this is the same.
-    pub target: Share,
-    /// By what it is decided.
-    #[serde(default)]
-    pub metric: MetricName,
-    /// Variables of the workload for A alone.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub a: BTreeMap<String, String>,
-    /// Variables of the workload for B alone.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub b: BTreeMap<String, String>,
-}
-
-impl Turns {
-    /// Trials of each side that are planned: more than the budget allows, as long as what a trial costs is not known.
-    pub fn trials_max(&self, load_seconds: f64) -> u32 {
-        let block = 2.0 * f64::from(TRIALS_OF_BLOCK) * load_seconds.max(0.01);
-        let blocks = ((self.budget.0 / block).ceil() as usize).clamp(FIRST_LOOK, BLOCKS_MAX);
-        TRIALS_OF_BLOCK * blocks as u32
-    }
-}
 
 /// What the blocks so far say of B against A.
 #[derive(Debug, Clone, PartialEq)]
@@ -75,6 +46,10 @@ pub struct SoFar {
     pub means: [f64; 2],
     /// Seconds that the trials took.
     pub seconds: f64,
+    /// The trials are slices of loads that go on.
+    pub in_slices: bool,
+    /// Of slices: how the ratio changes while the stacks age, to be told instead of one number.
+    pub drift: Option<Drift>,
 }
 
 /// What a stored run says; `None` when it is no comparison in turns.
@@ -103,6 +78,7 @@ pub fn judge(
     let plan = Plan { blocks_max: planned, target: turns.target.0, ..Plan::default() };
     let mut ab = Ab::new(plan, sense, seed).ok()?;
     let (mut spent, mut all, mut blocks_max) = (0.0, [Vec::new(), Vec::new()], planned);
+    let mut differences = Vec::new();
     let mut verdict = None;
     for block in blocks {
         spent += block.seconds;
@@ -110,6 +86,7 @@ pub fn judge(
         for (all, values) in all.iter_mut().zip(&block.values) {
             all.extend_from_slice(values);
         }
+        differences.push(difference);
         let mut state = ab.push(difference).ok()?;
         if ab.n() == COSTED_BLOCKS {
             blocks_max = (turns.budget.0 / (spent / COSTED_BLOCKS as f64)) as usize;
@@ -126,6 +103,8 @@ pub fn judge(
         }
     }
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+    let ages =
+        turns.slices.is_some().then(|| drift(&differences, Thresholds::default().floor.ln_1p())).flatten();
     Some(SoFar {
         names,
         metric,
@@ -142,6 +121,8 @@ pub fn judge(
         target: turns.target.0,
         means: [mean(&all[0]), mean(&all[1])],
         seconds: spent,
+        in_slices: turns.slices.is_some(),
+        drift: ages,
     })
 }
 

@@ -15,6 +15,7 @@
 //! | [`filebench`] | the text that Filebench 1.5 prints, for parsers that expect it |
 //! | [`fsync`], [`cache_table`] | what `loadline explain` shows |
 //! | [`harm`] | what `loadline prefetch harm` and `prefetch compare` show |
+//! | [`trend`] | what `loadline trend` shows: terminal, drawing, page |
 //! | [`turns`] | what `loadline ab` shows |
 //! | [`hdr`] | histograms as an HdrHistogram log |
 //! | [`scaling`] | what a simulation of containers says: table, CSV, JSON, drawing |
@@ -35,5 +36,6 @@ mod plot;
 pub mod scaling;
 pub mod sheet;
 pub mod terminal;
+pub mod trend;
 pub mod turns;
 pub mod view;

@@ -12,7 +12,7 @@ pub fn line(so_far: &SoFar) -> String {
     let next = so_far.next_look.map(|n| format!(", next look after {n}")).unwrap_or_default();
     let interval = interval(so_far).unwrap_or_else(|| "no look yet".into());
     let SoFar { blocks, blocks_max, .. } = so_far;
-    format!("block {blocks} of at most {blocks_max}: B/A {} ({interval}){next}", ratio(so_far.ratio))
+    format!("block {blocks} of at most {blocks_max}: B/A {} ({interval}){next}", ratio_of(so_far.ratio))
 }
 
 /// The answer in sentences: verdict, ratio with its interval, what it rests on, what would have been seen.
@@ -21,15 +21,16 @@ pub fn answer(so_far: &SoFar) -> String {
     let names = if a == b { format!("A and B are both {a}.") } else { format!("A is {a}, B is {b}.") };
     let means: Vec<String> = so_far.means.iter().map(|mean| figure(so_far.metric, *mean)).collect();
     let rests = format!(
-        "Mean {}: A {}, B {}; {} of four trials, {}.",
+        "Mean {}: A {}, B {}; {} of four {}, {}.",
         what(so_far.metric),
         means[0],
         means[1],
         format::plural(so_far.blocks, "block"),
+        if so_far.in_slices { "slices" } else { "trials" },
         format::span_seconds(so_far.seconds)
     );
     let interval = interval(so_far).map_or_else(String::new, |interval| format!(" ({interval})"));
-    let ratio = format!("B/A {}{interval}", ratio(so_far.ratio));
+    let ratio = format!("B/A {}{interval}", ratio_of(so_far.ratio));
     let target = format::digits(so_far.target * 100.0);
     let verdict = match &so_far.verdict {
         None => format!("Not decided yet: {ratio}."),
@@ -50,7 +51,15 @@ pub fn answer(so_far: &SoFar) -> String {
             )
         })
         .unwrap_or_default();
-    format!("{names} {verdict} {rests}{seen}")
+    let ages = so_far.drift.map(|drift| {
+        format!(
+            " The ratio changes as the stacks age: {} at first, {} at last (p {}); it is no single number.",
+            ratio_of(drift.first),
+            ratio_of(drift.last),
+            format::p_value(drift.p)
+        )
+    });
+    format!("{names} {verdict} {rests}{seen}{}", ages.unwrap_or_default())
 }
 
 /// The verdict in a word or two.
@@ -60,11 +69,11 @@ pub fn verdict(so_far: &SoFar) -> &'static str {
 
 fn interval(so_far: &SoFar) -> Option<String> {
     let interval = so_far.interval?;
-    Some(format!("{} .. {}", ratio(interval.low), ratio(interval.high)))
+    Some(format!("{} .. {}", ratio_of(interval.low), ratio_of(interval.high)))
 }
 
 /// One per mille counts here.
-fn ratio(value: f64) -> String {
+fn ratio_of(value: f64) -> String {
     if value.is_finite() && value < 9.9995 { format!("{value:.3}") } else { format::ratio(value) }
 }
 

@@ -3,7 +3,8 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use record::turns::{Block, SoFar, TRIALS_OF_BLOCK, Turns, judge};
+use record::study::turns::{TRIALS_OF_BLOCK, Turns};
+use record::turns::{Block, SoFar, judge};
 use stats::rng::SplitMix;
 
 use super::PairedError;

@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `trial` | one trial on the way: stack, processes, what is heard of them |
+//! | `kept` | stacks that are kept between trials, whose loads go in slices |
 //! | `crowd` | the processes of a trial in containers |
 //! | `ending` | what it came to, as a status |
 //! | `evidence` | what is kept beside the measurement: commands, environment, counters |
@@ -10,6 +11,7 @@
 mod crowd;
 mod ending;
 mod evidence;
+mod kept;
 mod trial;
 
 use std::sync::Arc;
@@ -26,6 +28,7 @@ use crate::protocol::ARGUMENT;
 use crate::runner::{Job, Progress, Report, Runner};
 use crate::site::Site;
 use crate::supervise::Program;
+use kept::Keeper;
 use trial::{Place, Trial};
 
 /// Executes trials on this machine.
@@ -37,6 +40,7 @@ pub struct RealRunner {
     journal: Arc<Journal>,
     /// Trials so far: each memory group has a name of its own.
     trials: u32,
+    kept: Keeper,
 }
 
 impl RealRunner {
@@ -48,7 +52,13 @@ impl RealRunner {
     pub fn new(site: Site, run: &str) -> Result<Self, RunnerError> {
         let journal = Journal::open(&journal_folder(site.home()), &format!("{run}.{}", std::process::id()))?;
         let program = std::env::current_exe().map_err(|source| RunnerError::Executable { source })?;
-        Ok(RealRunner { program: Program::new(program, &[ARGUMENT]), site, journal, trials: 0 })
+        Ok(RealRunner {
+            program: Program::new(program, &[ARGUMENT]),
+            site,
+            journal,
+            trials: 0,
+            kept: Keeper::default(),
+        })
     }
 
     /// The journal of what this runner makes.
@@ -69,7 +79,15 @@ impl Runner for RealRunner {
         self.trials += 1;
         let place =
             Place { site: &self.site, program: &self.program, journal: &self.journal, number: self.trials };
-        Trial::new(place, job, stop, progress).run()
+        let trial = Trial::new(place, job, stop, progress);
+        match job.study.study.turns.as_ref().and_then(|turns| turns.slices) {
+            Some(length) => self.kept.slice(trial, length.0),
+            None => trial.run(),
+        }
+    }
+
+    fn end(&mut self) -> Vec<String> {
+        self.kept.end()
     }
 }
 

@@ -44,16 +44,16 @@ pub(super) struct Trial<'a> {
     pub(super) job: &'a Job<'a>,
     pub(super) stop: &'a AtomicBool,
     pub(super) progress: &'a mut dyn FnMut(Progress),
-    timeout_seconds: f64,
+    pub(super) timeout_seconds: f64,
     pub(super) deadline: Instant,
     pub(super) report: Report,
 }
 
 /// What the processes of a trial have in common.
 pub(super) struct Processes {
-    program: Program,
+    pub(super) program: Program,
     pub(super) request: Request,
-    group: Option<Cgroup>,
+    pub(super) group: Option<Cgroup>,
     /// What a program of the load leaves there when it is killed is in the journal.
     _temporary: Option<PrivateTree>,
 }
@@ -128,13 +128,8 @@ impl<'a> Trial<'a> {
         if self.stop.load(Ordering::Acquire) {
             return Ok(Status::Interrupted);
         }
-        let resized = self.resized(built)?;
+        let (resized, processes) = self.ready(built)?;
         let load = resized.as_ref().unwrap_or(self.job.load);
-        let variable =
-            |(name, value): &(String, String)| Parameter { name: name.clone(), value: value.clone() };
-        self.report.variables = load.variables.iter().map(variable).collect();
-        self.report.log.extend(load.warnings.lines().map(str::to_string));
-        let processes = self.processes(load, built)?;
         let mut departure = match &load.load {
             _ if load.containers.is_some() => self.contained(load, built, &processes)?,
             Ready::App(app) => self.phases(app.phases(), built, &processes)?,
@@ -169,11 +164,24 @@ impl<'a> Trial<'a> {
             erase: None,
             device: None,
             disk: None,
+            in_slices: false,
         };
         let program = self.place.program.clone();
         let processes = Processes { program, request, group: None, _temporary: None };
         let departure = self.child(Part::Stage(Stage::All), &processes);
         conclude(departure, self.timeout_seconds, &mut self.report)
+    }
+
+    /// The load once more, when it depends on the built stack, and what its processes have in common.
+    pub(super) fn ready(&mut self, built: &Built) -> Result<(Option<Prepared>, Processes), Failure> {
+        let resized = self.resized(built)?;
+        let load = resized.as_ref().unwrap_or(self.job.load);
+        let variable =
+            |(name, value): &(String, String)| Parameter { name: name.clone(), value: value.clone() };
+        self.report.variables = load.variables.iter().map(variable).collect();
+        self.report.log.extend(load.warnings.lines().map(str::to_string));
+        let processes = self.processes(load, built)?;
+        Ok((resized, processes))
     }
 
     /// The load once more, when it depends on the target, whose size is known by now.
@@ -211,6 +219,7 @@ impl<'a> Trial<'a> {
             erase: self.place.site.builder.erase.clone(),
             device: environment.devices.first().map(|device| device.name.clone()),
             disk: environment.devices.last().map(|device| device.name.clone()),
+            in_slices: false,
         };
         self.report.environment = Some(environment);
         let temporary =

@@ -23,7 +23,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 
 use record::compare::Past;
 use record::plan;
-use record::results::{Run, Trial, VERSION};
+use record::results::{MetricName, Run, Trial, VERSION};
 use record::study::Study;
 
 pub use error::StoreError;
@@ -190,42 +190,20 @@ impl Store {
     /// # Errors
     /// The store cannot be written.
     pub fn add_trial(&mut self, run: &str, trial: &Trial) -> Result<(), StoreError> {
-        let raw_output = compress(run, trial.raw_output.as_bytes())?;
-        let record = pack(run, &Trial { raw_output: String::new(), ..trial.clone() })?;
-        let outcome = trial.outcome.as_ref();
+        self.add_trials(run, std::slice::from_ref(trial))
+    }
+
+    /// Adds several, all or none.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn add_trials(&mut self, run: &str, trials: &[Trial]) -> Result<(), StoreError> {
+        if trials.is_empty() {
+            return Ok(());
+        }
         let transaction = self.write()?;
-        transaction.execute(
-            "INSERT INTO trials (run, cell, trial, status, started, seconds, ops_per_second, record, raw_output)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-            params![
-                run,
-                trial.cell,
-                trial.index,
-                trial.status.word(),
-                trial.started.to_string(),
-                trial.seconds,
-                outcome.map(|outcome| outcome.io_ops_per_second()),
-                record,
-                raw_output,
-            ],
-        )?;
-        let row = transaction.last_insert_rowid();
-        for op in outcome.into_iter().flat_map(|outcome| &outcome.ops) {
-            let hdr = |histogram: &stats::Histogram| histogram.to_hdr_v2_base64().ok();
-            transaction.execute(
-                "INSERT INTO ops (trial_row, name, kind, ops, bytes, errors, service_hdr, intended_hdr)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-                params![
-                    row,
-                    op.name,
-                    op.kind,
-                    saturated(op.ops),
-                    saturated(op.bytes),
-                    saturated(op.errors),
-                    hdr(&op.service),
-                    op.intended.as_ref().and_then(hdr),
-                ],
-            )?;
+        for trial in trials {
+            add(&transaction, run, trial)?;
         }
         transaction.commit()?;
         Ok(())
@@ -300,17 +278,63 @@ impl Store {
         while let Some(row) = rows.next()? {
             let (run, cell, throughput): (String, u32, f64) = (row.get(0)?, row.get(3)?, row.get(4)?);
             match past.last_mut() {
-                Some(last) if last.run == run && last.cell == cell => last.throughputs.push(throughput),
+                Some(last) if last.run == run && last.cell == cell => last.values.push(throughput),
                 _ => past.push(Past {
                     run,
                     study_hash: row.get(1)?,
                     started: time(row.get(2)?),
                     cell,
-                    throughputs: vec![throughput],
+                    values: vec![throughput],
                 }),
             }
         }
         Ok(past)
+    }
+
+    /// The same by another metric, of which every trial has to be read: of the runs that `wanted` says.
+    ///
+    /// # Errors
+    /// The store cannot be read, or a record is damaged.
+    pub fn past_by(
+        &self,
+        metric: MetricName,
+        wanted: impl Fn(&Summary) -> bool,
+    ) -> Result<Vec<Past>, StoreError> {
+        let mut past = Vec::new();
+        for summary in self.runs()?.iter().filter(|summary| wanted(summary)) {
+            let run = self.load_run(&summary.id)?;
+            for cell in &run.cells {
+                let done = run.trials_of(cell.id).filter(|trial| trial.status.is_done());
+                let values: Vec<f64> = done.filter_map(|trial| metric.of(trial.outcome.as_ref()?)).collect();
+                if !values.is_empty() {
+                    past.push(Past {
+                        run: run.id.clone(),
+                        study_hash: run.study_hash.clone(),
+                        cell: cell.id,
+                        started: run.started,
+                        values,
+                    });
+                }
+            }
+        }
+        Ok(past)
+    }
+
+    /// A run of each study, without its trials: what its cells are.
+    ///
+    /// # Errors
+    /// The store cannot be read, or a record is damaged.
+    pub fn heads(&self) -> Result<Vec<Run>, StoreError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT id, record FROM runs WHERE rowid IN (SELECT max(rowid) FROM runs GROUP BY study_hash)",
+        )?;
+        let mut rows = statement.query([])?;
+        let mut heads = Vec::new();
+        while let Some(row) = rows.next()? {
+            let id: String = row.get(0)?;
+            heads.push(unpack(&id, row.get_ref(1)?.as_blob().unwrap_or_default())?);
+        }
+        Ok(heads)
     }
 
     /// Runs of this study that are not complete, the oldest first.
@@ -447,6 +471,47 @@ fn damaged(run: &str, why: impl std::fmt::Display) -> StoreError {
 
 fn pack(run: &str, record: &impl serde::Serialize) -> Result<Vec<u8>, StoreError> {
     compress(run, &serde_json::to_vec(record).map_err(|error| damaged(run, error))?)
+}
+
+/// Adds a trial within a transaction.
+fn add(transaction: &rusqlite::Transaction<'_>, run: &str, trial: &Trial) -> Result<(), StoreError> {
+    let raw_output = compress(run, trial.raw_output.as_bytes())?;
+    let record = pack(run, &Trial { raw_output: String::new(), ..trial.clone() })?;
+    let outcome = trial.outcome.as_ref();
+    transaction.execute(
+        "INSERT INTO trials (run, cell, trial, status, started, seconds, ops_per_second, record, raw_output)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+        params![
+            run,
+            trial.cell,
+            trial.index,
+            trial.status.word(),
+            trial.started.to_string(),
+            trial.seconds,
+            outcome.map(|outcome| outcome.io_ops_per_second()),
+            record,
+            raw_output,
+        ],
+    )?;
+    let row = transaction.last_insert_rowid();
+    for op in outcome.into_iter().flat_map(|outcome| &outcome.ops) {
+        let hdr = |histogram: &stats::Histogram| histogram.to_hdr_v2_base64().ok();
+        transaction.execute(
+            "INSERT INTO ops (trial_row, name, kind, ops, bytes, errors, service_hdr, intended_hdr)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            params![
+                row,
+                op.name,
+                op.kind,
+                saturated(op.ops),
+                saturated(op.bytes),
+                saturated(op.errors),
+                hdr(&op.service),
+                op.intended.as_ref().and_then(hdr),
+            ],
+        )?;
+    }
+    Ok(())
 }
 
 fn unpack<T: serde::de::DeserializeOwned>(run: &str, bytes: &[u8]) -> Result<T, StoreError> {

@@ -15,6 +15,7 @@
 //! | `lines` | published values as lines of text |
 //! | `choose` | the rows and columns that are to run |
 //! | [`counts`] | numbers of containers |
+//! | [`turns`] | settings of two systems in turns |
 //! | `field` | values with a spelling of their own: seconds, percents, sizes, engines, sweeps |
 //! | [`error`], `place`, `nearest` | what is wrong, where, and what would be right |
 
@@ -34,6 +35,7 @@ mod nearest;
 mod place;
 pub mod scene;
 mod selector;
+pub mod turns;
 
 use std::collections::BTreeMap;
 
@@ -51,6 +53,7 @@ pub use load::{Load, Workload};
 pub use nearest::nearest;
 pub use scene::Scene;
 pub use selector::Selector;
+pub use turns::Turns;
 
 /// A study. Its workloads are resolved: it names no other files. As its author writes it, it is a
 /// `Study<load::Written>`, which [`Study::parse`] resolves.
@@ -151,7 +154,7 @@ pub struct Settings {
     pub stop_early: Option<Share>,
     /// Two systems in turns, A B B A, until it is decided, instead of so many trials (`loadline ab`).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub turns: Option<crate::turns::Turns>,
+    pub turns: Option<Turns>,
 }
 
 impl Default for Settings {

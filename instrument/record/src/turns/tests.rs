@@ -1,3 +1,4 @@
+use crate::study::{Seconds, Share, Turns};
 use stats::rng::SplitMix;
 
 use super::*;
@@ -6,7 +7,14 @@ use crate::study::Workload;
 
 fn turns(budget_seconds: f64) -> Turns {
     let (a, b) = (BTreeMap::new(), BTreeMap::new());
-    Turns { budget: Seconds(budget_seconds), target: Share(0.01), metric: MetricName::Throughput, a, b }
+    Turns {
+        budget: Seconds(budget_seconds),
+        target: Share(0.01),
+        metric: MetricName::Throughput,
+        slices: None,
+        a,
+        b,
+    }
 }
 
 /// Blocks of 4 s whose B is `ratio` times A, with a noise of about 2 %.

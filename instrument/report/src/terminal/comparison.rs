@@ -30,11 +30,17 @@ pub fn comparison(compared: &Compared, style: Style) -> String {
     if !table.is_empty() {
         text.push_str(&table.render(style));
     }
-    let mut differed: Vec<&String> =
-        compared.pairs.iter().flat_map(|pair| &pair.lines).flat_map(|line| &line.differed).collect();
-    differed.dedup();
-    for reason in differed {
-        text.push_str(&format!("\n{}\n", style.paint(Paint::Warn, &style.paragraph(reason, 2))));
+    let mut differed: Vec<&String> = Vec::new();
+    for reason in compared.pairs.iter().flat_map(|pair| &pair.lines).flat_map(|line| &line.differed) {
+        if !differed.contains(&reason) {
+            differed.push(reason);
+        }
+    }
+    if !differed.is_empty() {
+        text.push_str(&style.heading("In what the machine differed"));
+        for reason in differed {
+            text.push_str(&format!("{}\n", style.paint(Paint::Warn, &style.paragraph(reason, 2))));
+        }
     }
     let (of_baseline, of_candidate) = &compared.unpaired;
     for (side, cells) in [("baseline", of_baseline), ("candidate", of_candidate)] {

@@ -1,0 +1,241 @@
+//! Stacks that are kept between trials: each trial is a slice of a load that goes on where it stopped.
+//!
+//! What a slice holds is set once, by the first stack: as many operations as it does in the length that was asked for. The other
+//! one does as many, however long it takes, since stacks age by operations. See `stats::slices` for when slices can
+//! be trusted.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use journal::Cgroup;
+use record::results::Status;
+use stats::Histogram;
+use stats::outcome::{Direction, Ended, OpClass, OpOutcome, Outcome};
+
+use super::ending::{Failure, status};
+use super::evidence;
+use super::trial::Trial;
+use crate::protocol::{Grant, Message, Request};
+use crate::runner::{Progress, Report};
+use crate::site::Built;
+use crate::supervise;
+
+/// Operations of the first grant, from which the right number is found.
+const FIRST_GRANT: u64 = 100;
+/// The next grant is at most so many times this one.
+const GRANT_GROWTH_MAX: f64 = 8.0;
+/// A grant of at least this share of the wanted length says how many operations that length holds.
+const LENGTH_SHARE: f64 = 0.5;
+/// Grants that are made to find the number.
+const GRANTS_MAX: u32 = 40;
+/// How often the user's wish is looked at.
+const TICK: Duration = Duration::from_millis(50);
+
+/// The stacks that are kept, and what a slice holds.
+#[derive(Default)]
+pub(super) struct Keeper {
+    kept: Vec<Kept>,
+    operations: Option<u64>,
+}
+
+/// A stack with its load, which waits.
+struct Kept {
+    cell: u32,
+    // in this order: the load goes before its stack
+    child: supervise::Kept,
+    group: Option<Cgroup>,
+    built: Built,
+}
+
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keeper")
+            .field("kept", &self.kept.len())
+            .field("operations", &self.operations)
+            .finish()
+    }
+}
+
+impl Keeper {
+    /// One slice of the trial's cell; at its first, its stack is built and its load begun.
+    pub(super) fn slice(&mut self, mut trial: Trial<'_>, length_seconds: f64) -> Report {
+        let cell = trial.job.cell.id;
+        let sliced = self.sliced(&mut trial, length_seconds);
+        if sliced.is_err() {
+            self.drop_cell(cell, &mut trial.report);
+        }
+        let outcome = sliced.map(|(outcome, seconds)| {
+            trial.report.outcome = Some(outcome);
+            trial.report.seconds = seconds;
+            Status::Done
+        });
+        let interrupted = trial.stop.load(Ordering::Acquire);
+        trial.report.status = status(outcome, interrupted, &mut trial.report);
+        trial.report
+    }
+
+    fn sliced(&mut self, trial: &mut Trial<'_>, length_seconds: f64) -> Result<(Outcome, f64), Failure> {
+        let cell = trial.job.cell.id;
+        let at = match self.kept.iter().position(|kept| kept.cell == cell) {
+            Some(at) => at,
+            None => {
+                let kept = Kept::begin(trial)?;
+                self.kept.push(kept);
+                let kept = self.kept.last_mut().expect("pushed above");
+                match self.operations {
+                    // as the other one had by then: a slice that does not count
+                    Some(operations) => kept.grant(trial, operations).map(|_| ())?,
+                    None => self.operations = Some(kept.calibrate(trial, length_seconds)?),
+                }
+                self.kept.len() - 1
+            }
+        };
+        let operations = self.operations.unwrap_or(FIRST_GRANT);
+        let begin = Instant::now();
+        let seconds = self.kept[at].grant(trial, operations)?;
+        if seconds <= 0.0 {
+            let why = "a slice took no time: its threads wait for each other; compare whole trials";
+            return Err(Failure::Message(why.into()));
+        }
+        Ok((outcome(trial.job.cell.workload.clone(), operations, seconds), begin.elapsed().as_secs_f64()))
+    }
+
+    fn drop_cell(&mut self, cell: u32, report: &mut Report) {
+        if let Some(at) = self.kept.iter().position(|kept| kept.cell == cell) {
+            report.raw_output.push_str(&self.kept.remove(at).end());
+        }
+    }
+
+    /// Takes all down; what went wrong.
+    pub(super) fn end(&mut self) -> Vec<String> {
+        let told = self.kept.drain(..).map(Kept::end);
+        told.filter(|told| !told.is_empty()).collect()
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Kept {
+    /// Builds the stack of the trial's cell and begins its load, which waits for its first grant.
+    fn begin(trial: &mut Trial<'_>) -> Result<Kept, Failure> {
+        if trial.job.load.containers.is_some() {
+            return Err(Failure::Message("containers do not go in slices: compare whole trials".into()));
+        }
+        (trial.progress)(Progress::Building);
+        let built = trial.place.site.build(trial.job.stack, trial.place.journal)?;
+        trial.report.commands = evidence::commands(&built);
+        let (_, processes) = trial.ready(&built)?;
+        let mut request = Request { in_slices: true, ..processes.request.clone() };
+        // grants end it, not its length
+        request.options.seconds = Some(1e9);
+        request.options.warmup_seconds = Some(0.0);
+        request.options.ops = None;
+        let group = processes.group;
+        let admit = |pid: u32| match &group {
+            Some(group) => group.add_pid(pid).map_err(|error| error.to_string()),
+            None => Ok(()),
+        };
+        let child = supervise::Kept::start(&processes.program, &request, admit).map_err(Failure::Message)?;
+        let mut kept = Kept { cell: trial.job.cell.id, child, group, built };
+        match kept.hear(trial) {
+            Ok(_) => Ok(kept),
+            Err(failure) => {
+                trial.report.raw_output.push_str(&kept.end());
+                Err(failure)
+            }
+        }
+    }
+
+    /// How many operations make a slice of about this length.
+    fn calibrate(&mut self, trial: &mut Trial<'_>, length_seconds: f64) -> Result<u64, Failure> {
+        let mut operations = FIRST_GRANT;
+        for _ in 0..GRANTS_MAX {
+            let seconds = self.grant(trial, operations)?.max(1e-9);
+            let factor = length_seconds / seconds;
+            let next = (operations as f64 * factor.min(GRANT_GROWTH_MAX)).round().max(1.0) as u64;
+            if seconds >= LENGTH_SHARE * length_seconds {
+                return Ok(next);
+            }
+            operations = next.max(operations + 1);
+        }
+        Err(Failure::Message(format!(
+            "{operations} operations take less than {length_seconds} s: no slices can be made of it"
+        )))
+    }
+
+    /// Does so many operations; seconds that they took.
+    fn grant(&mut self, trial: &mut Trial<'_>, operations: u64) -> Result<f64, Failure> {
+        self.child.tell(&Grant { operations }).map_err(Failure::Message)?;
+        self.hear(trial)
+    }
+
+    /// Hears the load until it waits: seconds of the slice, 0 before the first.
+    fn hear(&mut self, trial: &mut Trial<'_>) -> Result<f64, Failure> {
+        loop {
+            if trial.stop.load(Ordering::Acquire) {
+                return Err(Failure::Message("interrupted".into()));
+            }
+            if Instant::now() >= trial.deadline {
+                let why = format!("a slice was not done within {} s", trial.timeout_seconds);
+                return Err(Failure::Message(why));
+            }
+            match self.child.hear(TICK) {
+                Ok(Message::Waiting) => return Ok(0.0),
+                Ok(Message::Slice { seconds }) => return Ok(seconds),
+                Ok(Message::Error { message }) => return Err(Failure::Message(message)),
+                Ok(Message::Outcome { outcome }) => {
+                    let why = match outcome.ended {
+                        Ended::Failed { message } => message,
+                        _ => "the load came to its end; slices are for loads that go on".into(),
+                    };
+                    return Err(Failure::Message(why));
+                }
+                Ok(Message::Event { event }) => (trial.progress)(Progress::Engine(event)),
+                Err(true) => return Err(Failure::Message("the trial's process has ended".into())),
+                Err(false) => {}
+            }
+        }
+    }
+
+    /// Ends the load and takes the stack down; what went wrong.
+    fn end(self) -> String {
+        let Kept { child, group, built, .. } = self;
+        let mut told = child.end().raw_output;
+        if let Some(Err(error)) = group.map(|group| group.destroy()) {
+            told.push_str(&format!("{error}\n"));
+        }
+        if let Err(error) = built.teardown() {
+            told.push_str(&format!("{error}\n"));
+        }
+        told
+    }
+}
+
+/// What a slice measured: operations and time. Latencies would be those of the load, not of the slice.
+fn outcome(name: String, operations: u64, seconds: f64) -> Outcome {
+    Outcome {
+        measured_seconds: seconds,
+        warmup_seconds: 0.0,
+        ended: Ended::OpsReached,
+        ops: vec![OpOutcome {
+            name,
+            kind: "slice".into(),
+            class: OpClass::Io,
+            direction: Direction::Neither,
+            ops: operations,
+            bytes: 0,
+            errors: 0,
+            starved: 0,
+            service: Histogram::new(),
+            intended: None,
+            ops_per_second: Vec::new(),
+            bytes_per_second: Vec::new(),
+        }],
+        metrics: Vec::new(),
+        notes: Vec::new(),
+    }
+}
