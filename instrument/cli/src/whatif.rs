@@ -1,6 +1,8 @@
 //! `whatif`: what a load would gain if the device kept order, predicted from its recorded fsyncs.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueHint};
 use record::fsync::Breakdown;
@@ -126,9 +128,9 @@ pub fn whatif(options: &Options, what: &Whatif) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn read(file: &std::path::Path) -> anyhow::Result<Vec<Breakdown>> {
-    let text = lab::read::text(file).map_err(bad_input)?;
-    serde_json::from_str(&text).map_err(|error| {
+fn read(file: &Path) -> anyhow::Result<Vec<Breakdown>> {
+    let opened = File::open(file).map_err(|error| bad_input(format!("{}: {error}", file.display())))?;
+    serde_json::from_reader(BufReader::new(opened)).map_err(|error| {
         let right = "what `loadline explain fsync --json` prints is right";
         bad_input(format!("{}: {error}; {right}", file.display()))
     })
