@@ -19,6 +19,7 @@
 //! | `pages` | man pages and completions |
 //! | `reproduce`, `evaluation` | published evaluations: the run of an embedded study; the options that choose scale, rows, columns |
 //! | `simulate` | workloads in virtual time, over containers and stacks |
+//! | `whatif` | what a load would gain on a device with another contract |
 //! | `screen` | colours, widths, exit codes |
 
 mod ab;
@@ -46,6 +47,7 @@ mod simulate;
 mod ssd;
 mod trend;
 mod turns;
+mod whatif;
 
 use std::process::ExitCode;
 
@@ -96,6 +98,7 @@ fn main() -> ExitCode {
         Command::Dump(dump) => betrfs::dump(dump),
         Command::Doctor(doctor) => doctor::doctor(&options, doctor),
         Command::Completions(completions) => pages::completions(completions),
+        Command::Whatif(what) => whatif::whatif(&options, what),
         Command::Man(man) => pages::man(man),
     };
     match ended {

@@ -53,6 +53,9 @@ pub enum Command {
     /// Say where the time of each fsync goes
     #[command(subcommand)]
     Explain(Explain),
+    /// What would a load gain on another device? From its recorded fsyncs
+    #[command(subcommand)]
+    Whatif(crate::whatif::Whatif),
     /// Check the states that a power cut may leave: record a workload, bring each one up, judge it
     Crash(Crash),
     /// Show a stored run: terminal, HTML, CSV, JSON, Filebench's text
@@ -160,6 +163,9 @@ pub struct Run {
     /// Run the load in N containers at once, begun together; several numbers, separated by commas, are swept
     #[arg(long, value_name = "N")]
     pub containers: Option<String>,
+    /// Stretch the emulated SSD's time, so that a small machine is bound by the device and ratios hold; 0.01 to 10000
+    #[arg(long, value_name = "FACTOR")]
+    pub time_scale: Option<f64>,
     /// How much of each written block is compressible
     #[arg(long, value_name = "PERCENT")]
     pub compress: Option<u8>,

@@ -121,7 +121,25 @@ pub fn home(options: &Options) -> anyhow::Result<PathBuf> {
     })
 }
 
+/// The study, on devices whose time is stretched as is asked for.
 fn study(arguments: &options::Run) -> anyhow::Result<Study> {
+    let mut study = unscaled(arguments)?;
+    let Some(factor) = arguments.time_scale else { return Ok(study) };
+    if study.rows.iter().any(|row| row.stack.is_some()) {
+        return Err(bad_input("--time-scale: the rows of this study name their stacks"));
+    }
+    for stack in &mut study.stacks {
+        *stack = stack.with_word(&format!("scale={factor}")).ok_or_else(|| {
+            bad_input(format!(
+                "--time-scale: {stack} has no emulated SSD; {}@980pro has one",
+                stack.fs().name()
+            ))
+        })?;
+    }
+    Ok(study)
+}
+
+fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
     let is_study = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "toml");
     if !arguments.files.iter().any(is_study) {
         arguments.evaluating.refuse()?;

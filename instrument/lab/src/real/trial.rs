@@ -137,6 +137,7 @@ impl<'a> Trial<'a> {
         };
         if let (Ok(outcome), Some(status)) = (&mut departure.result, built.ssd_status()) {
             outcome.metrics.extend(evidence::ssd_metrics(&status));
+            outcome.notes.extend(self.job.stack.time_scale().and_then(evidence::scale_note));
         }
         if let Some(group) = processes.group {
             leave(group, &mut departure);

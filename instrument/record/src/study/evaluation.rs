@@ -72,6 +72,8 @@ pub enum Artifact {
     Betrfs,
     /// CrossPrefetch: a file for each figure.
     Crossprefetch,
+    /// OPIMQ: a file for each environment and benchmark, below `results`.
+    Opimq,
 }
 
 /// A part of a publication that cannot run.
