@@ -110,6 +110,7 @@ Examples:
   loadline run oltp-insert --engine innodb,myrocks --on ext4,xfs --set rows=1000000 --rate 500
   loadline run oltp-read-only --address mysql://user:password@host:3306/empty --on dir:/tmp
   loadline run study.toml; loadline run study.toml --resume
+  mpirun -n 64 loadline run workloads/varmail.f --on dir:/shared --for 60s
   loadline run paper.toml --scale quick --rows ext4,xfs --columns table3")]
 pub struct Run {
     /// Workloads in Filebench's WML, built-in loads by name (tpcc, oltp-insert ...), or one study (*.toml)
@@ -163,6 +164,12 @@ pub struct Run {
     /// Run the load in N containers at once, begun together; several numbers, separated by commas, are swept
     #[arg(long, value_name = "N")]
     pub containers: Option<String>,
+    /// Under mpirun or srun: each rank has files of its own, or all work on one set of files
+    #[arg(long, value_enum, default_value_t = Share::PerRank, value_name = "HOW")]
+    pub share: Share,
+    /// Under mpirun or srun: a directory that all hosts see, where the ranks meet [default: in the home of results]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub rendezvous: Option<PathBuf>,
     /// Stretch the emulated SSD's time, so that a small machine is bound by the device and ratios hold; 0.01 to 10000
     #[arg(long, value_name = "FACTOR")]
     pub time_scale: Option<f64>,
@@ -213,6 +220,15 @@ pub struct Run {
     /// No progress, only results
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// How the ranks of a launcher use the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Share {
+    /// Files of its own for each rank
+    PerRank,
+    /// One set of files for all
+    Shared,
 }
 
 /// Options of `check`.

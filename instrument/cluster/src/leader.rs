@@ -313,12 +313,18 @@ impl Leader {
     }
 }
 
-impl Drop for Leader {
+impl Leader {
     /// Tells all that this is the planned end.
-    fn drop(&mut self) {
+    pub fn end(&mut self) {
         for rank in 0..self.size() {
             let _ = self.write(rank, Kind::Bye, &[]);
         }
+    }
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

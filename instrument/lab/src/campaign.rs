@@ -12,6 +12,7 @@ use stack::Availability;
 use crate::check::Loads;
 use crate::overwrite::{self, OverwriteError};
 use crate::queue::Queue;
+use crate::ranks::Crew;
 use crate::real::{RealRunner, RunnerError, journal_folder};
 use crate::runner::Runner;
 use crate::session::{Ending, Means, Notice, Session};
@@ -109,6 +110,11 @@ impl Campaign {
         let stop =
             stop::on_signals(runner.journal().clone(), opening.on_signal).map_err(CampaignError::Signals)?;
         Ok(Campaign { study, loads, run, store, runner, stop })
+    }
+
+    /// Lets loads be run by the ranks of a launcher.
+    pub fn lead(&mut self, crew: Crew) {
+        self.runner.lead(crew);
     }
 
     /// The run as it is by now.

@@ -7,7 +7,7 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use crate::period::{Extras, Period, PeriodOp};
+pub use crate::period::{Extras, Period, PeriodOp, RankPart};
 
 /// Version of the serialised form of these types.
 pub const VERSION: u32 = 1;
