@@ -20,6 +20,9 @@
 //! | `reproduce`, `evaluation` | published evaluations: the run of an embedded study; the options that choose scale, rows, columns |
 //! | `simulate` | workloads in virtual time, over containers and stacks |
 //! | `whatif` | what a load would gain on a device with another contract |
+//! | `new` | a commented study or workload to begin with |
+//! | `front` | `loadline` alone; examples before options in every help |
+//! | `words` | times and devices as people type them |
 //! | `screen` | colours, widths, exit codes |
 
 mod ab;
@@ -30,9 +33,11 @@ mod crash;
 mod doctor;
 mod evaluation;
 mod explain;
+mod front;
 mod harm;
 mod library;
 mod making;
+mod new;
 mod options;
 mod pages;
 mod prefetch;
@@ -48,10 +53,11 @@ mod ssd;
 mod trend;
 mod turns;
 mod whatif;
+mod words;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use options::{Command, Options};
 use screen::Exit;
@@ -76,7 +82,13 @@ fn main() -> ExitCode {
     if let Some(code) = betrfs::daemon() {
         return code;
     }
-    let options = Options::parse_from(betrfs::arguments());
+    let arguments = betrfs::arguments();
+    if arguments.len() < 2 {
+        println!("{}", front::page());
+        return Exit::Done.into();
+    }
+    let options = front::command().get_matches_from(arguments);
+    let options = Options::from_arg_matches(&options).unwrap_or_else(|error| error.exit());
     screen::start_log(options.verbose);
     let ended = match &options.command {
         Command::Run(run) => run::run(&options, run),
@@ -100,6 +112,7 @@ fn main() -> ExitCode {
         Command::Completions(completions) => pages::completions(completions),
         Command::Whatif(what) => whatif::whatif(&options, what),
         Command::Man(man) => pages::man(man),
+        Command::New(what) => new::new(what),
     };
     match ended {
         Ok(exit) => exit.into(),

@@ -66,6 +66,8 @@ pub enum Command {
     Simulate(Box<crate::simulate::Simulate>),
     /// List or delete stored runs
     Runs(Runs),
+    /// Write a commented study or workload to begin with
+    New(crate::new::New),
     /// Emulated SSDs as block devices: modelled timing, volatile cache, power cuts
     #[command(subcommand)]
     Ssd(Ssd),
@@ -272,6 +274,7 @@ pub enum Ssd {
     /// Stop one; its contents are lost unless they are in a file
     Detach(SsdDetach),
     /// List the ones that are attached
+    #[command(after_help = "Examples:\n  loadline ssd list")]
     List,
     /// Counters: write amplification, cache hits, erases, queue depths (Prometheus text)
     Stats(SsdName),
@@ -332,7 +335,7 @@ Examples:
   loadline prefetch --observe -- make         changes nothing, says what would be saved
   loadline prefetch --explain -- grep -r text tree
   loadline prefetch stat
-  loadline prefetch explain PID
+  loadline prefetch explain 4711
   loadline prefetch daemon -- ./static-or-go-program      as root
   loadline prefetch harm --dir /data          does it harm on this machine?
   loadline prefetch compare --drop big.db -- sqlite3 big.db 'select sum(x) from t'
@@ -364,11 +367,13 @@ pub struct Prefetch {
 #[derive(Debug, Subcommand)]
 pub enum PrefetchWhat {
     /// One line for each process that runs, or ran, under the prefetcher
+    #[command(after_help = "Examples:\n  loadline prefetch stat\n  loadline prefetch stat 4711")]
     Stat {
         /// Only this process
         pid: Option<u32>,
     },
     /// What was done for each file of a process, and why not more
+    #[command(after_help = "Examples:\n  loadline prefetch explain 4711")]
     Explain {
         /// The process
         pid: u32,
@@ -415,8 +420,9 @@ pub struct PrefetchDaemon {
 
 /// Options of `ssd detach`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  loadline ssd detach 980pro\n  loadline ssd detach /dev/loop0")]
 pub struct SsdDetach {
-    /// Its name
+    /// Its name, or the block device that `attach` printed
     pub name: String,
     /// Even when it is in use: whoever uses it gets I/O errors
     #[arg(long)]
@@ -425,15 +431,19 @@ pub struct SsdDetach {
 
 /// Names an emulated SSD.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  loadline ssd stats 980pro\n  loadline ssd stats /dev/loop0")]
 pub struct SsdName {
-    /// Its name
+    /// Its name, or the block device that `attach` printed
     pub name: String,
 }
 
 /// Options of `ssd record`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  loadline ssd record 980pro\n  loadline ssd record 980pro --mark 'after the fsync'"
+)]
 pub struct SsdRecord {
-    /// Its name
+    /// Its name, or the block device that `attach` printed
     pub name: String,
     /// Text to stand behind all that was answered before
     #[arg(long, value_name = "TEXT")]
@@ -442,8 +452,9 @@ pub struct SsdRecord {
 
 /// Options of `ssd power-cut`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  loadline ssd power-cut 980pro after.img")]
 pub struct SsdPowerCut {
-    /// Its name
+    /// Its name, or the block device that `attach` printed
     pub name: String,
     /// The image file to write, which must not exist
     #[arg(value_hint = ValueHint::FilePath)]
@@ -648,6 +659,9 @@ pub enum Format {
 
 /// Options of `runs`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  loadline runs\n  loadline runs --filter ext4\n  loadline runs --delete before"
+)]
 pub struct Runs {
     /// Delete this run
     #[arg(long, value_name = "RUN")]
@@ -668,7 +682,7 @@ pub struct Doctor {
 
 /// Options of `completions`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  loadline completions bash > /etc/bash_completion.d/loadline")]
+#[command(after_help = "Examples:\n  loadline completions bash > /etc/bash_completion.d/loadline")]
 pub struct Completions {
     /// The shell
     #[arg(value_enum)]
@@ -677,7 +691,7 @@ pub struct Completions {
 
 /// Options of `man`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  loadline man /usr/local/share/man/man1")]
+#[command(after_help = "Examples:\n  loadline man /usr/local/share/man/man1")]
 pub struct Man {
     /// Directory for the pages
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]

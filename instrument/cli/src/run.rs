@@ -1,6 +1,7 @@
 //! `run`: from a command line to stored results.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use lab::campaign::{CampaignError, Opened, Opening};
@@ -21,6 +22,7 @@ use crate::options::{self, Options};
 use crate::programs::{self, Permission};
 use crate::progress::Progress;
 use crate::screen::{self, Exit, bad_input, cannot_here};
+use crate::words;
 
 /// Runs, and tells what came of it.
 pub fn run(options: &Options, arguments: &options::Run) -> anyhow::Result<Exit> {
@@ -207,15 +209,17 @@ fn current_directory() -> anyhow::Result<String> {
 
 /// What the command line says goes before what the study says.
 fn overrides(mut settings: Settings, arguments: &options::Run) -> anyhow::Result<Settings> {
-    let seconds = |text: &Option<String>, name: &str| -> anyhow::Result<Option<Seconds>> {
+    let seconds = |text: &Option<String>,
+                   option: &str,
+                   read: fn(&str, &str) -> anyhow::Result<Duration>|
+     -> anyhow::Result<Option<Seconds>> {
         let Some(text) = text else { return Ok(None) };
-        let length =
-            workload::size::parse_duration(text).map_err(|error| bad_input(format!("{name}: {error}")))?;
-        Ok(Some(Seconds::new(length.as_secs_f64()).map_err(|error| bad_input(format!("{name}: {error}")))?))
+        let seconds = Seconds::new(read(option, text)?.as_secs_f64());
+        Ok(Some(seconds.map_err(|error| bad_input(format!("{option}: {error}")))?))
     };
-    settings.seconds = seconds(&arguments.length, "--for")?.or(settings.seconds);
-    settings.warmup = seconds(&arguments.warmup, "--warmup")?.or(settings.warmup);
-    settings.timeout = seconds(&arguments.timeout, "--timeout")?.or(settings.timeout);
+    settings.seconds = seconds(&arguments.length, "--for", words::length)?.or(settings.seconds);
+    settings.warmup = seconds(&arguments.warmup, "--warmup", words::time)?.or(settings.warmup);
+    settings.timeout = seconds(&arguments.timeout, "--timeout", words::length)?.or(settings.timeout);
     settings.trials = arguments.trials.unwrap_or(settings.trials);
     settings.seed = arguments.seed.unwrap_or(settings.seed);
     settings.ops = arguments.ops.or(settings.ops);
