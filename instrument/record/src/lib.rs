@@ -12,6 +12,7 @@
 //! | [`blocks`] | the trials of a cell as statistics take them |
 //! | [`compare`](mod@compare) | verdicts between runs and between stacks |
 //! | [`grid`] | rows x columns of a published evaluation |
+//! | [`sweep`] | offered rates step by step: the rate of a step, when it ends, load curves |
 //! | [`paired`] | a baseline and a candidate in turns: runs, cells, whether they print the same |
 //! | [`judge`] | claims of a study against what was measured |
 //! | [`embedded`] | the studies that every `loadline` has with it |
@@ -36,6 +37,7 @@ mod period;
 pub mod plan;
 pub mod results;
 pub mod study;
+pub mod sweep;
 pub mod trend;
 pub mod turns;
 
