@@ -360,7 +360,7 @@ fn run_options(job: &Job<'_>) -> RunOptions {
         seconds: workload.seconds.or(settings.seconds).map(|seconds| seconds.0),
         ops: workload.ops.or(settings.ops),
         warmup_seconds: workload.warmup.or(settings.warmup).map(|seconds| seconds.0),
-        rate: workload.rate.or(settings.rate),
+        rate: job.rate.or(workload.rate).or(settings.rate),
         io: workload.io.unwrap_or(settings.io).0,
         compress_percent: settings.compress.0,
         duplicate_percent: settings.duplicate.0,
