@@ -8,7 +8,7 @@ use journal::Journal;
 use stats::{Metric, Outcome};
 
 use crate::db::{Address, Connection, DbError};
-use crate::drive::{self, Kind, Pace, Terminal};
+use crate::drive::{self, AnyTerminal, Kind, Pace};
 use crate::engine::Engine;
 use crate::random::Random;
 use crate::server::{self, Flush, Server, Settings};
@@ -285,8 +285,8 @@ impl Job {
         connect: &dyn Fn() -> Result<Connection, DbError>,
         seeds: Seeds,
         ledger: Option<&Arc<Ledger>>,
-    ) -> Result<Vec<Box<dyn Terminal>>, DbError> {
-        let one = |number: u32| -> Result<Box<dyn Terminal>, DbError> {
+    ) -> Result<Vec<AnyTerminal<'static>>, DbError> {
+        let one = |number: u32| -> Result<AnyTerminal<'static>, DbError> {
             let connection = connect()?;
             match &self.what {
                 What::Oltp(oltp) => {
@@ -398,7 +398,7 @@ impl Job {
         server: &Server,
         seeds: Seeds,
         ledger: Option<&Arc<Ledger>>,
-    ) -> Result<Vec<Box<dyn Terminal>>, DbError> {
+    ) -> Result<Vec<AnyTerminal<'static>>, DbError> {
         self.terminals(&|| server.connect(), seeds, ledger)
     }
 }
