@@ -4,10 +4,13 @@
 //! |---|---|
 //! | [`process`] | the processes of a server: found, started, ended, killed, what is left of them |
 //! | [`drive`] | terminals: closed and open loop, counts and latencies |
+//! | [`place`] | where a load runs, and who hears of it |
 //! | [`error`] | what can go wrong |
 
 pub mod drive;
 pub mod error;
+pub mod place;
 pub mod process;
 
 pub use error::ServeError;
+pub use place::{Moment, Place};
