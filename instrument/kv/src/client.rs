@@ -75,6 +75,13 @@ pub struct Step {
     write: Option<Write>,
 }
 
+impl Step {
+    /// No operation: a place for one.
+    pub(crate) fn nothing() -> Step {
+        Step { op: Op::Read, kind: 0, record: 0, floor: 0, write: None }
+    }
+}
+
 /// One client.
 #[derive(Debug)]
 pub struct Client {

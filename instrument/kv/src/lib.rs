@@ -10,6 +10,8 @@
 //! | [`client`] | one client: operations, values, checks; no I/O |
 //! | [`engine`] | the engines by name |
 //! | [`embedded`] | engines in the process |
+//! | [`patterns`] | db_bench's patterns on RocksDB |
+//! | [`redis`] | Redis and Redis Cluster |
 //! | [`job`] | a load as a whole: loaded, run, checked |
 //! | [`error`] | what can go wrong |
 
@@ -20,12 +22,14 @@ pub mod error;
 pub mod generators;
 pub mod job;
 pub mod keys;
+pub mod patterns;
 pub mod properties;
+pub mod redis;
 pub mod values;
 pub mod versions;
 pub mod workload;
 
 pub use engine::Engine;
 pub use error::KvError;
-pub use job::Job;
+pub use job::{Job, PatternJob};
 pub use workload::Workload;

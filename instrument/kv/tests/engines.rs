@@ -1,57 +1,14 @@
 //! The core workloads on every engine, in private directories.
 
-use std::sync::Arc;
+mod common;
 
-use camino::Utf8PathBuf;
-use journal::Journal;
-use kv::properties::Properties;
-use kv::workload::builtin;
-use kv::{Engine, Job, KvError, Workload};
+use common::{Bench, PACE, job, workload};
+use kv::patterns::PATTERNS;
+use kv::redis::Log;
+use kv::{Engine, Job, KvError, PatternJob};
 use needs::needs;
 use serve::Place;
-use serve::drive::Pace;
 use stats::{Ended, Outcome};
-
-struct Bench {
-    _folder: tempfile::TempDir,
-    path: Utf8PathBuf,
-    journal: Arc<Journal>,
-}
-
-impl Bench {
-    fn new() -> Bench {
-        let folder = tempfile::tempdir().unwrap();
-        let path = Utf8PathBuf::from_path_buf(folder.path().canonicalize().unwrap()).unwrap();
-        let journal = Journal::open(&path.join("journal"), "test").unwrap();
-        Bench { _folder: folder, path, journal }
-    }
-
-    fn place(&self) -> Place<'_> {
-        Place {
-            root: &self.path,
-            temporary: &self.path,
-            journal: &self.journal,
-            seed: 7,
-            stopped: &|| false,
-            tell: &|_| {},
-            moment: &|_| {},
-        }
-    }
-}
-
-fn workload(letter: char, more: &[(&str, &str)], verify: bool) -> Workload {
-    let mut properties: Properties = builtin(letter).unwrap();
-    properties.set("recordcount", "2000");
-    properties.set("operationcount", "3000");
-    more.iter().for_each(|(name, value)| properties.set(name, value));
-    Workload::of(&properties, verify).unwrap()
-}
-
-fn job(engine: Engine, workload: Workload) -> Job {
-    Job { workload, engine, terminals: 3, cache_bytes: 8 << 20, sync: false }
-}
-
-const PACE: Pace = Pace { warmup_seconds: 0.0, seconds: 60.0, rate: None };
 
 fn run(job: &Job) -> Result<Outcome, KvError> {
     let bench = Bench::new();
@@ -98,6 +55,60 @@ fn rocksdb_runs_every_workload() {
 }
 
 #[test]
+fn redis_runs_every_workload() {
+    needs!(Redis);
+    runs_every_workload(Engine::Redis);
+}
+
+#[test]
+fn a_cluster_of_three_runs_every_workload() {
+    needs!(Redis);
+    runs_every_workload(Engine::RedisCluster);
+}
+
+#[test]
+fn pipelines_and_several_threads_lose_nothing() {
+    needs!(Redis);
+    for engine in [Engine::Redis, Engine::RedisCluster] {
+        let workload = workload('a', &[("insertproportion", "0.2")], true);
+        let job = Job { terminals: 8, pipeline: 16, threads: 2, flush: Log::EachSecond, ..job(engine, workload) };
+        let outcome = run(&job).unwrap();
+        assert_eq!(outcome.io_ops(), 3000, "{engine}");
+        assert!(outcome.notes.iter().any(|note| note.contains("appendfsync=everysec")), "{:?}", outcome.notes);
+    }
+}
+
+#[test]
+fn patterns_of_db_bench_count_as_db_bench_does() {
+    needs!(RocksDb);
+    const KEYS: u64 = 3000;
+    for (name, pattern) in PATTERNS {
+        let bench = Bench::new();
+        let sizes = kv::patterns::Bench { pattern, keys: KEYS, value_bytes: 100, batch: 10, ops: 2000 };
+        let job = PatternJob { bench: sizes, threads: 2, cache_bytes: None, sync: false };
+        job.fill(&bench.place()).unwrap();
+        let outcome = job.measure(&PACE, &bench.place()).unwrap();
+        let (ops, bytes) = (outcome.ops[0].ops, outcome.ops[0].bytes);
+        assert_eq!((ops, bytes), (4000, 4000 * 116), "{name}");
+        assert_eq!(outcome.ops[0].service.count(), ops, "{name}");
+        let metric = |name: &str| outcome.metrics.iter().find(|metric| metric.name == name).map(|m| m.value);
+        match name {
+            "readrandom" | "multireadrandom" | "readwhilewriting" => {
+                assert_eq!((metric("keys_asked"), metric("keys_found")), (Some(4000.0), Some(4000.0)), "{name}");
+            }
+            "readwhilescanning" => assert_eq!(outcome.ops.len(), 2),
+            _ => {}
+        }
+        // one pass, when nobody says how many
+        let whole = PatternJob { bench: kv::patterns::Bench { ops: 0, ..sizes }, threads: 1, ..job };
+        if ["readseq", "readreverse"].contains(&name) {
+            let outcome = whole.measure(&PACE, &bench.place()).unwrap();
+            assert_eq!((outcome.io_ops(), &outcome.ended), (KEYS, &Ended::Done), "{name}");
+        }
+    }
+}
+
+#[test]
 fn ycsbs_own_check_of_values_holds_too() {
     let outcome = run(&job(Engine::Lmdb, workload('c', &[("dataintegrity", "true")], false))).unwrap();
     assert_eq!(outcome.io_ops(), 3000);
@@ -140,4 +151,40 @@ fn a_run_that_is_told_to_end_ends() {
     let place = Place { stopped: &|| true, ..bench.place() };
     assert!(matches!(job.measure(&PACE, &place), Err(KvError::Interrupted)));
     assert!(matches!(job.fill(&place), Err(KvError::Interrupted)));
+}
+
+/// Mounts 16 MiB of memory, and takes them away.
+struct Small(camino::Utf8PathBuf);
+
+impl Small {
+    fn new(path: &camino::Utf8Path) -> Small {
+        std::fs::create_dir(path).unwrap();
+        let done = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=16m", "tmpfs", path.as_str()])
+            .status();
+        assert!(done.unwrap().success());
+        Small(path.to_owned())
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let done = std::process::Command::new("umount").arg(self.0.as_str()).status();
+        assert!(done.unwrap().success());
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_with_what_to_do() {
+    needs!(Root, Mounts, RocksDb, Redis);
+    for engine in kv::engine::ENGINES {
+        let bench = Bench::new();
+        let small = Small::new(&bench.path.join("small"));
+        let place = Place { root: &small.0, ..bench.place() };
+        // 50 MB
+        let job = job(engine, workload('a', &[("recordcount", "50000")], false));
+        let error = job.fill(&place).unwrap_err().to_string();
+        assert!(error.contains("the disk is full: give the stack more room"), "{engine}: {error}");
+        assert!(bench.journal.is_empty(), "{engine}: {:?}", bench.journal.entries());
+    }
 }
