@@ -20,7 +20,7 @@ pub struct App {
 type Make = fn(&mut Parameters) -> Result<Box<dyn Load>, AppError>;
 
 /// Every load.
-const LOADS: [(&str, Make); 35] = [
+const LOADS: [(&str, Make); 36] = [
     ("large-file", |parameters| Ok(Box::new(micro::LargeFile::new(parameters)?))),
     ("random-write", |parameters| Ok(Box::new(micro::RandomWrite::new(parameters)?))),
     ("tokubench", |parameters| Ok(Box::new(micro::TokuBench::new(parameters)?))),
@@ -29,6 +29,7 @@ const LOADS: [(&str, Make); 35] = [
     ("tar", |parameters| Ok(Box::new(programs::Tar::new(parameters)?))),
     ("rsync", |parameters| Ok(Box::new(programs::Rsync::new(parameters)?))),
     ("dbench", |parameters| Ok(Box::new(programs::Dbench::new(parameters)?))),
+    ("sysbench", |parameters| Ok(Box::new(programs::Sysbench::new(parameters)?))),
     ("imap", |parameters| Ok(Box::new(imap::Imap::new(parameters)?))),
     ("read-private", |parameters| Ok(Box::new(prefetch::ReadPrivate::new(parameters)?))),
     ("read-shared", |parameters| Ok(Box::new(prefetch::ReadShared::new(parameters)?))),
@@ -114,6 +115,11 @@ impl App {
     /// See [`Load::waits_at_gate`].
     pub fn waits_at_gate(&self) -> bool {
         self.load.waits_at_gate()
+    }
+
+    /// See [`Load::server_memory_bytes`].
+    pub fn server_memory_bytes(&self) -> Option<u64> {
+        self.load.server_memory_bytes()
     }
 
     /// Names of the loads that do.

@@ -53,6 +53,9 @@ pub enum Command {
     /// Say where the time of each fsync goes
     #[command(subcommand)]
     Explain(Explain),
+    /// What would a load gain on another device? From its recorded fsyncs
+    #[command(subcommand)]
+    Whatif(crate::whatif::Whatif),
     /// Check the states that a power cut may leave: record a workload, bring each one up, judge it
     Crash(Crash),
     /// Show a stored run: terminal, HTML, CSV, JSON, Filebench's text
@@ -63,6 +66,8 @@ pub enum Command {
     Simulate(Box<crate::simulate::Simulate>),
     /// List or delete stored runs
     Runs(Runs),
+    /// Write a commented study or workload to begin with
+    New(crate::new::New),
     /// Emulated SSDs as block devices: modelled timing, volatile cache, power cuts
     #[command(subcommand)]
     Ssd(Ssd),
@@ -167,6 +172,9 @@ pub struct Run {
     /// Run the load in N containers at once, begun together; several numbers, separated by commas, are swept
     #[arg(long, value_name = "N")]
     pub containers: Option<String>,
+    /// Stretch the emulated SSD's time, so that a small machine is bound by the device and ratios hold; 0.01 to 10000
+    #[arg(long, value_name = "FACTOR")]
+    pub time_scale: Option<f64>,
     /// How much of each written block is compressible
     #[arg(long, value_name = "PERCENT")]
     pub compress: Option<u8>,
@@ -273,6 +281,7 @@ pub enum Ssd {
     /// Stop one; its contents are lost unless they are in a file
     Detach(SsdDetach),
     /// List the ones that are attached
+    #[command(after_help = "Examples:\n  loadline ssd list")]
     List,
     /// Counters: write amplification, cache hits, erases, queue depths (Prometheus text)
     Stats(SsdName),
@@ -333,7 +342,7 @@ Examples:
   loadline prefetch --observe -- make         changes nothing, says what would be saved
   loadline prefetch --explain -- grep -r text tree
   loadline prefetch stat
-  loadline prefetch explain PID
+  loadline prefetch explain 4711
   loadline prefetch daemon -- ./static-or-go-program      as root
   loadline prefetch harm --dir /data          does it harm on this machine?
   loadline prefetch compare --drop big.db -- sqlite3 big.db 'select sum(x) from t'
@@ -365,11 +374,13 @@ pub struct Prefetch {
 #[derive(Debug, Subcommand)]
 pub enum PrefetchWhat {
     /// One line for each process that runs, or ran, under the prefetcher
+    #[command(after_help = "Examples:\n  loadline prefetch stat\n  loadline prefetch stat 4711")]
     Stat {
         /// Only this process
         pid: Option<u32>,
     },
     /// What was done for each file of a process, and why not more
+    #[command(after_help = "Examples:\n  loadline prefetch explain 4711")]
     Explain {
         /// The process
         pid: u32,
@@ -416,8 +427,9 @@ pub struct PrefetchDaemon {
 
 /// Options of `ssd detach`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  loadline ssd detach 980pro\n  loadline ssd detach /dev/loop0")]
 pub struct SsdDetach {
-    /// Its name
+    /// Its name, or the block device that `attach` printed
     pub name: String,
     /// Even when it is in use: whoever uses it gets I/O errors
     #[arg(long)]
@@ -426,15 +438,19 @@ pub struct SsdDetach {
 
 /// Names an emulated SSD.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  loadline ssd stats 980pro\n  loadline ssd stats /dev/loop0")]
 pub struct SsdName {
-    /// Its name
+    /// Its name, or the block device that `attach` printed
     pub name: String,
 }
 
 /// Options of `ssd record`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  loadline ssd record 980pro\n  loadline ssd record 980pro --mark 'after the fsync'"
+)]
 pub struct SsdRecord {
-    /// Its name
+    /// Its name, or the block device that `attach` printed
     pub name: String,
     /// Text to stand behind all that was answered before
     #[arg(long, value_name = "TEXT")]
@@ -443,8 +459,9 @@ pub struct SsdRecord {
 
 /// Options of `ssd power-cut`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  loadline ssd power-cut 980pro after.img")]
 pub struct SsdPowerCut {
-    /// Its name
+    /// Its name, or the block device that `attach` printed
     pub name: String,
     /// The image file to write, which must not exist
     #[arg(value_hint = ValueHint::FilePath)]
@@ -649,6 +666,9 @@ pub enum Format {
 
 /// Options of `runs`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  loadline runs\n  loadline runs --filter ext4\n  loadline runs --delete before"
+)]
 pub struct Runs {
     /// Delete this run
     #[arg(long, value_name = "RUN")]
@@ -669,7 +689,7 @@ pub struct Doctor {
 
 /// Options of `completions`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  loadline completions bash > /etc/bash_completion.d/loadline")]
+#[command(after_help = "Examples:\n  loadline completions bash > /etc/bash_completion.d/loadline")]
 pub struct Completions {
     /// The shell
     #[arg(value_enum)]
@@ -678,7 +698,7 @@ pub struct Completions {
 
 /// Options of `man`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  loadline man /usr/local/share/man/man1")]
+#[command(after_help = "Examples:\n  loadline man /usr/local/share/man/man1")]
 pub struct Man {
     /// Directory for the pages
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]

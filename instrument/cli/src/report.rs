@@ -57,7 +57,11 @@ pub fn write_csv(directory: &Path, run: &Run) -> anyhow::Result<()> {
     let told = Grid::of(run).map_or(Vec::new(), |grid| evaluation::artifact::files(&grid, &date));
     let each = csv::files(run).into_iter().map(|(name, text)| (name.to_string(), text));
     for (name, text) in each.chain(told) {
-        write(&directory.join(name), &text)?;
+        let file = directory.join(name);
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        }
+        write(&file, &text)?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `run`: from a command line to stored results.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::Context;
 use kv::properties::Properties;
@@ -22,6 +23,7 @@ use crate::options::{self, Options};
 use crate::programs::{self, Permission};
 use crate::progress::Progress;
 use crate::screen::{self, Exit, bad_input, cannot_here};
+use crate::words;
 
 /// Runs, and tells what came of it.
 pub fn run(options: &Options, arguments: &options::Run) -> anyhow::Result<Exit> {
@@ -122,7 +124,25 @@ pub fn home(options: &Options) -> anyhow::Result<PathBuf> {
     })
 }
 
+/// The study, on devices whose time is stretched as is asked for.
 fn study(arguments: &options::Run) -> anyhow::Result<Study> {
+    let mut study = unscaled(arguments)?;
+    let Some(factor) = arguments.time_scale else { return Ok(study) };
+    if study.rows.iter().any(|row| row.stack.is_some()) {
+        return Err(bad_input("--time-scale: the rows of this study name their stacks"));
+    }
+    for stack in &mut study.stacks {
+        *stack = stack.with_word(&format!("scale={factor}")).ok_or_else(|| {
+            bad_input(format!(
+                "--time-scale: {stack} has no emulated SSD; {}@980pro has one",
+                stack.fs().name()
+            ))
+        })?;
+    }
+    Ok(study)
+}
+
+fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
     let is_study = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "toml");
     if !arguments.files.iter().any(is_study) {
         arguments.evaluating.refuse()?;
@@ -233,15 +253,17 @@ fn current_directory() -> anyhow::Result<String> {
 
 /// What the command line says goes before what the study says.
 fn overrides(mut settings: Settings, arguments: &options::Run) -> anyhow::Result<Settings> {
-    let seconds = |text: &Option<String>, name: &str| -> anyhow::Result<Option<Seconds>> {
+    let seconds = |text: &Option<String>,
+                   option: &str,
+                   read: fn(&str, &str) -> anyhow::Result<Duration>|
+     -> anyhow::Result<Option<Seconds>> {
         let Some(text) = text else { return Ok(None) };
-        let length =
-            workload::size::parse_duration(text).map_err(|error| bad_input(format!("{name}: {error}")))?;
-        Ok(Some(Seconds::new(length.as_secs_f64()).map_err(|error| bad_input(format!("{name}: {error}")))?))
+        let seconds = Seconds::new(read(option, text)?.as_secs_f64());
+        Ok(Some(seconds.map_err(|error| bad_input(format!("{option}: {error}")))?))
     };
-    settings.seconds = seconds(&arguments.length, "--for")?.or(settings.seconds);
-    settings.warmup = seconds(&arguments.warmup, "--warmup")?.or(settings.warmup);
-    settings.timeout = seconds(&arguments.timeout, "--timeout")?.or(settings.timeout);
+    settings.seconds = seconds(&arguments.length, "--for", words::length)?.or(settings.seconds);
+    settings.warmup = seconds(&arguments.warmup, "--warmup", words::time)?.or(settings.warmup);
+    settings.timeout = seconds(&arguments.timeout, "--timeout", words::length)?.or(settings.timeout);
     settings.trials = arguments.trials.unwrap_or(settings.trials);
     settings.seed = arguments.seed.unwrap_or(settings.seed);
     settings.ops = arguments.ops.or(settings.ops);
