@@ -65,6 +65,12 @@ impl Job {
         embedded::check(self.engine)
     }
 
+    /// Refuses a stack that cannot hold the records: RocksDB as Debian builds it, with assertions, ends the process when its
+    /// disk is full.
+    fn fits(&self, place: &Place<'_>) -> Result<(), KvError> {
+        room(place.root, self.workload.bytes())
+    }
+
     fn layout(&self) -> Layout {
         Layout {
             terminals: self.terminals,
@@ -107,6 +113,9 @@ impl Job {
     /// What failed.
     pub fn fill(&self, place: &Place<'_>) -> Result<(), KvError> {
         self.check()?;
+        if self.address.is_none() {
+            self.fits(place)?;
+        }
         if !self.engine.is_embedded() {
             return self.fill_redis(place);
         }
@@ -150,6 +159,16 @@ impl Job {
     }
 }
 
+/// Refuses a directory without so much room.
+fn room(root: &Utf8Path, bytes: u64) -> Result<(), KvError> {
+    let stat = rustix::fs::statvfs(root.as_std_path()).map_err(|error| KvError::at(root)(error.into()))?;
+    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    if bytes <= free {
+        return Ok(());
+    }
+    Err(KvError::Full(format!("the records take about {} MiB, and {root} has room for {} MiB", bytes >> 20, free >> 20)))
+}
+
 /// One of db_bench's patterns on RocksDB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PatternJob {
@@ -188,6 +207,7 @@ impl PatternJob {
     /// # Errors
     /// What failed.
     pub fn fill(&self, place: &Place<'_>) -> Result<(), KvError> {
+        room(place.root, self.bench.keys.saturating_mul((patterns::KEY_BYTES + self.bench.value_bytes) as u64))?;
         let shared = self.open(place.root, place.seed)?;
         if self.bench.pattern.is_fresh() {
             return Ok(());

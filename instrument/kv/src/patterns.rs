@@ -11,7 +11,6 @@
 //! | readwhilescanning | readrandom beside one thread that scans, which is counted apart (db_bench adds it in) |
 
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use serve::drive::{Done, Kind, Terminal};

@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use camino::{Utf8Path, Utf8PathBuf};
-use journal::Journal;
 pub use serve::{Moment, Place};
 use stats::{Metric, Outcome};
 

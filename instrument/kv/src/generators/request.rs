@@ -214,7 +214,9 @@ mod tests {
             request.counter = Arc::new(Counter::new(u64::MAX));
         }
         let mut java = Java::new(seed);
-        (0..constructor).for_each(|_| drop(java.unit()));
+        (0..constructor).for_each(|_| {
+            java.unit();
+        });
         (0..20).map(|_| request.ycsb_record(&mut java)).collect()
     }
 

@@ -219,20 +219,17 @@ impl Terminal {
     ) -> Result<(), KvError> {
         self.ring.wires[node].fill()?;
         loop {
-            let from = self.ring.wires[node].address().clone();
             let Some(reply) = self.ring.wires[node].reply()? else { return Ok(()) };
-            let Some(mut pending) = self.pending[node].pop_front() else {
+            let Some(pending) = self.pending[node].pop_front() else {
+                let from = self.ring.wires[node].address();
                 return Err(KvError::Engine(format!("Redis at {from} answers what nobody asked")));
             };
             if matches!(pending.sent, Sent::Asking) {
                 continue;
             }
             if let Reply::Error(text) = &reply {
-                let Some(redirected) = redirection(text, &from) else {
-                    return Err(refusal("running operations", text));
-                };
-                pending.redirected += 1;
-                self.redirect(node, redirected, pending, later)?;
+                let text = text.to_vec();
+                self.refused(node, &text, pending, later)?;
                 continue;
             }
             // what follows from a reply is sent when the reply is no longer needed
@@ -257,13 +254,19 @@ impl Terminal {
         }
     }
 
-    fn redirect(
+    /// What an error asks for is done; an error that asks for nothing is one of the run.
+    fn refused(
         &mut self,
         node: usize,
-        redirected: Redirection,
-        pending: Pending,
+        text: &[u8],
+        mut pending: Pending,
         later: &mut Vec<(usize, Pending)>,
     ) -> Result<(), KvError> {
+        let from = self.ring.wires[node].address().clone();
+        let Some(redirected) = redirection(text, &from) else {
+            return Err(refusal("running operations", text));
+        };
+        pending.redirected += 1;
         self.ring.redirections += 1;
         let known = self.ring.wires.len();
         let to = match &redirected {
