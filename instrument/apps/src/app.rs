@@ -5,8 +5,8 @@ use std::path::Path;
 use kv::patterns::Pattern;
 use stats::Outcome;
 
-use crate::{AppError, Bench, Hooks, Load, Parameters, Place};
 use crate::key_values::{KeyValues, Patterns};
+use crate::{AppError, Bench, Hooks, Load, Parameters, Place};
 use crate::{databases, imap, key_values, micro, prefetch, programs};
 
 /// A load with its name.

@@ -171,7 +171,10 @@ impl Patterns {
     pub fn new(pattern: Pattern, parameters: &mut Parameters) -> Result<Patterns, AppError> {
         let engine = parameters.word("engine", "rocksdb");
         if engine != "rocksdb" {
-            return Err(AppError::Parameter(format!("{} is a pattern on rocksdb, not on {engine}", pattern.name())));
+            return Err(AppError::Parameter(format!(
+                "{} is a pattern on rocksdb, not on {engine}",
+                pattern.name()
+            )));
         }
         let bench = KvBench {
             pattern,

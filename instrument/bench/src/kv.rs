@@ -59,7 +59,8 @@ pub fn measure(pairs: &Pairs, tmpfs: &std::path::Path, only: &str) -> anyhow::Re
 
 fn folder(tmpfs: &std::path::Path) -> anyhow::Result<(tempfile::TempDir, Utf8PathBuf)> {
     let folder = tempfile::Builder::new().prefix("loadline-bench-").tempdir_in(tmpfs)?;
-    let path = Utf8PathBuf::from_path_buf(folder.path().to_path_buf()).ok().context("the path is not UTF-8")?;
+    let path =
+        Utf8PathBuf::from_path_buf(folder.path().to_path_buf()).ok().context("the path is not UTF-8")?;
     Ok((folder, path))
 }
 
@@ -97,7 +98,8 @@ fn rocksdb(pairs: &Pairs, tmpfs: &std::path::Path, wanted: &dyn Fn(&str) -> bool
                 seed += 1;
                 let shared = job.open(&path, seed)?;
                 let pace = Pace { warmup_seconds: 0.0, seconds, rate: None };
-                let driven = drive::drive(&job.bench.pattern.kinds(), shared.threads(threads), &pace, &|| false);
+                let driven =
+                    drive::drive(&job.bench.pattern.kinds(), shared.threads(threads), &pace, &|| false);
                 rate(driven)
             };
             let mut their_seed = 1000;
@@ -232,9 +234,14 @@ fn redis_benchmark(
     }
     let output = command.output().context("cannot run redis-benchmark")?;
     let text = String::from_utf8_lossy(&output.stdout);
-    anyhow::ensure!(output.status.success(), "redis-benchmark: {text}{}", String::from_utf8_lossy(&output.stderr));
+    anyhow::ensure!(
+        output.status.success(),
+        "redis-benchmark: {text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     // "GET","53333.33","0.123",...
     let line = text.lines().find(|line| line.to_lowercase().starts_with(&format!("\"{name}\"")));
     let rate = line.and_then(|line| line.split(',').nth(1)).map(|word| word.trim_matches('"'));
-    rate.and_then(|rate| rate.parse().ok()).with_context(|| format!("redis-benchmark printed no rate: {text}"))
+    rate.and_then(|rate| rate.parse().ok())
+        .with_context(|| format!("redis-benchmark printed no rate: {text}"))
 }

@@ -293,7 +293,21 @@ fn names(folder: impl AsRef<Path>) -> Vec<String> {
 
 #[test]
 fn after_kill_nine_of_any_command_the_doctor_leaves_nothing() {
-    needs!(Root, Mounts, Loop, Fuse, Ext4, Tracing, MemoryCgroup, Library, Runc, MariaDb, Postgres, RocksDb, Redis);
+    needs!(
+        Root,
+        Mounts,
+        Loop,
+        Fuse,
+        Ext4,
+        Tracing,
+        MemoryCgroup,
+        Library,
+        Runc,
+        MariaDb,
+        Postgres,
+        RocksDb,
+        Redis
+    );
     if std::env::var_os(INSIDE).is_some() {
         return kill_all();
     }

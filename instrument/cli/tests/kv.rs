@@ -77,7 +77,9 @@ fn redis_and_a_cluster_run_on_a_file_system_of_their_own() {
     let output = place.loadline(&[&words[..], &more].concat());
     let told = text(&output);
     assert_eq!(output.status.code(), Some(0), "{told}");
-    for word in ["engine=redis-cluster", "masters=3", "appendfsync=no", "2000 records were read after the run"] {
+    for word in
+        ["engine=redis-cluster", "masters=3", "appendfsync=no", "2000 records were read after the run"]
+    {
         assert!(told.contains(word), "{word}: {told}");
     }
     place.is_clean();
@@ -92,7 +94,8 @@ fn property_files_of_ycsb_run_unchanged() {
         a.property.of.somebody=x\n";
     std::fs::write(place.dir.path().join("workloada"), file).unwrap();
     std::fs::write(place.dir.path().join("work.f"), "run 1").unwrap();
-    let words = ["run", "workloada", "--engine", "sqlite", "--set", "fieldlength=20", "--on", "dir:.", "-n", "1"];
+    let words =
+        ["run", "workloada", "--engine", "sqlite", "--set", "fieldlength=20", "--on", "dir:.", "-n", "1"];
     let output = place.loadline(&words);
     let told = text(&output);
     assert_eq!(output.status.code(), Some(0), "{told}");
@@ -107,7 +110,8 @@ fn property_files_of_ycsb_run_unchanged() {
 fn patterns_run_by_their_names() {
     needs!(RocksDb);
     let place = Place::new();
-    let words = ["run", "readseq", "multireadrandom", "--set", "num=20000", "--on", "dir:.", "--for", "200ms"];
+    let words =
+        ["run", "readseq", "multireadrandom", "--set", "num=20000", "--on", "dir:.", "--for", "200ms"];
     let output = place.loadline(&[&words[..], &["-n", "1"]].concat());
     let told = text(&output);
     assert_eq!(output.status.code(), Some(0), "{told}");

@@ -98,7 +98,12 @@ pub struct Client {
 
 /// The kinds of operations that a workload has.
 pub fn kinds(workload: &Workload) -> Vec<Kind> {
-    weights(workload).into_iter().zip(KINDS).filter(|(weight, _)| *weight > 0.0).map(|(_, kind)| kind).collect()
+    weights(workload)
+        .into_iter()
+        .zip(KINDS)
+        .filter(|(weight, _)| *weight > 0.0)
+        .map(|(_, kind)| kind)
+        .collect()
 }
 
 fn weights(workload: &Workload) -> [f64; 5] {
@@ -270,8 +275,7 @@ impl Client {
             rest -= weight;
         }
         let kind = weights[..which].iter().filter(|weight| **weight > 0.0).count();
-        let record =
-            if which == 2 { self.shared.counter.take() } else { self.request.record(&mut self.rng) };
+        let record = if which == 2 { self.shared.counter.take() } else { self.request.record(&mut self.rng) };
         let op = match which {
             0 => Op::Read,
             1 => Op::Update,
@@ -338,7 +342,8 @@ impl Client {
             return Ok(());
         }
         self.checked += 1;
-        let number = value.get(..8).map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()));
+        let number =
+            value.get(..8).map_or(0, |bytes| u64::from_le_bytes(bytes.try_into().unwrap_or_default()));
         if self.shared.workload.keys.key(number) != key {
             let key = String::from_utf8_lossy(key);
             return Err(KvError::Wrong(format!("under the key {key} lies a value of record {number}")));

@@ -9,6 +9,7 @@ use serve::drive::{self, Driven, Pace};
 use serve::{Moment, Place};
 use stats::{Ended, Metric, Outcome};
 
+use crate::KvError;
 use crate::client::{self, Shared};
 use crate::embedded::terminal::{self, OnSession};
 use crate::embedded::{self, Embedded, Settings, rocksdb};
@@ -19,10 +20,11 @@ use crate::redis::resp::Login;
 use crate::redis::ring::Ring;
 use crate::redis::{Log, Servers, fill, server};
 use crate::workload::Workload;
-use crate::KvError;
 
 /// Name of the data directory on the stack.
 const DATA: &str = "kv";
+/// A disk with less room than this is full.
+const FULL_BYTES: u64 = 1 << 20;
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
@@ -57,7 +59,10 @@ impl Job {
             return if self.address.is_some() { Ok(()) } else { server::check() };
         }
         if self.address.is_some() {
-            return Err(KvError::Parameter(format!("{} runs in the process: it has no address", self.engine)));
+            return Err(KvError::Parameter(format!(
+                "{} runs in the process: it has no address",
+                self.engine
+            )));
         }
         if !matches!(self.flush, Log::Written | Log::Always) {
             return Err(KvError::Parameter(format!("{} has flush = 0 and flush = 1 only", self.engine)));
@@ -121,12 +126,12 @@ impl Job {
         }
         let shared = Shared::new(&self.workload, place.seed)?;
         let progress = Progress::new(self.workload.insert_count);
-        let db = self.open(place)?;
-        progress.watched(place, |progress| {
-            terminal::load(&*db, self.engine, &shared, place.stopped, progress)
-        })?;
+        let (db, stopped) = (self.open(place)?, place.stopped);
+        let loaded = progress
+            .watched(place, |progress| terminal::load(&*db, self.engine, &shared, stopped, progress));
+        loaded.map_err(|error| judge(place.root, error))?;
         (place.tell)("waiting until the engine is at rest");
-        db.settle(place.stopped)
+        db.settle(stopped).map_err(|error| judge(place.root, error))
     }
 
     /// Runs the load on records that are there, and checks them afterwards if it is to verify.
@@ -147,7 +152,7 @@ impl Job {
         (place.moment)(Moment::Begin);
         let driven = drive::drive(&kinds, terminals, pace, place.stopped);
         (place.moment)(Moment::End);
-        let mut outcome = outcome(driven)?;
+        let mut outcome = outcome(driven).map_err(|error| judge(place.root, error))?;
         outcome.metrics.extend(shared.metrics());
         outcome.notes.push(told(self.engine, &db.settings()));
         if self.workload.verify {
@@ -159,14 +164,31 @@ impl Job {
     }
 }
 
+/// Bytes that are free in a directory.
+fn free_bytes(root: &Utf8Path) -> Result<u64, KvError> {
+    let stat = rustix::fs::statvfs(root.as_std_path()).map_err(|error| KvError::at(root)(error.into()))?;
+    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// What an engine's error means where no room is left: LMDB says that a write which the disk cut short is an I/O error.
+fn judge(root: &Utf8Path, error: KvError) -> KvError {
+    match error {
+        KvError::Engine(text) if free_bytes(root).is_ok_and(|free| free < FULL_BYTES) => KvError::Full(text),
+        other => other,
+    }
+}
+
 /// Refuses a directory without so much room.
 fn room(root: &Utf8Path, bytes: u64) -> Result<(), KvError> {
-    let stat = rustix::fs::statvfs(root.as_std_path()).map_err(|error| KvError::at(root)(error.into()))?;
-    let free = stat.f_bavail.saturating_mul(stat.f_frsize);
+    let free = free_bytes(root)?;
     if bytes <= free {
         return Ok(());
     }
-    Err(KvError::Full(format!("the records take about {} MiB, and {root} has room for {} MiB", bytes >> 20, free >> 20)))
+    Err(KvError::Full(format!(
+        "the records take about {} MiB, and {root} has room for {} MiB",
+        bytes >> 20,
+        free >> 20
+    )))
 }
 
 /// One of db_bench's patterns on RocksDB.
@@ -207,7 +229,10 @@ impl PatternJob {
     /// # Errors
     /// What failed.
     pub fn fill(&self, place: &Place<'_>) -> Result<(), KvError> {
-        room(place.root, self.bench.keys.saturating_mul((patterns::KEY_BYTES + self.bench.value_bytes) as u64))?;
+        room(
+            place.root,
+            self.bench.keys.saturating_mul((patterns::KEY_BYTES + self.bench.value_bytes) as u64),
+        )?;
         let shared = self.open(place.root, place.seed)?;
         if self.bench.pattern.is_fresh() {
             return Ok(());
@@ -402,7 +427,11 @@ impl Progress {
                 if told.elapsed() >= TELL_EVERY {
                     told = Instant::now();
                     let done = self.done.lock().map_or(0, |done| *done);
-                    (place.tell)(&format!("loading {} records: {} %", self.records, done * 100 / self.records));
+                    (place.tell)(&format!(
+                        "loading {} records: {} %",
+                        self.records,
+                        done * 100 / self.records
+                    ));
                 }
             }
             running.join().unwrap_or_else(|_| Err(KvError::Engine("the load panicked".into())))

@@ -7,8 +7,10 @@ const FNV_PRIME: u64 = 1_099_511_628_211;
 /// YCSB's hash of a number: FNV-1a over its eight bytes, the least significant first, without the sign of the result.
 #[inline]
 pub fn fnv(number: u64) -> u64 {
-    let hash =
-        number.to_le_bytes().iter().fold(FNV_BASIS, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME));
+    let hash = number
+        .to_le_bytes()
+        .iter()
+        .fold(FNV_BASIS, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME));
     (hash as i64).unsigned_abs()
 }
 

@@ -186,7 +186,9 @@ impl Shared {
             }
             let last = (first + BATCH).min(self.bench.keys);
             let records: Vec<_> = (first..last)
-                .map(|number| (key(number).to_vec(), self.pool.slice(self.bench.value_bytes, &mut rng).to_vec()))
+                .map(|number| {
+                    (key(number).to_vec(), self.pool.slice(self.bench.value_bytes, &mut rng).to_vec())
+                })
                 .collect();
             self.db.put_all(&records)?;
             progress(last);
@@ -299,7 +301,11 @@ impl<'a> Thread<'a> {
             Some(iterator) => iterator,
             none => {
                 let mut iterator = db.iterator();
-                if reverse { iterator.last() } else { iterator.first() }
+                if reverse {
+                    iterator.last()
+                } else {
+                    iterator.first()
+                }
                 none.insert(iterator)
             }
         };
@@ -357,7 +363,9 @@ impl Terminal for Thread<'_> {
             (_, Pattern::MultiReadRandom) => self.multi_get()?,
             (_, Pattern::ReadSeq) => self.entries(false, false)?,
             (_, Pattern::ReadReverse) => self.entries(true, false)?,
-            (_, Pattern::ReadRandom | Pattern::ReadWhileWriting | Pattern::ReadWhileScanning) => self.get()?,
+            (_, Pattern::ReadRandom | Pattern::ReadWhileWriting | Pattern::ReadWhileScanning) => {
+                self.get()?
+            }
         };
         if let (Done::Moved { ops, .. }, false) = (done, self.left == u64::MAX) {
             self.left = self.left.saturating_sub(ops);

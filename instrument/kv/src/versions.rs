@@ -41,7 +41,8 @@ impl Default for Versions {
 
 impl Versions {
     fn with<T>(&self, record: u64, of: impl FnOnce(&mut State) -> T) -> T {
-        let mut part = self.0[(record % PARTS as u64) as usize].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut part =
+            self.0[(record % PARTS as u64) as usize].lock().unwrap_or_else(PoisonError::into_inner);
         of(part.entry(record).or_default())
     }
 

@@ -126,7 +126,9 @@ pub struct Workload {
 pub fn builtin(letter: char) -> Option<Properties> {
     let lines: &[(&str, &str)] = match letter {
         'a' => &[("readproportion", "0.5"), ("updateproportion", "0.5"), ("requestdistribution", "zipfian")],
-        'b' => &[("readproportion", "0.95"), ("updateproportion", "0.05"), ("requestdistribution", "zipfian")],
+        'b' => {
+            &[("readproportion", "0.95"), ("updateproportion", "0.05"), ("requestdistribution", "zipfian")]
+        }
         'c' => &[("readproportion", "1"), ("updateproportion", "0"), ("requestdistribution", "zipfian")],
         'd' => &[
             ("readproportion", "0.95"),
@@ -361,7 +363,8 @@ mod tests {
         assert!(Workload::unknown(&Properties::parse(FILE).unwrap()).is_empty());
         // the built-in one differs in its size only
         let builtin = Workload::of(&builtin('e').unwrap(), false).unwrap();
-        let sized = |workload: &Workload| Workload { records: 0, operations: 0, insert_count: 0, ..workload.clone() };
+        let sized =
+            |workload: &Workload| Workload { records: 0, operations: 0, insert_count: 0, ..workload.clone() };
         assert_eq!(sized(&builtin), sized(&workload));
     }
 

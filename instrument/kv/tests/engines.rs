@@ -71,10 +71,15 @@ fn pipelines_and_several_threads_lose_nothing() {
     needs!(Redis);
     for engine in [Engine::Redis, Engine::RedisCluster] {
         let workload = workload('a', &[("insertproportion", "0.2")], true);
-        let job = Job { terminals: 8, pipeline: 16, threads: 2, flush: Log::EachSecond, ..job(engine, workload) };
+        let job =
+            Job { terminals: 8, pipeline: 16, threads: 2, flush: Log::EachSecond, ..job(engine, workload) };
         let outcome = run(&job).unwrap();
         assert_eq!(outcome.io_ops(), 3000, "{engine}");
-        assert!(outcome.notes.iter().any(|note| note.contains("appendfsync=everysec")), "{:?}", outcome.notes);
+        assert!(
+            outcome.notes.iter().any(|note| note.contains("appendfsync=everysec")),
+            "{:?}",
+            outcome.notes
+        );
     }
 }
 
@@ -94,7 +99,11 @@ fn patterns_of_db_bench_count_as_db_bench_does() {
         let metric = |name: &str| outcome.metrics.iter().find(|metric| metric.name == name).map(|m| m.value);
         match name {
             "readrandom" | "multireadrandom" | "readwhilewriting" => {
-                assert_eq!((metric("keys_asked"), metric("keys_found")), (Some(4000.0), Some(4000.0)), "{name}");
+                assert_eq!(
+                    (metric("keys_asked"), metric("keys_found")),
+                    (Some(4000.0), Some(4000.0)),
+                    "{name}"
+                );
             }
             "readwhilescanning" => assert_eq!(outcome.ops.len(), 2),
             _ => {}
@@ -190,7 +199,10 @@ fn a_full_disk_is_told_with_what_to_do() {
         if [Engine::Sqlite, Engine::Lmdb].contains(&engine) {
             let large = job(engine, workload('a', &[("recordcount", "15000")], false));
             let error = large.fill(&place).unwrap_err();
-            assert!(matches!(error, KvError::Full(_)) && error.to_string().contains(REMEDY), "{engine}: {error}");
+            assert!(
+                matches!(error, KvError::Full(_)) && error.to_string().contains(REMEDY),
+                "{engine}: {error}"
+            );
         }
         assert!(bench.journal.is_empty(), "{engine}: {:?}", bench.journal.entries());
     }

@@ -90,11 +90,12 @@ fn move_slots(logins: &[Login], slots: &[u16], to: usize) {
         let keys: Vec<Vec<u8>> = keys.unwrap();
         for key in &keys {
             let words: [&[u8]; 6] = [b"MIGRATE", host.as_bytes(), port.as_bytes(), key, b"0", b"5000"];
-            wires[from].ask(&words, |reply| match reply {
-                Reply::Error(text) => panic!("{}", String::from_utf8_lossy(text)),
-                _ => Ok(()),
-            })
-            .unwrap();
+            wires[from]
+                .ask(&words, |reply| match reply {
+                    Reply::Error(text) => panic!("{}", String::from_utf8_lossy(text)),
+                    _ => Ok(()),
+                })
+                .unwrap();
             // while the slot is half moved the load meets ASK
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -165,7 +166,8 @@ fn refused_connections_and_wrong_passwords_are_told_with_a_remedy() {
     assert!(full.contains("holds 2000 keys already, which loadline does not overwrite"), "{full}");
     let nobody = fill(Login::parse("redis://127.0.0.1:1").unwrap()).unwrap_err();
     assert!(nobody.contains("127.0.0.1:1") && nobody.contains("is a server running there"), "{nobody}");
-    let no_cluster = Job { address: Some(with(Some("secret"))), ..job(Engine::RedisCluster, workload('a', &[], false)) };
+    let no_cluster =
+        Job { address: Some(with(Some("secret"))), ..job(Engine::RedisCluster, workload('a', &[], false)) };
     let error = no_cluster.fill(&bench.place()).unwrap_err().to_string();
     assert!(error.contains("cluster support disabled"), "{error}");
 }

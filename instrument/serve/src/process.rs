@@ -103,9 +103,11 @@ pub fn find(
     let path = std::env::var("PATH").unwrap_or_default();
     let others = path.split(':').chain(["/usr/sbin", "/sbin", "/usr/bin"]).map(camino::Utf8PathBuf::from);
     let places = first.iter().cloned().chain(others);
-    places.map(|folder| folder.join(name)).find(|file| file.is_file()).ok_or_else(|| ServeError::Unavailable {
-        reason: format!("the program `{name}` is not found"),
-        remedy: format!("install it (scripts/setup.sh {package}, or apt install {package})"),
+    places.map(|folder| folder.join(name)).find(|file| file.is_file()).ok_or_else(|| {
+        ServeError::Unavailable {
+            reason: format!("the program `{name}` is not found"),
+            remedy: format!("install it (scripts/setup.sh {package}, or apt install {package})"),
+        }
     })
 }
 
@@ -130,7 +132,9 @@ impl Processes {
         let name = command.get_program().to_string_lossy().into_owned();
         let mut child = command.spawn().map_err(ServeError::at(name))?;
         match journal.record_process(child.id(), &format!("server for {}", identity.name)) {
-            Ok(entry) => Ok(Processes { child, identity: *identity, status: None, journal: journal.clone(), entry }),
+            Ok(entry) => {
+                Ok(Processes { child, identity: *identity, status: None, journal: journal.clone(), entry })
+            }
             Err(error) => {
                 let _ = child.kill();
                 let status = child.wait();

@@ -4,7 +4,7 @@ use camino::Utf8Path;
 use heed::types::Bytes;
 use heed::{Database, Env, EnvFlags, EnvOpenOptions};
 
-use super::{Embedded, Session, Settings};
+use super::session::{Embedded, Session, Settings};
 use crate::KvError;
 
 /// Least size of the map: address space, not memory.
@@ -92,12 +92,7 @@ impl Session for Shared<'_> {
         transaction.commit().map_err(failed)
     }
 
-    fn scan(
-        &mut self,
-        key: &[u8],
-        most: u64,
-        show: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<(), KvError> {
+    fn scan(&mut self, key: &[u8], most: u64, show: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), KvError> {
         use std::ops::Bound;
         let transaction = self.0.env.read_txn().map_err(failed)?;
         // LMDB has no empty key: it is before every other one

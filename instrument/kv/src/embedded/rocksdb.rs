@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{Embedded, Session, Settings};
+use super::session::{Embedded, Session, Settings};
 use crate::KvError;
 
 /// Names that the library has in distributions; the first is that of the development package.
@@ -395,8 +395,11 @@ impl Db {
     /// It takes longer than 600 s; interrupted.
     pub fn wait_for_compactions(&self, stopped: &dyn Fn() -> bool) -> Result<(), KvError> {
         let start = Instant::now();
-        let names =
-            [c"rocksdb.compaction-pending", c"rocksdb.num-running-compactions", c"rocksdb.num-running-flushes"];
+        let names = [
+            c"rocksdb.compaction-pending",
+            c"rocksdb.num-running-compactions",
+            c"rocksdb.num-running-flushes",
+        ];
         while names.iter().any(|name| self.property(name).is_some_and(|value| value != "0")) {
             if stopped() {
                 return Err(KvError::Interrupted);
@@ -558,12 +561,7 @@ impl Session for Shared<'_> {
         self.0.put_all(records)
     }
 
-    fn scan(
-        &mut self,
-        key: &[u8],
-        most: u64,
-        show: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<(), KvError> {
+    fn scan(&mut self, key: &[u8], most: u64, show: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), KvError> {
         let mut iterator = self.0.iterator();
         iterator.seek(key);
         for _ in 0..most {

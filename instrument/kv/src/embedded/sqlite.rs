@@ -5,7 +5,7 @@ use std::time::Duration;
 use camino::{Utf8Path, Utf8PathBuf};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::{Embedded, Session, Settings};
+use super::session::{Embedded, Session, Settings};
 use crate::KvError;
 
 /// How long a connection waits for another one's write.
@@ -60,7 +60,8 @@ impl Embedded for Sqlite {
         let mut told = vec![("version".to_string(), rusqlite::version().to_string())];
         let Ok(connection) = self.connect() else { return told };
         for name in ["journal_mode", "synchronous", "cache_size", "page_size"] {
-            let value = connection.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0));
+            let value =
+                connection.pragma_query_value(None, name, |row| row.get::<_, rusqlite::types::Value>(0));
             let value = value.map(|value| match value {
                 rusqlite::types::Value::Text(text) => text,
                 rusqlite::types::Value::Integer(number) => number.to_string(),
@@ -105,12 +106,7 @@ impl Session for Connected {
         transaction.commit().map_err(failed)
     }
 
-    fn scan(
-        &mut self,
-        key: &[u8],
-        most: u64,
-        show: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<(), KvError> {
+    fn scan(&mut self, key: &[u8], most: u64, show: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), KvError> {
         let text = "SELECT k, v FROM kv WHERE k >= ?1 ORDER BY k LIMIT ?2";
         let mut statement = self.0.prepare_cached(text).map_err(failed)?;
         let most = i64::try_from(most).unwrap_or(i64::MAX);

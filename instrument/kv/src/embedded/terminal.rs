@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serve::drive::{Done, Terminal};
 
-use super::{Embedded, Session};
+use super::session::{Embedded, Session};
 use crate::KvError;
 use crate::client::{Client, Op, Shared, Step, missing};
 use crate::engine::Engine;

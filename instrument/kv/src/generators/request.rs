@@ -227,10 +227,7 @@ mod tests {
             java.unit();
             (0..20).map(|_| gray.rank(java.unit())).collect()
         };
-        assert_eq!(
-            zipfian,
-            [90, 4, 3, 79, 484, 7, 3, 16, 194, 545, 13, 151, 9, 1, 45, 2, 269, 1, 43, 152]
-        );
+        assert_eq!(zipfian, [90, 4, 3, 79, 484, 7, 3, 16, 194, 545, 13, 151, 9, 1, 45, 2, 269, 1, 43, 152]);
         let behind: Vec<u64> = {
             let (gray, mut java) = (Gray::with_zeta(SCRAMBLED_ITEMS, SCRAMBLED_ZETA), Java::new(42));
             java.unit();
@@ -384,8 +381,7 @@ mod tests {
 
     #[test]
     fn the_hottest_tenth_of_the_exact_form_gets_what_theory_says() {
-        let (mut exact, mut ycsb) =
-            (request(Distribution::Zipf, 1000), request(Distribution::Zipfian, 1000));
+        let (mut exact, mut ycsb) = (request(Distribution::Zipf, 1000), request(Distribution::Zipfian, 1000));
         let mut rng = StreamId::of_run(9, Purpose::Operations).rng();
         let share = |request: &mut Request, rng: &mut Rng| {
             let mut counts = vec![0u32; 1000];

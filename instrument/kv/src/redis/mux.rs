@@ -14,8 +14,8 @@ use serve::drive::{Clock, Counts, Done};
 use crate::KvError;
 use crate::client::{Client, Op, Shared, Step, missing};
 
-use super::ring::{REDIRECTIONS_MAX, Redirection, Ring, redirection};
 use super::resp::{Login, Reply, command, refusal};
+use super::ring::{REDIRECTIONS_MAX, Redirection, Ring, redirection};
 use super::{INDEX, LATER};
 
 /// Events that are taken at once.
@@ -195,8 +195,7 @@ impl Terminal {
             Sent::Range(most) => {
                 let from = [b"[", key.as_slice()].concat();
                 let most = most.to_string();
-                let words: [&[u8]; 7] =
-                    [b"ZRANGEBYLEX", INDEX, &from, b"+", b"LIMIT", b"0", most.as_bytes()];
+                let words: [&[u8]; 7] = [b"ZRANGEBYLEX", INDEX, &from, b"+", b"LIMIT", b"0", most.as_bytes()];
                 command(out, &words);
             }
             Sent::Scanned(key) => command(out, &[b"GET", key]),
@@ -233,7 +232,8 @@ impl Terminal {
                 continue;
             }
             // what follows from a reply is sent when the reply is no longer needed
-            let next = meaning(&mut self.client, &mut self.ops[pending.op], &pending.sent, &reply, self.single)?;
+            let next =
+                meaning(&mut self.client, &mut self.ops[pending.op], &pending.sent, &reply, self.single)?;
             let at = pending.op;
             match next {
                 Next::Nothing => {}
@@ -342,8 +342,7 @@ fn meaning(
             Ok(Next::Nothing)
         }
         (Sent::Range(_), Reply::Array(keys)) => {
-            let keys: Vec<Vec<u8>> =
-                keys.iter().filter_map(|key| key.bytes().map(<[u8]>::to_vec)).collect();
+            let keys: Vec<Vec<u8>> = keys.iter().filter_map(|key| key.bytes().map(<[u8]>::to_vec)).collect();
             Ok(match (keys.is_empty(), single) {
                 (true, _) => Next::Nothing,
                 (false, true) => Next::FetchAll(keys),
@@ -414,7 +413,9 @@ impl Loop<'_, '_> {
             }
             let begun = over_since.is_none() && self.begin(terminals, &mut turn, now);
             let idle = terminals.iter().all(Terminal::is_idle);
-            if idle && (over_since.is_some() || (!begun && terminals.iter().all(|one| !one.client.has_more()))) {
+            if idle
+                && (over_since.is_some() || (!begun && terminals.iter().all(|one| !one.client.has_more())))
+            {
                 return Ok(());
             }
             if over_since.is_some_and(|since| now - since > DRAIN_PATIENCE) {
@@ -423,7 +424,10 @@ impl Loop<'_, '_> {
             if idle {
                 answered = now;
             } else if now - answered > SILENCE_MAX {
-                return Err(KvError::Engine(format!("Redis gave no answer within {} s", SILENCE_MAX.as_secs())));
+                return Err(KvError::Engine(format!(
+                    "Redis gave no answer within {} s",
+                    SILENCE_MAX.as_secs()
+                )));
             }
             self.send_later(terminals, now)?;
             self.flush(terminals)?;

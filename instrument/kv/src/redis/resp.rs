@@ -81,7 +81,9 @@ impl Login {
         }
         let (user, password) = match who {
             None => (None, None),
-            Some(who) => who.split_once(':').map_or((None, Some(who)), |(user, word)| (Some(user), Some(word))),
+            Some(who) => {
+                who.split_once(':').map_or((None, Some(who)), |(user, word)| (Some(user), Some(word)))
+            }
         };
         Ok(Login {
             address: Address::Tcp { host: host.trim_matches(['[', ']']).into(), port },
@@ -145,7 +147,8 @@ fn parse_within(text: &[u8], depth: u32) -> Result<(Reply<'_>, usize), Incomplet
     if text.len() < after {
         return Err(Incomplete::More);
     }
-    let number = || std::str::from_utf8(line).ok().and_then(|line| line.parse::<i64>().ok()).ok_or(Incomplete::Wrong);
+    let number =
+        || std::str::from_utf8(line).ok().and_then(|line| line.parse::<i64>().ok()).ok_or(Incomplete::Wrong);
     match kind {
         b'+' => Ok((Reply::Simple(line), after)),
         b'-' => Ok((Reply::Error(line), after)),
@@ -443,7 +446,9 @@ impl Wire {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
         self.ask(&words, |reply| match reply {
             Reply::Error(text) => Err(refusal(&line, text)),
-            other => Ok(other.bytes().map_or(String::new(), |text| String::from_utf8_lossy(text).into_owned())),
+            other => {
+                Ok(other.bytes().map_or(String::new(), |text| String::from_utf8_lossy(text).into_owned()))
+            }
         })
     }
 }
@@ -497,14 +502,19 @@ mod tests {
 
     #[test]
     fn addresses_are_read() {
-        let of = |url: &str| Login::parse(url).map(|login| (login.address.to_string(), login.user, login.password));
+        let of = |url: &str| {
+            Login::parse(url).map(|login| (login.address.to_string(), login.user, login.password))
+        };
         let some = |text: &str| Some(text.to_string());
         assert_eq!(of("redis://h").unwrap(), ("h:6379".into(), None, None));
         assert_eq!(of("redis://:p@h:1/").unwrap(), ("h:1".into(), None, some("p")));
         assert_eq!(of("redis://u:p@x@[::1]:7").unwrap(), ("::1:7".into(), some("u"), some("p@x")));
         assert_eq!(of("unix:/run/s").unwrap(), ("/run/s".into(), None, None));
         for wrong in ["http://h", "redis://", "redis://h:port", "h:1"] {
-            assert!(of(wrong).unwrap_err().to_string().contains("redis://user:password@host:port"), "{wrong}");
+            assert!(
+                of(wrong).unwrap_err().to_string().contains("redis://user:password@host:port"),
+                "{wrong}"
+            );
         }
     }
 }

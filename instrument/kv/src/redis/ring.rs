@@ -180,7 +180,9 @@ impl Ring {
             }
             self.redirections += 1;
         }
-        Err(KvError::Engine(format!("Redis sends a command around {REDIRECTIONS_MAX} times: is the cluster whole?")))
+        Err(KvError::Engine(format!(
+            "Redis sends a command around {REDIRECTIONS_MAX} times: is the cluster whole?"
+        )))
     }
 }
 
@@ -231,7 +233,8 @@ mod tests {
         );
         assert_eq!(redirection(b"ASK 1 :7", &from), Some(Redirection::Ask(at("h", 7))));
         assert_eq!(redirection(b"TRYAGAIN Multiple keys", &from), Some(Redirection::Later));
-        for other in [&b"ERR x"[..], b"MOVED", b"MOVED 99999 h:1", b"MOVED 1 h", b"MOVED 1 h:99999", b"\xff"] {
+        for other in [&b"ERR x"[..], b"MOVED", b"MOVED 99999 h:1", b"MOVED 1 h", b"MOVED 1 h:99999", b"\xff"]
+        {
             assert_eq!(redirection(other, &from), None);
         }
     }

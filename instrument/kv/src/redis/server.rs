@@ -276,7 +276,9 @@ impl Servers {
                 return Ok(());
             }
             if start.elapsed() > START_PATIENCE {
-                return Err(KvError::Server(self.explain(0, "the masters of the cluster do not find each other")));
+                return Err(KvError::Server(
+                    self.explain(0, "the masters of the cluster do not find each other"),
+                ));
             }
             std::thread::sleep(ASK_EVERY);
         }

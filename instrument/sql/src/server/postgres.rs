@@ -5,8 +5,8 @@ use std::process::{Command, Stdio};
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use serve::process::{self, find};
 use serve::ServeError;
+use serve::process::{self, find};
 
 use super::settings::{Flush, Settings};
 use crate::SqlError;
