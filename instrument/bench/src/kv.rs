@@ -9,7 +9,6 @@ use anyhow::Context;
 use camino::{Utf8Path, Utf8PathBuf};
 use kv::client::{self, Shared};
 use kv::patterns::{Bench, Pattern};
-use kv::properties::Properties;
 use kv::redis::mux::{self, Layout};
 use kv::redis::resp::{Address, Wire};
 use kv::redis::ring::Ring;
@@ -150,7 +149,7 @@ fn db_bench(
 }
 
 fn workload(letter: char, update: bool) -> anyhow::Result<Workload> {
-    let mut properties = kv::workload::builtin(letter).unwrap_or_else(Properties::default);
+    let mut properties = kv::workload::builtin(letter).unwrap_or_default();
     for (name, value) in [
         ("recordcount", REDIS_KEYS.to_string()),
         ("fieldcount", "1".into()),
