@@ -127,8 +127,8 @@ impl Job {
         let shared = Shared::new(&self.workload, place.seed)?;
         let progress = Progress::new(self.workload.insert_count);
         let (db, stopped) = (self.open(place)?, place.stopped);
-        let loaded = progress
-            .watched(place, |progress| terminal::load(&*db, self.engine, &shared, stopped, progress));
+        let loaded =
+            progress.watched(place, |progress| terminal::load(&*db, self.engine, &shared, stopped, progress));
         loaded.map_err(|error| judge(place.root, error))?;
         (place.tell)("waiting until the engine is at rest");
         db.settle(stopped).map_err(|error| judge(place.root, error))
