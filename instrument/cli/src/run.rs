@@ -27,15 +27,7 @@ use crate::words;
 
 /// Runs, and tells what came of it.
 pub fn run(options: &Options, arguments: &options::Run) -> anyhow::Result<Exit> {
-    let launch = Launch {
-        work_dir: arguments.work_dir.as_deref(),
-        erase: arguments.erase.as_deref(),
-        resume: arguments.resume,
-        name: arguments.name.as_deref(),
-        quiet: arguments.quiet,
-        allow_system: arguments.allow_system,
-    };
-    let (run, ending) = run_study(options, study(arguments)?, &launch)?;
+    let (run, ending) = run_study(options, study(arguments)?, &Launch::of(arguments))?;
     let shown = Shown { html: arguments.html.as_deref(), csv: arguments.csv.as_deref() };
     let judgements = tell(options, &shown, &run)?;
     Ok(exit_of(&run, ending, &judgements))
@@ -56,6 +48,20 @@ pub struct Launch<'a> {
     pub quiet: bool,
     /// Workloads may start programs.
     pub allow_system: bool,
+}
+
+impl<'a> Launch<'a> {
+    /// What the options of `run` say.
+    pub fn of(arguments: &'a options::Run) -> Launch<'a> {
+        Launch {
+            work_dir: arguments.work_dir.as_deref(),
+            erase: arguments.erase.as_deref(),
+            resume: arguments.resume,
+            name: arguments.name.as_deref(),
+            quiet: arguments.quiet,
+            allow_system: arguments.allow_system,
+        }
+    }
 }
 
 /// Runs a study to its end, or until the user stops it; shows what happens. What came of it is in the run.
@@ -125,7 +131,7 @@ pub fn home(options: &Options) -> anyhow::Result<PathBuf> {
 }
 
 /// The study, on devices whose time is stretched as is asked for.
-fn study(arguments: &options::Run) -> anyhow::Result<Study> {
+pub fn study(arguments: &options::Run) -> anyhow::Result<Study> {
     let mut study = unscaled(arguments)?;
     let Some(factor) = arguments.time_scale else { return Ok(study) };
     if study.rows.iter().any(|row| row.stack.is_some()) {
@@ -345,6 +351,9 @@ pub struct Shown<'a> {
 pub fn tell(options: &Options, shown: &Shown<'_>, run: &Run) -> anyhow::Result<Vec<Judgement>> {
     let style = screen::style(options);
     screen::print(&report::terminal::summary(run, style))?;
+    if let Some(curves) = report::load_curve::LoadCurves::of(run, None) {
+        screen::print(&curves.terminal(style))?;
+    }
     let judgements = record::judge::claims(run, &Thresholds::default())?;
     if !judgements.is_empty() {
         screen::print(&report::terminal::claims(&judgements, style))?;
