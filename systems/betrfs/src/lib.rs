@@ -14,6 +14,7 @@
 //! `docs/betrfs.md` has the guarantees, the layout byte by byte, and the limits.
 
 pub mod check;
+mod coherence;
 pub mod daemon;
 pub mod error;
 pub mod format;

@@ -12,6 +12,7 @@ pub use init::{Capabilities, InitAsked, InitWish};
 pub use notify::{invalidate_entry, invalidate_inode, prune};
 pub use reply::{
     Attr, Directory, Entry, Opened, StatFs, attr_bytes, created_bytes, entry_bytes, opened_bytes,
+    written_bytes,
 };
 pub use request::{Forgets, Header, Operation, Request, SetAttr, SetTime, fixed_bytes};
 

@@ -21,6 +21,7 @@ mod xattr;
 
 pub use attr::{Attr, SetAttr, SetTime, Space};
 pub use data::Whence;
+pub(crate) use data::Through;
 pub use dir::{DirItem, DirStream};
 pub use names::NewFile;
 pub use rename::RenameMode;
