@@ -94,6 +94,7 @@ fn requests_on_nodes_and_handles_are_understood() {
     asked(opcode::GETATTR, &longs(&[0, 0]), b"", |o| assert_eq!(o, Operation::GetAttr));
     asked(opcode::READLINK, &[], b"", |o| assert_eq!(o, Operation::ReadLink));
     asked(opcode::STATFS, &[], b"", |o| assert_eq!(o, Operation::StatFs));
+    asked(opcode::SYNCFS, &longs(&[0]), b"", |o| assert_eq!(o, Operation::SyncFs));
     asked(opcode::OPEN, &words(&[2, 0]), b"", |o| assert_eq!(o, Operation::Open { flags: 2 }));
     asked(opcode::OPENDIR, &words(&[2, 0]), b"", |o| assert_eq!(o, Operation::OpenDir { flags: 2 }));
     let read = [longs(&[5, 8192]), words(&[4096, 0]), longs(&[0, 0])].concat();

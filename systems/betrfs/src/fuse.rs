@@ -386,7 +386,9 @@ impl FileSystem for Server {
             Operation::Write { offset, data, kill_priv, direct, .. } => {
                 self.write(ino, offset, data, kill_priv, way(direct), reply)
             }
-            Operation::Fsync { .. } | Operation::FsyncDir { .. } => self.syncer.sync(reply),
+            Operation::Fsync { .. } | Operation::FsyncDir { .. } | Operation::SyncFs => {
+                self.syncer.sync(reply)
+            }
             Operation::OpenDir { .. } => self.open_dir(reply),
             Operation::ReadDir { handle, offset, size } => {
                 self.read_dir(ino, handle, offset, size, false, reply)

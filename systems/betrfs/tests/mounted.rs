@@ -217,6 +217,15 @@ fn set_user_id_goes_with_any_write_of_a_stranger(bench: &Bench) {
 /// Bytes of each asynchronous write: several pages, as readers meet them one by one.
 const ROUND_BYTES: usize = 160 << 10;
 
+/// Ends the readers, also when the writer fails.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// One asynchronous write of all of `data`, done when this returns.
 fn write_asynchronously(ring: &mut io_uring::IoUring, file: &File, data: &[u8]) {
     let fd = io_uring::types::Fd(file.as_raw_fd());
@@ -243,6 +252,7 @@ fn a_read_after_an_asynchronous_direct_write_is_new(bench: &Bench) {
             });
         }
         let stale = scope.spawn(|| {
+            let _done = Done(&done);
             let direct =
                 File::options().read(true).write(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
             let buffered = File::open(&path).unwrap();
@@ -250,18 +260,33 @@ fn a_read_after_an_asynchronous_direct_write_is_new(bench: &Bench) {
             let mut memory = vec![0u8; ROUND_BYTES + 4096];
             let aligned = memory.as_ptr().align_offset(4096);
             let mut found = vec![0u8; ROUND_BYTES];
-            let stale = (1..=ROUNDS).find(|round| {
+            (1..=ROUNDS).find(|round| {
                 let data = &mut memory[aligned..aligned + ROUND_BYTES];
                 data.fill(*round as u8);
                 write_asynchronously(&mut ring, &direct, data);
                 buffered.read_exact_at(&mut found, 0).unwrap();
                 found != *data
-            });
-            done.store(true, Ordering::Relaxed);
-            stale
+            })
         });
         assert_eq!(stale.join().unwrap(), None, "old data after so many writes");
     });
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
+/// xfstests generic/294, 306 and 452, which change a mount through its helper.
+fn a_remount_makes_it_read_only_and_back(bench: &Bench) {
+    let mounted = bench.mount();
+    let (file, other) = (bench.at("file"), bench.at("other"));
+    std::fs::write(&file, b"before").unwrap();
+    betrfs::mount::remount(&bench.at(""), "rw,noatime,user_id=0,allow_other,remount,ro").unwrap();
+    assert_eq!(std::fs::write(&other, b"no").unwrap_err().raw_os_error(), Some(libc::EROFS));
+    assert_eq!(std::fs::read(&file).unwrap(), b"before");
+    betrfs::mount::remount(&bench.at(""), "ro,remount,rw,noexec").unwrap();
+    std::fs::write(&other, b"yes").unwrap();
+    std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let started = std::process::Command::new(&other).spawn();
+    assert_eq!(started.unwrap_err().raw_os_error(), Some(libc::EACCES), "noexec");
     mounted.unmount().unwrap();
     bench.is_clean();
 }
@@ -299,7 +324,7 @@ fn an_unmount_under_load_does_not_hang(bench: &Bench) {
 
 type Test = (&'static str, &'static str, fn(&Bench));
 
-const TESTS: [Test; 6] = [
+const TESTS: [Test; 7] = [
     ("everything_is_there_after_a_remount", "", everything_is_there_after_a_remount),
     (
         "many_small_files_by_several_threads",
@@ -313,6 +338,7 @@ const TESTS: [Test; 6] = [
         "",
         a_read_after_an_asynchronous_direct_write_is_new,
     ),
+    ("a_remount_makes_it_read_only_and_back", "", a_remount_makes_it_read_only_and_back),
     ("an_unmount_under_load_does_not_hang", "", an_unmount_under_load_does_not_hang),
 ];
 

@@ -141,6 +141,8 @@ pub enum Operation<'a> {
         direct: bool,
     },
     StatFs,
+    /// `sync` and `syncfs`: Linux sends it for `fuseblk` and virtiofs only.
+    SyncFs,
     Release {
         handle: u64,
     },
@@ -228,7 +230,7 @@ pub fn fixed_bytes(operation: u32) -> usize {
     match operation {
         opcode::FORGET | opcode::MKDIR | opcode::RENAME | opcode::LINK | opcode::OPEN | opcode::OPENDIR => 8,
         opcode::SETXATTR | opcode::GETXATTR | opcode::LISTXATTR | opcode::INTERRUPT => 8,
-        opcode::BATCH_FORGET => 8,
+        opcode::BATCH_FORGET | opcode::SYNCFS => 8,
         opcode::GETATTR | opcode::MKNOD | opcode::CREATE | opcode::RENAME2 => 16,
         opcode::FSYNC | opcode::FSYNCDIR => 16,
         opcode::RELEASE | opcode::RELEASEDIR | opcode::FLUSH | opcode::LSEEK => 24,
@@ -342,6 +344,7 @@ fn parse<'a>(code: u32, fixed: &'a [u8], rest: &'a [u8]) -> Option<Operation<'a>
             Operation::Create { name: one_name(rest)?, flags: word(0)?, mode: word(4)?, umask: word(8)? }
         }
         opcode::STATFS => Operation::StatFs,
+        opcode::SYNCFS => Operation::SyncFs,
         opcode::SETXATTR => {
             let (name, value) = name(rest)?;
             Operation::SetXattr { name, value: value.get(..word(0)? as usize)?, flags: word(4)? }

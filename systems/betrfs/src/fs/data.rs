@@ -282,7 +282,8 @@ impl Fs {
     }
 
     /// `fallocate`: extends the file (mode 0), punches a hole, or zeroes a range, with or without keeping the size.
-    /// Space is not reserved, only looked for: every write takes new space anyway.
+    /// Space is not reserved, only looked for: every write takes new space anyway. The blocks that the range touches count
+    /// as the file's from then on, as far as it reaches.
     ///
     /// # Errors
     /// [`Error::NotSupported`] for other modes; [`Error::NoSpace`]; as [`Fs::write`].
@@ -311,6 +312,11 @@ impl Fs {
         }
         if !keep && end > inode.size {
             inode.grow_to(end);
+        }
+        if kind != libc::FALLOC_FL_PUNCH_HOLE && inode.flags & SPARSE != 0 {
+            // Every block that the range touches counts as there, as a write of it would have it.
+            let touched = end.div_ceil(SIZE) - off / SIZE;
+            inode.blocks = inode.blocks.saturating_add(touched).min(inode.size.div_ceil(SIZE));
         }
         let now = now();
         (inode.mtime, inode.ctime) = (now, now);

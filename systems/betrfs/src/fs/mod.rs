@@ -20,8 +20,8 @@ mod stream;
 mod xattr;
 
 pub use attr::{Attr, SetAttr, SetTime, Space};
-pub use data::Whence;
 pub(crate) use data::Through;
+pub use data::Whence;
 pub use dir::{DirItem, DirStream};
 pub use names::NewFile;
 pub use rename::RenameMode;
