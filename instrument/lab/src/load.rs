@@ -5,6 +5,7 @@ use apps::{App, AppError};
 use host::Host;
 use record::results::Parameter;
 use record::study::counts::CONTAINERS;
+use record::study::offered::OFFERED;
 use record::study::{Load, Settings, StudyError, Workload, nearest};
 use workload::Step;
 
@@ -76,7 +77,10 @@ pub fn prepare(
     settings: &Settings,
     machine: wml::Machine,
 ) -> Result<Prepared, StudyError> {
-    let (containers, swept) = crowd(parameters, settings);
+    let (containers, mut swept) = crowd(parameters, settings);
+    if !settings.offered.is_empty() {
+        swept.retain(|parameter| parameter.name != OFFERED);
+    }
     let variables = workload.variables(&swept);
     let machine = match containers {
         Some(number) => wml::Machine { ram_bytes: container_bytes(number, settings), ..machine },
@@ -108,6 +112,15 @@ pub fn prepare(
         );
         return Err(StudyError::Workload { workload: workload.label().to_string(), report });
     }
+    if !settings.offered.is_empty()
+        && let Some(name) = without_rate(&prepared.load)
+    {
+        let report = format!(
+            "workload {}: the load `{name}` has no rate that could be offered; workloads in WML have one, and databases",
+            workload.label()
+        );
+        return Err(StudyError::Workload { workload: workload.label().to_string(), report });
+    }
     // most applications end when they are done
     if prepared.app().is_none_or(App::takes_time) {
         let told = |own: Option<record::study::Seconds>, all| own.or(all).map(|seconds| seconds.0);
@@ -117,6 +130,15 @@ pub fn prepare(
         prepared.warmup_seconds = warmup_seconds.unwrap_or(prepared.warmup_seconds);
     }
     Ok(prepared)
+}
+
+/// The name of a load that runs as fast as it goes, whatever is offered.
+fn without_rate(load: &Ready) -> Option<&'static str> {
+    match load {
+        Ready::App(app) if !app.takes_time() => Some(app.name()),
+        Ready::Simulated(_) => Some("simulate"),
+        Ready::App(_) | Ready::Wml(_) => None,
+    }
 }
 
 /// The number of containers of a cell, and the parameters that are the load's.

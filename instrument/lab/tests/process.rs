@@ -126,6 +126,7 @@ fn job<'a>(study: &'a Study, loads: &'a Loads, cell: &'a Cell) -> Job<'a> {
         workload: &study.workloads[0],
         load: loads.of(cell).unwrap(),
         study,
+        rate: None,
         last: true,
     }
 }
