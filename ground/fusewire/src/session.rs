@@ -131,6 +131,7 @@ impl Session {
         if rings && !capabilities.has(init_flag::OVER_IO_URING) {
             return Err(io::Error::other("the kernel offers no FUSE over io_uring; is enable_uring on?"));
         }
+        fs.connected(Notifier(device.clone()));
         let request_bytes_max = wish.request_bytes_max as usize;
         let readers = if rings { 1 } else { config.threads.max(1) };
         let duty = (!rings && config.awake < readers)
