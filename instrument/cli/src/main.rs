@@ -19,6 +19,7 @@
 //! | `pages` | man pages and completions |
 //! | `reproduce`, `evaluation` | published evaluations: the run of an embedded study; the options that choose scale, rows, columns |
 //! | `simulate` | workloads in virtual time, over containers and stacks |
+//! | `sweep` | load curves: offered rates step by step |
 //! | `screen` | colours, widths, exit codes |
 
 mod ab;
@@ -44,6 +45,7 @@ mod runs;
 mod screen;
 mod simulate;
 mod ssd;
+mod sweep;
 mod trend;
 mod turns;
 
@@ -86,6 +88,7 @@ fn main() -> ExitCode {
         Command::Report(report) => report::report(&options, report),
         Command::Reproduce(what) => reproduce::reproduce(&options, what),
         Command::Simulate(what) => simulate::simulate(&options, what),
+        Command::Sweep(what) => sweep::sweep(&options, what),
         Command::Trend(trend) => trend::trend(&options, trend),
         Command::Runs(runs) => runs::runs(&options, runs),
         Command::Ssd(ssd) => ssd::ssd(&options, ssd),

@@ -48,6 +48,8 @@ pub enum Command {
     Compare(Compare),
     /// Two stacks, workload settings or commands in turns until it is decided
     Ab(Box<crate::ab::Ab>),
+    /// Raise the offered rate step by step: throughput and latency, and where it stops keeping up
+    Sweep(Box<crate::sweep::Sweep>),
     /// A cell over all stored runs, and where its level changed
     Trend(crate::trend::Arguments),
     /// Say where the time of each fsync goes

@@ -19,10 +19,12 @@
 //! | [`turns`] | what `loadline ab` shows |
 //! | [`hdr`] | histograms as an HdrHistogram log |
 //! | [`scaling`] | what a simulation of containers says: table, CSV, JSON, drawing |
+//! | [`curve`] | what `loadline sweep` shows: table, CSV, JSON, drawing, page |
 //! | [`format`](mod@format) | how numbers are written |
 
 pub mod cache_table;
 pub mod csv;
+pub mod curve;
 pub mod evaluation;
 pub mod filebench;
 pub mod format;
