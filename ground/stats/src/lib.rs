@@ -7,9 +7,8 @@
 //! | `parallel` | what several processes measured at once, as one outcome |
 //! | `sample` | results of several trials, checked once: median, quantile, deviation |
 //! | `interval` | median and quantiles with order-statistic confidence intervals |
-//! | `bootstrap` | BCa intervals for any statistic of one or two samples, seeded |
-//! | `rank` | Mann-Whitney test, Hodges-Lehmann shift |
-//! | `verdict` | better, worse, same, cannot tell: the rules and their error rates |
+//! | `bootstrap` | BCa intervals for any statistic, seeded |
+//! | `verdict` | better, worse, same, cannot tell: the words |
 //! | `harmless` | pairs of runs: does the candidate harm, by wall time and by the tail |
 //! | `compleat` | shares of the best, grades, the compleat rule |
 //! | `signed_rank` | Wilcoxon's signed-rank test, exact; Walsh averages |
@@ -18,15 +17,8 @@
 //! | `steady` | warm-up and change points of a per-second series |
 //! | `outlier` | modified Z-scores: shown, never dropped |
 //!
-//! Verdicts, the rule that callers use today:
-//!
-//! | module | holds |
-//! |---|---|
-//! | `verdict` | better, worse, same, cannot tell: two sets of trials without blocks |
-//! | `compleat` | shares of the best, grades, the compleat rule |
-//!
-//! Verdicts that hold (docs/statistics.md), which callers are to adopt. An `effect` is `ln(B/A)` with its law; `judge` turns
-//! any effect into a `Finding`; the others make effects, or ask whether one may be judged:
+//! Verdicts (docs/statistics.md). An `effect` is `ln(B/A)` with its law; `judge` turns any effect into a `Finding`; the
+//! others make effects, or ask whether one may be judged:
 //!
 //! | module | holds |
 //! |---|---|
@@ -61,7 +53,6 @@ mod normal;
 pub mod outcome;
 pub mod outlier;
 pub mod parallel;
-pub mod rank;
 pub mod rng;
 pub mod sample;
 pub mod sequential;
@@ -81,4 +72,4 @@ pub use interval::{Estimate, Interval};
 pub use judge::{Finding, Thresholds};
 pub use outcome::{Direction, Ended, Metric, OpClass, OpOutcome, Outcome};
 pub use sample::{Sample, SampleError, Sense};
-pub use verdict::{Basis, Comparison, Doubt, Rules, Verdict, compare};
+pub use verdict::{Doubt, Verdict};

@@ -58,11 +58,6 @@ impl Sample {
         Ok(Sample { sorted })
     }
 
-    /// A sample of one finite value.
-    pub(crate) fn single(value: f64) -> Sample {
-        Sample { sorted: vec![value] }
-    }
-
     /// The sample itself if all of it is above 0.
     ///
     /// # Errors

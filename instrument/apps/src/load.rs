@@ -53,6 +53,12 @@ pub trait Load: std::fmt::Debug + Send {
         false
     }
 
+    /// In containers it needs one more, with a server for all, which may use so much memory. That one is given the
+    /// parameter `role = server`, the others `role = client`; both find the parameter `socket`, a path that they share.
+    fn server_memory_bytes(&self) -> Option<u64> {
+        None
+    }
+
     /// Makes what the load needs beside the file system, once; cheap when it is there. `tell` hears what is done.
     ///
     /// # Errors

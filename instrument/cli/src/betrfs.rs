@@ -102,7 +102,7 @@ pub struct Fsck {
 
 /// Options of `dump`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  loadline dump betrfs disk.img | less")]
+#[command(after_help = "Examples:\n  loadline dump betrfs disk.img | less")]
 pub struct Dump {
     /// The file system
     #[arg(value_enum)]

@@ -33,15 +33,35 @@ pub fn explain(options: &Options, what: &Explain) -> anyhow::Result<Exit> {
 
 fn fsync(options: &Options, arguments: &ExplainFsync) -> anyhow::Result<Exit> {
     let spec: StackSpec = arguments.on.parse().map_err(|error| bad_input(format!("--on: {error}")))?;
-    let job = arguments.job.as_deref().map(|job| load(job, arguments.allow_system)).transpose()?;
+    let wanted = Fsyncs {
+        count: arguments.count,
+        job: arguments.job.as_deref().map(|job| load(job, arguments.allow_system)).transpose()?,
+        seconds: seconds(&arguments.length)?,
+        allow_system: arguments.allow_system,
+    };
     let (recorded, note) = on_stack(options, &spec, |built| {
-        let recorded = work_under_trace(arguments, job.as_ref(), built.path().as_std_path())?;
+        let recorded = wanted.record(built.path().as_std_path())?;
         Ok((recorded, built.ssd_status().and_then(|status| lab::real::fua_note(&status))))
     })?;
     match recorded {
         Ok(recording) => tell(arguments, &spec, &recording, note),
         Err(error) => cannot(error),
     }
+}
+
+/// What makes the fsyncs that are recorded.
+pub(crate) struct Fsyncs {
+    /// Without a job: so many appends, each with its fsync.
+    pub(crate) count: u64,
+    pub(crate) job: Option<Workload>,
+    /// How long the job runs.
+    pub(crate) seconds: f64,
+    pub(crate) allow_system: bool,
+}
+
+/// The fsyncs on a stack that is built for them.
+pub(crate) fn fsyncs_on(options: &Options, spec: &StackSpec, wanted: &Fsyncs) -> anyhow::Result<Recorded> {
+    on_stack(options, spec, |built| wanted.record(built.path().as_std_path()))
 }
 
 /// Bytes of trace that are kept: some five million events.
@@ -93,7 +113,7 @@ fn show_cache(
 }
 
 /// A machine that cannot trace is told so, anything else is wrong input.
-fn cannot(error: probe::fsync::RecordError) -> anyhow::Result<Exit> {
+pub(crate) fn cannot(error: probe::fsync::RecordError) -> anyhow::Result<Exit> {
     match error.unavailable() {
         Some(why) => {
             eprintln!("loadline: {}; {}", why.reason, why.remedy);
@@ -103,10 +123,8 @@ fn cannot(error: probe::fsync::RecordError) -> anyhow::Result<Exit> {
     }
 }
 
-fn seconds(text: &str) -> anyhow::Result<f64> {
-    let length =
-        workload::size::parse_duration(text).map_err(|error| bad_input(format!("--for: {error}")))?;
-    Ok(length.as_secs_f64())
+pub(crate) fn seconds(text: &str) -> anyhow::Result<f64> {
+    Ok(crate::words::length("--for", text)?.as_secs_f64())
 }
 
 fn run_stage(
@@ -140,27 +158,25 @@ fn on_stack<T>(
     })
 }
 
-type Recorded = Result<Recording, probe::fsync::RecordError>;
+pub(crate) type Recorded = Result<Recording, probe::fsync::RecordError>;
 
-fn work_under_trace(
-    arguments: &ExplainFsync,
-    job: Option<&Workload>,
-    root: &Path,
-) -> anyhow::Result<Recorded> {
-    let Some(workload) = job else {
-        let mut file = OpenOptions::new().append(true).create(true).open(root.join("explained"))?;
-        let mut work = || -> std::io::Result<()> {
-            for _ in 0..arguments.count {
-                file.write_all(&[0x5a; APPEND_BYTES])?;
-                file.sync_all()?;
-            }
-            Ok(())
+impl Fsyncs {
+    fn record(&self, root: &Path) -> anyhow::Result<Recorded> {
+        let Some(workload) = &self.job else {
+            let mut file = OpenOptions::new().append(true).create(true).open(root.join("explained"))?;
+            let mut work = || -> std::io::Result<()> {
+                for _ in 0..self.count {
+                    file.write_all(&[0x5a; APPEND_BYTES])?;
+                    file.sync_all()?;
+                }
+                Ok(())
+            };
+            return worked(probe::fsync::record(root, &mut work));
         };
-        return worked(probe::fsync::record(root, &mut work));
-    };
-    let (length, allow) = (seconds(&arguments.length)?, arguments.allow_system);
-    run_stage(workload, root, Stage::Prepare, length, allow)?;
-    worked(probe::fsync::record(root, || run_stage(workload, root, Stage::Measure, length, allow)))
+        let run = |stage| run_stage(workload, root, stage, self.seconds, self.allow_system);
+        run(Stage::Prepare)?;
+        worked(probe::fsync::record(root, || run(Stage::Measure)))
+    }
 }
 
 /// What went wrong in the work goes before what was recorded.

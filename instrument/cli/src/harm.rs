@@ -7,12 +7,15 @@ use std::time::Duration;
 
 use anyhow::Context;
 use apps::AppError;
+use apps::prefetch::Library;
 use apps::prefetch::patterns::{self, Pattern, Reader};
 use clap::{Args, ValueHint};
 use indicatif::ProgressBar;
+use lab::paired::held_out::{self, Set};
 use lab::paired::matrix::{self, Ended, Notice};
-use lab::paired::plan::{self, Plan};
-use lab::paired::{Effort, PairedError};
+use lab::paired::plan::{self, Device, Plan};
+use lab::paired::{Effort, PairedError, simulated};
+use prefetch::Mode;
 use record::paired::Cell;
 use report::harm::cells::{self, label};
 use stats::harmless::Verdict;
@@ -25,12 +28,15 @@ use crate::screen::{self, Exit, bad_input};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Patterns: seq, reverse, stride, small-stride, interleaved, permutation, windows (shuffled within 64 blocks), runs (16 \
-blocks forward at random places), random, variable (several sizes), hot (within 16 MiB); held out from those who chose \
-the policy's constants: zipf, phases, gaps, two-strides, backward-stride, pingpong, btree, burst.
+blocks forward at random places), random, variable (several sizes), hot (within 16 MiB); once held out from those who \
+chose the policy's constants, now retired: zipf, phases, gaps, two-strides, backward-stride, pingpong, btree, burst; \
+drawn ones: mix@SEED... as --held-out prints them. --held-out SEED draws patterns, devices and a size of memory that \
+nobody has seen; the same seed draws the same. Choose no constant of the policy by what it shows.
 
 A cell is `ok` when the 90 % intervals of gain (ratio of median wall times, at least 0.97) and of p99 (all reads of all \
-rounds; at most 1.1 times or 0.1 ms more) are within these limits as a whole, of three rounds at least; it FAILS (bold) \
-when one is outside as a whole and most single rounds are, too (sign test, 5 %); else it is untold (?). Ctrl-C ends it, \
+rounds; at most 1.1 times) are within these limits as a whole, of three rounds at least; it FAILS (bold) \
+when one is outside as a whole and most single rounds are, too (sign test, 5 %); else it is untold (?). Where 0.1 ms more of p99, if it were forgiven, would change that, it is said \
+beside. Ctrl-C ends it, \
 detaches the device, and shows the cells that there are.
 
 Examples:
@@ -39,18 +45,26 @@ Examples:
   loadline prefetch harm --csv cells.csv --seconds 600      ten minutes of all; then again:
   loadline prefetch harm --csv cells.csv --seconds 600 --resume
   loadline prefetch harm --csv cells.csv --resume --seconds 0      only shows what there is
-  loadline prefetch harm --devices held-out --patterns held-out --memory none
+  loadline prefetch harm --held-out 4711                 a set of your own
+  loadline prefetch harm --held-out 4711 --simulate      the same in virtual time, without root and in seconds
+  loadline prefetch harm --devices retired --patterns retired --memory none
   loadline prefetch harm --control --devices raw --memory none --csv control.csv
 Exit codes: 0 all cells are ok; 1 one FAILS; 3 this machine cannot; 4 none fails, but some are untold or not measured; \
 130 interrupted.")]
 pub struct HarmOptions {
-    /// `raw` (the file system of --dir), profiles such as slow(1ms,1GB/s) (as root), `matrix` or `held-out` [default:
-    /// matrix; raw when --dir is given, and without root]
+    /// `raw` (the file system of --dir), profiles such as slow(1ms,1GB/s) (as root), `matrix`, `retired` or `known` (both)
+    /// [default: matrix; raw when --dir is given, and without root]
     #[arg(long, value_name = "LIST")]
     devices: Option<String>,
-    /// `NAME[:THREADS[:BLOCK_KIB[:shared]]]`, `matrix` or `held-out`; unless said 4 threads and 64 KiB
+    /// `NAME[:THREADS[:BLOCK_KIB[:shared]]]`, `matrix`, `retired` or `known` (both); unless said 4 threads and 64 KiB
     #[arg(long, value_name = "LIST", default_value = "matrix")]
     patterns: String,
+    /// Draw patterns, devices with their files, and a size of memory from this number
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["devices", "patterns", "mib", "readahead", "dir"])]
+    held_out: Option<u64>,
+    /// In virtual time: the policy on a simulated device and page cache; devices such as slow(1ms,1GB/s) only
+    #[arg(long, conflicts_with_all = ["dir", "control", "library", "resume"])]
+    simulate: bool,
     /// Percent of the file in a memory cgroup (as root), or `none` [default: none,75,50,25; none without root]
     #[arg(long, value_name = "LIST")]
     memory: Option<String>,
@@ -132,7 +146,14 @@ pub fn harm(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Exit> 
 }
 
 fn measure(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Exit> {
-    let plan = plan(options, arguments)?;
+    let drawn = arguments.held_out.map(held_out::set);
+    let plan = plan(options, arguments, drawn.as_ref())?;
+    if let Some(set) = &drawn {
+        screen::print(&set.words())?;
+    }
+    if arguments.simulate {
+        return simulate(&plan, arguments);
+    }
     let mut cells = match &arguments.csv {
         Some(csv) => read(csv, arguments.resume)?,
         None => Vec::new(),
@@ -141,10 +162,7 @@ fn measure(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Exit> {
     let ended = with_journal(options, "harm", |_, journal, stop| {
         Ok(matrix::measure(&plan, &mut cells, journal, stop, &mut |notice| {
             if let (Notice::Ended(cell), Some(csv)) = (&notice, &arguments.csv) {
-                append(csv, cell).map_err(|why| PairedError::File {
-                    what: format!("cannot write {}", csv.display()),
-                    why,
-                })?;
+                append(csv, cell).map_err(cannot_write(csv))?;
             }
             display.show(&notice);
             Ok(())
@@ -168,6 +186,29 @@ fn measure(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Exit> {
         Err(error) => return Err(wrong(error)),
     }
     Ok(exit(&cells, wanted))
+}
+
+/// The same in virtual time.
+fn simulate(plan: &Plan, arguments: &HarmOptions) -> anyhow::Result<Exit> {
+    if let Some(csv) = &arguments.csv {
+        read(csv, false)?;
+    }
+    let display = Display::new(arguments.quiet);
+    let ended = simulated::cells(plan, &mut |cell| {
+        if let Some(csv) = &arguments.csv {
+            append(csv, cell).map_err(cannot_write(csv))?;
+        }
+        display.line(&format!("{}: {}", label(&cell.key), cells::short(cell)));
+        Ok(())
+    });
+    display.bar.finish_and_clear();
+    let cells = ended.map_err(wrong)?;
+    screen::print(&cells::summary(&cells, cells.len()))?;
+    Ok(exit(&cells, cells.len()))
+}
+
+fn cannot_write(csv: &Path) -> impl FnOnce(std::io::Error) -> PairedError {
+    move |why| PairedError::File { what: format!("cannot write {}", csv.display()), why }
 }
 
 /// The cells of a file; none may be there unless it is resumed.
@@ -210,35 +251,57 @@ pub fn reader(arguments: &ReaderOptions) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-fn plan(options: &Options, arguments: &HarmOptions) -> anyhow::Result<Plan> {
+fn plan(options: &Options, arguments: &HarmOptions, drawn: Option<&Set>) -> anyhow::Result<Plan> {
     let root = rustix::process::geteuid().is_root();
     let devices = arguments.devices.as_deref();
     let memory = arguments.memory.as_deref();
-    if !root && (devices.is_none() && arguments.dir.is_none() || memory.is_none()) {
+    let nothing_said = devices.is_none() && arguments.dir.is_none() || memory.is_none();
+    if !root && !arguments.simulate && drawn.is_none() && nothing_said {
         eprintln!(
             "note: without root no device is emulated and no memory limited: --devices raw --memory none"
         );
     }
-    let here = if root && arguments.dir.is_none() { "matrix" } else { plan::RAW };
+    let here = if (root && arguments.dir.is_none()) || arguments.simulate { "matrix" } else { plan::RAW };
+    let named = || -> anyhow::Result<Vec<Device>> {
+        let mut names = plan::devices(devices.unwrap_or(here)).map_err(wrong)?;
+        // Of the matrix, which is not said, what can be simulated.
+        names.retain(|name| !(arguments.simulate && devices.is_none() && name == plan::RAW));
+        let device = |name| Device::new(name, arguments.mib, arguments.readahead);
+        Ok(names.into_iter().map(device).collect())
+    };
+    let listed =
+        || patterns::list(&arguments.patterns).map_err(|error| bad_input(format!("--patterns {error}")));
+    let sizes = memory.unwrap_or(if root || arguments.simulate { "none,75,50,25" } else { "none" });
+    let devices = drawn.map_or_else(named, |set| Ok(set.devices.clone()))?;
+    let patterns = drawn.map_or_else(listed, |set| Ok(set.patterns.clone()))?;
+    let memory = match drawn {
+        Some(set) if memory.is_none() => set.memory.clone(),
+        _ => plan::memory(sizes).map_err(|error| bad_input(format!("--memory {error}")))?,
+    };
+    // Last: what is wrong with the words is told where there is no library, too.
+    let library = if arguments.simulate {
+        Library { path: PathBuf::new(), mode: Some(crate::library::mode_of(&arguments.mode, &Mode::ALL)?) }
+    } else {
+        crate::library::library(arguments.library.as_deref(), &arguments.mode, arguments.control)?
+    };
     let plan = Plan {
-        devices: plan::devices(devices.unwrap_or(here)),
-        patterns: patterns::list(&arguments.patterns)
-            .map_err(|error| bad_input(format!("--patterns {error}")))?,
-        memory: plan::memory(memory.unwrap_or(if root { "none,75,50,25" } else { "none" }))
-            .map_err(|error| bad_input(format!("--memory {error}")))?,
+        devices,
+        patterns,
+        memory,
         effort: Effort {
             rounds: arguments.rounds,
             rounds_max: arguments.rounds_max,
             time: seconds("--cell-seconds", arguments.cell_seconds)?,
         },
         time: arguments.seconds.map_or(Ok(Duration::MAX), |time| seconds("--seconds", time))?,
-        mib: arguments.mib,
-        readahead_kib: arguments.readahead,
+        held_out: arguments.held_out,
         directory: arguments.dir.clone().unwrap_or_else(|| PathBuf::from(".")),
-        library: crate::library::library(arguments.library.as_deref(), &arguments.mode, arguments.control)?,
+        library,
         home: crate::making::utf8(crate::run::home(options)?)?,
     };
-    plan.check().map_err(wrong)?;
+    if !arguments.simulate {
+        plan.check().map_err(wrong)?;
+    }
     Ok(plan)
 }
 

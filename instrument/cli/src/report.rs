@@ -32,6 +32,9 @@ pub fn report(options: &Options, arguments: &options::Report) -> anyhow::Result<
         Format::Terminal => {
             let style = screen::style(options);
             screen::print(&terminal::summary(&run, style))?;
+            if let Some(curves) = report::load_curve::LoadCurves::of(&run, None) {
+                screen::print(&curves.terminal(style))?;
+            }
             if !judgements.is_empty() {
                 screen::print(&terminal::claims(&judgements, style))?;
             }
@@ -57,7 +60,11 @@ pub fn write_csv(directory: &Path, run: &Run) -> anyhow::Result<()> {
     let told = Grid::of(run).map_or(Vec::new(), |grid| evaluation::artifact::files(&grid, &date));
     let each = csv::files(run).into_iter().map(|(name, text)| (name.to_string(), text));
     for (name, text) in each.chain(told) {
-        write(&directory.join(name), &text)?;
+        let file = directory.join(name);
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        }
+        write(&file, &text)?;
     }
     Ok(())
 }

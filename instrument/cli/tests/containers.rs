@@ -97,6 +97,32 @@ fn a_container_that_fails_is_named_and_the_others_are_taken_down() {
     }
 }
 
+/// One container has the server, the others a client each.
+#[test]
+fn sysbench_runs_against_a_server_in_a_container_of_its_own() {
+    needs!(
+        Root,
+        Mounts,
+        MemoryCgroup,
+        Runc,
+        Tool { program: "mariadbd", package: "mariadb-server" },
+        Tool { program: "sysbench", package: "sysbench" },
+    );
+    let place = Place::new();
+    let study = "stacks = [\"tmpfs\"]\n[study]\ntitle = \"t\"\ncontainers = [3]\ntrials = 1\n\
+        [[workload]]\napp = \"sysbench\"\nset = { seconds = 1, rows = 10 }\n";
+    std::fs::write(place.dir.path().join("sysbench.toml"), study).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loadline"));
+    command.current_dir(place.dir.path()).args(["run", "sysbench.toml", "--csv", "csv"]);
+    command.env("LOADLINE_HOME", place.dir.path().join("home")).env("LOADLINE_CONTAINERS", "runc");
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    let told = text(&output);
+    assert!(output.status.success() && told.contains("3 containers: ready after"), "{told}");
+    let trials = std::fs::read_to_string(place.dir.path().join("csv/trials.csv")).unwrap();
+    assert!(trials.contains("transaction,sysbench"), "{trials}");
+    place.is_clean();
+}
+
 #[test]
 fn numbers_that_cannot_be_are_refused_before_anything_is_made() {
     let place = Place::new();

@@ -76,7 +76,7 @@ fn a_cell_of_the_own_file_system_is_measured_once_and_shown_again() {
     let lines: Vec<Vec<String>> = csv.lines().map(fields).collect();
     assert_eq!(lines.len(), 2, "{csv}");
     assert_eq!(lines[1][..5], ["raw", "stride, 1 thread", "none", "auto", "16"], "{csv}");
-    assert_eq!((lines[0][6].as_str(), lines[1][6].as_str()), ("rounds", "2"), "{csv}");
+    assert_eq!((lines[0][9].as_str(), lines[1][9].as_str()), ("rounds", "2"), "{csv}");
     place.is_clean();
 
     let (again, _, err) = place.run(&all);
@@ -102,10 +102,10 @@ fn an_emulated_device_gains_within_its_memory_and_is_detached() {
     assert_eq!(lines.len(), 2, "{csv}");
     let number = |line: usize, at: usize| lines[line][at].parse::<f64>().unwrap();
     // 256 reads of five milliseconds each, one after another, and the file cannot be in the cache.
-    assert!(number(0, 7) > 1.0 && number(1, 7) > 1.0, "{csv}");
-    assert!(number(0, 9) > 1.2, "the library was loaded and did its work: {csv}");
-    assert!(number(1, 17) == 12.0 && number(1, 18) <= 12.0 && number(1, 19) <= 12.0, "{csv}");
-    assert!(number(1, 19) > 1.0, "the run was in its cgroup: {csv}");
+    assert!(number(0, 10) > 1.0 && number(1, 10) > 1.0, "{csv}");
+    assert!(number(0, 12) > 1.2, "the library was loaded and did its work: {csv}");
+    assert!(number(1, 20) == 12.0 && number(1, 21) <= 12.0 && number(1, 22) <= 12.0, "{csv}");
+    assert!(number(1, 22) > 1.0, "the run was in its cgroup: {csv}");
     let listed = place.command(&[]).args(["--help"]).output().unwrap();
     assert!(listed.status.success());
     let list = Command::new(env!("CARGO_BIN_EXE_loadline"))
@@ -141,12 +141,35 @@ fn ctrl_c_ends_a_measurement_soon_and_shows_what_there_is() {
 }
 
 #[test]
+fn a_drawn_set_is_printed_stored_and_the_same_again() {
+    let place = Place::new();
+    let words = ["harm", "--held-out", "4711", "--simulate", "--memory", "none", "-q", "--csv"];
+    let (code, out, err) = place.run(&[&words[..], &["cells.csv"]].concat());
+    assert!(matches!(code, Some(0 | 1 | 4)), "{out}\n{err}");
+    assert!(out.starts_with("Held out, drawn from seed 4711:\n- device slow("), "{out}");
+    assert!(out.contains("- pattern mix@") && out.contains("18 cells of 18: "), "{out}");
+    let csv = std::fs::read_to_string(place.path("cells.csv")).unwrap();
+    let lines: Vec<Vec<String>> = csv.lines().map(fields).collect();
+    assert_eq!((lines.len(), lines[0][6].as_str()), (19, "held_out"), "{csv}");
+    assert!(lines[1..].iter().all(|line| line[6] == "4711"), "{csv}");
+    assert!(lines[1][0].starts_with("simulated slow(") && lines[1][1].starts_with("mix@"), "{csv}");
+    let again = place.run(&[&words[..], &["more.csv"]].concat());
+    assert_eq!((again.0, again.1), (code, out), "the same seed");
+    assert_eq!(std::fs::read_to_string(place.path("more.csv")).unwrap(), csv);
+    let other = place.run(&["harm", "--held-out", "4712", "--simulate", "--memory", "none", "-q"]).1;
+    assert!(!csv.lines().skip(1).any(|line| other.contains(&fields(line)[1])), "another seed: {other}");
+}
+
+#[test]
 fn wrong_words_are_explained() {
     let place = Place::new();
     for (words, hint) in [
         (&["--patterns", "sideways"][..], "small-stride"),
         (&["--memory", "half"], "none,50,25"),
         (&["--resume"], "--csv"),
+        (&["--patterns", "held-out"], "--held-out SEED"),
+        (&["--held-out", "1", "--patterns", "seq"], "--held-out"),
+        (&["--simulate", "--devices", "raw"], "slow(1ms,1GB/s)"),
         (&["--control", "--mode", "auto"], "--control"),
     ] {
         let (code, _, err) = place.run(&[&["harm"], words].concat());

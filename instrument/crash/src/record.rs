@@ -116,7 +116,7 @@ pub(crate) fn record(
         Load::Script(script) => script.setup,
         Load::Custom { .. } => 0,
     };
-    let mut recording = read(&file, Events::new(setup, contract.order_only))?;
+    let mut recording = read(&file, Events::new(setup, contract))?;
     let _ = std::fs::remove_file(&file);
     let poisoned = poison(&mut recording);
     let size = spec::Size::from_bytes(attach.bytes);
@@ -199,12 +199,14 @@ struct Events {
     /// Before the base: writes that have not completed.
     early: HashMap<u64, (u64, Vec<ContentId>)>,
     open: HashMap<u64, Open>,
-    /// Where flushes only order: how many have completed, which is the epoch of what is submitted now.
+    /// Where there are epochs: how many have ended, which is the one of what is submitted now.
     epoch: Option<u64>,
+    /// Flushes end epochs and do nothing else.
+    order_only: bool,
 }
 
 impl Events {
-    fn new(setup: usize, order_only: bool) -> Events {
+    fn new(setup: usize, contract: Contract) -> Events {
         let mut recording = Recording::new(u64::MAX);
         recording.base_progress.begun = setup;
         recording.base_progress.returned = setup;
@@ -213,7 +215,8 @@ impl Events {
             begun: false,
             early: HashMap::new(),
             open: HashMap::new(),
-            epoch: order_only.then_some(0),
+            epoch: contract.regime.is_ordered().then_some(0),
+            order_only: contract.order_only,
         }
     }
 
@@ -236,6 +239,8 @@ impl Events {
             What::Flush { id } => {
                 self.open.insert(id, Open::Ignored);
             }
+            // it completes at once, and what is submitted from here on belongs to the next epoch
+            What::Barrier { .. } => self.epoch = self.epoch.map(|epoch| epoch + 1),
             What::Complete { id, errno } => self.complete(id, errno == 0),
             What::Mark { text } => return self.mark(&text),
             What::PowerCut => return true,
@@ -268,7 +273,9 @@ impl Events {
             Some(Open::Write(write)) if well => self.recording.write_done(write),
             Some(Open::Flush(flush)) if well => {
                 self.recording.flush_done(flush);
-                self.epoch = self.epoch.map(|epoch| epoch + 1);
+                if self.order_only {
+                    self.epoch = self.epoch.map(|epoch| epoch + 1);
+                }
             }
             _ => {}
         }
@@ -318,6 +325,7 @@ fn poison(recording: &mut Recording) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::History;
     use crate::recording::Event;
 
     fn block(byte: u8) -> Vec<u8> {
@@ -326,7 +334,7 @@ mod tests {
 
     #[test]
     fn the_base_is_what_had_completed_and_the_rest_follows() {
-        let mut b = Events::new(2, false);
+        let mut b = Events::new(2, Contract::default());
         let mark = |text: &str| What::Mark { text: text.into() };
         let write = |id, lba: u64, byte| What::Write { id, offset: lba * BLOCK as u64, data: block(byte) };
         let done = |id| What::Complete { id, errno: 0 };
@@ -361,7 +369,8 @@ mod tests {
 
     #[test]
     fn flushes_that_only_order_end_epochs() {
-        let mut e = Events::new(0, true);
+        let contract = Contract { order_only: true, ..Contract::new(ssd::Regime::Streams, false) };
+        let mut e = Events::new(0, contract);
         let write = |id| What::Write { id, offset: id * BLOCK as u64, data: block(1) };
         let done = |id| What::Complete { id, errno: 0 };
         let mark = What::Mark { text: "base".into() };
@@ -371,6 +380,29 @@ mod tests {
         let epochs: Vec<_> = e.recording.writes.iter().map(|write| write.epochs[0]).collect();
         // write 3 was on its way beside the flush: it is taken to come before what follows the flush
         assert_eq!(epochs, [Some((0, 0)), Some((0, 0)), Some((0, 1))]);
+    }
+
+    #[test]
+    fn epoch_boundaries_order_and_flushes_make_durable() {
+        let mut e = Events::new(0, Contract::new(ssd::Regime::Streams, false));
+        let write = |id| What::Write { id, offset: id * BLOCK as u64, data: block(1) };
+        let done = |id| What::Complete { id, errno: 0 };
+        let mark = What::Mark { text: "base".into() };
+        let log = [mark, write(1), done(1), What::Barrier { id: 2 }, done(2)];
+        let commit = [write(3), done(3), What::Flush { id: 4 }, done(4), write(5)];
+        log.into_iter().chain(commit).for_each(|what| assert!(!e.take(what)));
+        let epochs: Vec<_> = e.recording.writes.iter().map(|write| write.epochs[0]).collect();
+        assert_eq!(epochs, [Some((0, 0)), Some((0, 1)), Some((0, 1))]);
+        assert_eq!(e.recording.flushes.len(), 1);
+        let history = History::new(&e.recording, Contract::new(ssd::Regime::Streams, false));
+        // before the flush: the commit record never without the log
+        let open = history.open_at(4);
+        assert_eq!(open.len(), 2);
+        let settled = |mut choice: Vec<u32>| {
+            history.settle(4, &open, &mut choice);
+            choice
+        };
+        assert_eq!([settled(vec![0, 1]), settled(vec![1, 0])], [vec![1, 1], vec![1, 0]]);
     }
 
     #[test]

@@ -20,8 +20,9 @@ use needs::{Case, Need};
 /// Name, the file system that it needs, and what it does.
 type Test = (&'static str, Need, fn(&Bench));
 
-const TESTS: [Test; 10] = [
+const TESTS: [Test; 11] = [
     ("ext4_survives", Need::Ext4, |bench| survives(bench, "ext4@980pro")),
+    ("ext4_survives_where_order_is_kept", Need::Ext4, |bench| survives(bench, "ext4@980pro:streams")),
     ("xfs_survives", Need::Xfs, |bench| survives(bench, "xfs@980pro")),
     ("btrfs_survives", Need::Btrfs, |bench| survives(bench, "btrfs@980pro:flush")),
     ("ext4_without_barriers_is_corrupted", Need::Ext4, ext4_without_barriers_is_corrupted),

@@ -135,12 +135,40 @@ fn run_app(
     let pace = apps::Pace { seconds, warmup_seconds, rate };
     let place = apps::Place { root: &request.root, home: &request.home, seed: options.seed, pace };
     let hooks = apps::Hooks {
-        sample: &|| Counters::sample(request.device.as_deref(), request.disk.as_deref()),
+        sample: &|| counters(request),
         stopped: &|| control.interrupted(),
         tell: &|line| (talk.say)(&Message::Event { event: Event::Line { text: line.to_string() } }),
         ready: talk.ready,
     };
     app.run(request.phase, place, hooks).map_err(|error| error.to_string())
+}
+
+/// Counters of the emulated flash that tell what a load asked of it.
+const FLASH: [&str; 9] = [
+    "commands",
+    "host_read_blocks",
+    "host_write_blocks",
+    "stalled_writes",
+    "flushes",
+    "host_programs",
+    "gc_programs",
+    "moved_blocks",
+    "erases",
+];
+
+/// All counters now.
+fn counters(request: &Request) -> Counters {
+    let root = probe::root::Root::default();
+    let flash = || {
+        let home = camino::Utf8Path::from_path(&request.home)?;
+        let status = blockdev::stats(home, request.ssd.as_deref()?).ok()?;
+        let one = |name: &&str| Some((format!("flash_{name}"), *status.counters.get(*name)? as f64));
+        Some(FLASH.iter().filter_map(one).collect::<Vec<_>>())
+    };
+    Counters::sample(request.device.as_deref(), request.disk.as_deref())
+        .with(probe::beside::memory_group(&root))
+        .with(probe::beside::file_system(&root, request.device.as_deref(), &request.root))
+        .with(flash().unwrap_or_default())
 }
 
 fn run_wml(
@@ -149,7 +177,7 @@ fn run_wml(
     control: &Control,
     talk: &Talk<'_>,
 ) -> Result<Outcome, String> {
-    let sample = || Counters::sample(request.device.as_deref(), request.disk.as_deref());
+    let sample = || counters(request);
     let before = Mutex::new(None);
     let mut barred = None;
     let mut heard = |event: Event| {

@@ -34,6 +34,9 @@ pub struct Request {
     pub device: Option<String>,
     /// Kernel name of the disk below it.
     pub disk: Option<String>,
+    /// Name of the emulated SSD among those of the home, for its counters.
+    #[serde(default)]
+    pub ssd: Option<String>,
     /// The load goes in slices: after [`Message::Waiting`] it does what each [`Grant`] says, until standard input ends.
     #[serde(default)]
     pub in_slices: bool,

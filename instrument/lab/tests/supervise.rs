@@ -22,6 +22,7 @@ fn request() -> Request {
         erase: None,
         device: None,
         disk: None,
+        ssd: None,
         in_slices: false,
     }
 }

@@ -40,6 +40,8 @@ pub struct Counters {
     pub device: Option<DeviceCounters>,
     /// The lowest device below it, when that is another one.
     pub disk: Option<DeviceCounters>,
+    /// What others keep: see [`crate::beside`].
+    pub beside: Vec<(String, f64)>,
 }
 
 /// Of getrusage(2).
@@ -126,7 +128,14 @@ impl Counters {
             vm: VM_EVENTS.iter().filter_map(|(key, name)| Some((name.to_string(), vm_value(key)?))).collect(),
             device: device.and_then(|name| disk_line(&diskstats, name)),
             disk: disk.filter(|disk| Some(*disk) != device).and_then(|name| disk_line(&diskstats, name)),
+            beside: Vec::new(),
         }
+    }
+
+    /// The same with counters that others keep.
+    pub fn with(mut self, beside: impl IntoIterator<Item = (String, f64)>) -> Self {
+        self.beside.extend(beside);
+        self
     }
 
     /// What grew from this sample to a later one; counters that one of the two lacks are left out.
@@ -157,6 +166,11 @@ impl Counters {
         for (name, before) in &self.vm {
             if let Some((_, after)) = later.vm.iter().find(|(other, _)| other == name) {
                 push(name, "1", grown(*before, *after));
+            }
+        }
+        for (name, before) in &self.beside {
+            if let Some((_, after)) = later.beside.iter().find(|(other, _)| other == name) {
+                push(name, "1", after - before);
             }
         }
         for (prefix, before, after) in

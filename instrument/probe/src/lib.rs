@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`mod@capture`] | the machine and the target as they are now |
+//! | [`beside`] | counters that file systems and memory groups keep |
 //! | [`counters`] | counters before and after a load |
 //! | [`others`] | CPU that other processes took |
 //! | [`speed`] | how fast the processor runs |
@@ -11,6 +12,7 @@
 //! | [`root`] | reads /proc, /sys and /etc below a root that tests can move |
 //! | `machine`, `device`, `tools` | the sources, one each |
 
+pub mod beside;
 pub mod cache;
 pub mod capture;
 pub mod counters;

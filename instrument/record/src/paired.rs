@@ -10,7 +10,7 @@ pub const OFF: &str = "off";
 /// What is measured in a cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// `raw`, or a profile of an emulated SSD.
+    /// `raw`, a profile of an emulated SSD, or `simulated` and a profile.
     pub device: String,
     /// Title of the pattern.
     pub pattern: String,
@@ -20,6 +20,10 @@ pub struct Key {
     pub mode: String,
     /// Size of the file.
     pub mib: u64,
+    /// The kernel's read-ahead window of the device, KiB; 0: as the machine has it.
+    pub readahead_kib: u64,
+    /// The seed that device and pattern were drawn from; none: they are known ones.
+    pub held_out: Option<u64>,
 }
 
 /// A cell of the matrix, measured.
@@ -29,6 +33,8 @@ pub struct Cell {
     pub key: Key,
     /// What is said of it.
     pub verdict: Verdict,
+    /// What would be, if 0.1 ms more of p99 were always forgiven ([`stats::harmless::GRACE_NS`]).
+    pub graced: Verdict,
     /// Pairs of runs.
     pub rounds: usize,
     /// Median wall times, s.

@@ -18,13 +18,12 @@
 //! | [`trend`] | what `loadline trend` shows: terminal, drawing, page |
 //! | [`turns`] | what `loadline ab` shows |
 //! | [`hdr`] | histograms as an HdrHistogram log |
+//! | [`load_curve`] | what a sweep of offered rates says: table, CSV, JSON, drawing |
 //! | [`scaling`] | what a simulation of containers says: table, CSV, JSON, drawing |
-//! | [`curve`] | what `loadline sweep` shows: table, CSV, JSON, drawing, page |
 //! | [`format`](mod@format) | how numbers are written |
 
 pub mod cache_table;
 pub mod csv;
-pub mod curve;
 pub mod evaluation;
 pub mod filebench;
 pub mod format;
@@ -34,6 +33,7 @@ pub mod hdr;
 pub mod html;
 mod ink;
 pub mod json;
+pub mod load_curve;
 mod plot;
 pub mod scaling;
 pub mod sheet;

@@ -149,6 +149,19 @@ impl Scaling {
 
     /// Operations a second over containers, a curve for each stack, as an SVG file.
     pub fn drawing(&self) -> String {
+        self.drawn().file(&self.label())
+    }
+
+    /// The same as a part of a page, which has the styles.
+    pub fn figure(&self) -> String {
+        self.drawn().finish(&self.label())
+    }
+
+    fn label(&self) -> String {
+        format!("{} over containers, {NOTE}", self.workload)
+    }
+
+    fn drawn(&self) -> Drawing {
         const SIZE: (f64, f64) = (720.0, 380.0);
         const ROOM: (f64, f64, f64, f64) = (64.0, 580.0, 24.0, 330.0);
         let (left, right, top, bottom) = ROOM;
@@ -185,7 +198,7 @@ impl Scaling {
             drawing.path(&format!("curve {class}"), &[(right + 16.0, y), (right + 46.0, y)], stack);
             drawing.text("name", (right + 52.0, y + 4.0), Anchor::Start, stack);
         }
-        drawing.file(&format!("{} over containers, {NOTE}", self.workload))
+        drawing
     }
 }
 

@@ -107,9 +107,19 @@ fn ops(value: f64) -> OpOutcome {
 fn betrfs(columns: &str, value: Value) -> Run {
     let more = |row: &str, column: &str, _| {
         let flushes = if row == "ext4" { 900.0 } else { 3.0 };
-        [("counted_seconds", 2.0), ("device_busy_seconds", 1.9), ("device_flushes", flushes)]
-            .map(|(counter, value)| (format!("{column}/{counter}"), value))
-            .to_vec()
+        let mut counters = vec![
+            ("counted_seconds", 2.0),
+            ("device_busy_seconds", 1.9),
+            ("device_flushes", flushes),
+            ("device_written_bytes", 123e6),
+            ("device_writes", 4567.0),
+            ("memory_pages_out", 100.0),
+            ("flash_gc_programs", 0.0),
+        ];
+        if row == "betrfs" {
+            counters.extend([("journal_laps", 0.4), ("checkpoints", 3.0), ("betrfs_evictions", 9.0)]);
+        }
+        counters.into_iter().map(|(counter, value)| (format!("{column}/{counter}"), value)).collect()
     };
     run(&study("betrfs", "ext4,xfs,f2fs,betrfs", columns, 3), value, more)
 }
@@ -207,6 +217,37 @@ fn a_bad_place_is_explained_by_its_counters() {
     let explained = explain::bad_places(&Grid::of(&betrfs("micro", paper_like)).unwrap());
     let one = explained.iter().find(|one| one.starts_with("ext4, random 4 KiB:")).unwrap();
     assert!(one.contains("flushes the device's cache more often") && one.contains("900 flushes"), "{one}");
+}
+
+#[test]
+fn what_a_scaled_load_does_not_reach_of_the_original_is_said_by_counters() {
+    let grid = Grid::of(&betrfs("micro", paper_like)).unwrap();
+    let notes = notes(&grid);
+    let regime = notes.iter().find(|notes| notes.title.starts_with("The original's regime")).unwrap();
+    let line = regime.lines.iter().find(|line| line.starts_with("random 4 KiB: ")).unwrap();
+    for part in [
+        "does not reach log wrap (journal_laps: +query path = v0.6 0.400, above 1.00 asked; the writes fit into",
+        "; reaches checkpoint (checkpoints: +query path = v0.6 3.00)",
+        "reaches, unlike the original, overflow of the tree's cache (betrfs_evictions: +query path = v0.6 9.00)",
+        "does not reach, as little as the original, overflow of the page cache (memory_pages_out: ext4 100, XFS 100",
+        "collection of the device (flash_gc_programs: ext4 0, XFS 0, +query path = v0.6 0, above 0 asked; no load",
+    ] {
+        assert!(line.contains(part), "{part}\n{line}");
+    }
+    let large = regime.lines.iter().find(|line| line.starts_with("seq. write: ")).unwrap();
+    assert!(
+        large.contains("does not reach overflow of the page cache (memory_pages_out: ext4 100"),
+        "{large}"
+    );
+    assert!(!regime.lines.iter().any(|line| line.starts_with("grep")), "nothing is asked of it");
+}
+
+#[test]
+fn device_bytes_and_requests_stand_beside_random_writes() {
+    let text = terminal::summary(&betrfs("micro", paper_like), Style { color: false, width: 200 });
+    assert!(text.contains("written 123 MB") && text.contains("in 4567 requests"), "{text}");
+    let page = report::html::page(&betrfs("micro", paper_like), &[]).unwrap();
+    assert!(page.contains("written 123 MB"), "the page has them, too");
 }
 
 #[test]

@@ -114,6 +114,29 @@ impl StackSpec {
         self.regime
     }
 
+    /// The same stack with its emulated SSD under another regime; `None` when the device is no emulated SSD.
+    pub fn under(&self, regime: Regime) -> Option<StackSpec> {
+        let emulated = matches!(self.device, Device::Emulated { .. });
+        emulated.then(|| StackSpec { regime: Some(regime), ..self.clone() })
+    }
+
+    /// The same stack with one more word for its emulated SSD, such as `scale=10`; `None` when the device is no emulated
+    /// SSD, or one that takes no words.
+    pub fn with_word(&self, word: &str) -> Option<StackSpec> {
+        let mut spec = self.clone();
+        match &mut spec.device {
+            Device::Emulated { name, args, .. } if name != "slow" => args.push(word.to_string()),
+            _ => return None,
+        }
+        Some(spec)
+    }
+
+    /// By how much the time of its emulated SSD is stretched, when that was written.
+    pub fn time_scale(&self) -> Option<f64> {
+        let Device::Emulated { args, .. } = &self.device else { return None };
+        args.iter().rev().find_map(|word| word.strip_prefix("scale=")?.parse().ok())
+    }
+
     /// The real block device that building this stack would format.
     pub fn block_device(&self) -> Option<&Utf8Path> {
         match &self.device {

@@ -5,6 +5,7 @@
 
 use crate::node::{Evictable, Meter};
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 #[derive(Default)]
@@ -19,12 +20,13 @@ pub struct Cache {
     budget: usize,
     meter: Arc<Meter>,
     queues: Mutex<Queues>,
+    evictions: AtomicU64,
 }
 
 impl Cache {
     /// Keeps `meter`'s resident bytes at about `budget`.
     pub fn new(budget: usize, meter: Arc<Meter>) -> Self {
-        Cache { budget, meter, queues: Mutex::default() }
+        Cache { budget, meter, queues: Mutex::default(), evictions: AtomicU64::new(0) }
     }
 
     /// Something clean is in memory now. `keep` prefers it (inner nodes' buffers) over what a scan loads.
@@ -53,7 +55,13 @@ impl Cache {
             // The victim is dropped outside the lock: it may be the last reference to a node.
             let Some(victim) = self.next_victim() else { continue };
             victim.evict();
+            self.evictions.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Parts evicted so far.
+    pub fn evictions(&self) -> u64 {
+        self.evictions.load(Ordering::Relaxed)
     }
 
     /// Takes the head of a queue; gives it back only if it is to be evicted.

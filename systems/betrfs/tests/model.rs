@@ -55,6 +55,31 @@ fn agrees(seed: u64, bytes: u64, options: &Options) {
     assert!(report.is_clean() && report.findings.is_empty(), "seed {seed}: {report}");
 }
 
+#[test]
+fn the_root_tells_what_the_store_has_done() {
+    let storage = SimStorage::new(64 << 20);
+    Fs::format(storage.clone(), &options()).expect("format");
+    let fs = Fs::open(storage, &options()).expect("open");
+    let told = || {
+        let text = fs.xattr(1, b"betrfs.statistics").expect("statistics");
+        let text = String::from_utf8(text).expect("text");
+        let line = |line: &str| {
+            let (name, value) = line.split_once(' ').expect("a name and a value");
+            (name.to_owned(), value.parse::<u64>().expect("a number"))
+        };
+        text.lines().map(line).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let before = told();
+    let file = fs.make(1, b"file", betrfs::NewFile { mode: libc::S_IFREG | 0o644, ..Default::default() });
+    fs.sync().expect("sync");
+    let after = told();
+    assert!(after["log_position_bytes"] > before["log_position_bytes"], "{before:?} {after:?}");
+    assert!(after["log_ring_bytes"] > 0 && after.contains_key("checkpoints"), "{after:?}");
+    assert!(fs.xattrs(1).expect("a list").is_empty(), "it is in no list");
+    let other = fs.xattr(file.expect("a file").ino, b"betrfs.statistics");
+    assert!(matches!(other, Err(betrfs::Error::NoAttribute)));
+}
+
 /// A kernel does so for files that it caches; what is written past its cache it leaves to the file system.
 #[test]
 fn a_write_takes_capabilities_away_and_nothing_else() {

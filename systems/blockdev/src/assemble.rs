@@ -9,6 +9,7 @@ use fusewire::{Config, Session, Transport, UringSwitch, Way};
 use host::Host;
 use journal::{Journal, Resource};
 use rustix::mount::MountFlags;
+use ssd::Regime;
 
 use crate::driver::Driver;
 use crate::engine::Engine;
@@ -28,7 +29,9 @@ pub(crate) fn engine(
     journal: &Journal,
     options: &AttachOptions,
 ) -> Result<Engine<fuse::Reply>, SsdError> {
-    let mut config = ssd::Config::new(options.load_profile()?, options.bytes).regime(options.regime);
+    // A loop device has one queue and carries no ids: all writes are one stream, for which `streams` asks what `barrier` does.
+    let regime = if options.regime.is_ordered() { Regime::Barrier } else { options.regime };
+    let mut config = ssd::Config::new(options.load_profile()?, options.bytes).regime(regime);
     config.seed = options.seed;
     let model = ssd::Ssd::new(config)?;
     let (image, filled) = match &options.backing {

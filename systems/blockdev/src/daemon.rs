@@ -96,6 +96,9 @@ impl Daemon {
         if options.fua == FuaMode::Modelled {
             engine.model_fua();
         }
+        if options.regime.is_ordered() {
+            engine.order_commits();
+        }
         let recorder = match &options.record {
             Some(path) => Some(Arc::new(Recorder::create(path, options.bytes)?)),
             None => None,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ssd::error::SubmitError;
 use ssd::{Command, Completion, Nanos, Op, Ssd, Status, Tags, Token};
 
-use crate::fua::{self, Awaiting, Commit};
+use crate::fua::{self, Awaiting, Commit, OpenCommit};
 use crate::image::BLOCK;
 use crate::record::Recorder;
 use crate::versions::Versions;
@@ -42,6 +42,8 @@ struct Pending<R> {
     /// Id in the recording.
     record: Option<u64>,
     commit: Option<Commit>,
+    /// What it does to jbd2's log, on a device that keeps order.
+    leaves_open: Option<bool>,
     at: Nanos,
 }
 
@@ -74,6 +76,8 @@ pub(crate) struct Engine<R> {
     record: Option<Arc<Recorder>>,
     /// For flushes that stand in for FUA; None: all take the time of a flush.
     fua: Option<Awaiting>,
+    /// On a device that keeps order: finds the flushes that only order. None: all are flushes.
+    open_commit: Option<OpenCommit>,
     pending: Vec<Option<Pending<R>>>,
     free: Vec<usize>,
     in_flight: u32,
@@ -92,6 +96,7 @@ impl<R> Engine<R> {
             versions: Some(versions),
             record: None,
             fua: None,
+            open_commit: None,
             pending: Vec::new(),
             free: Vec::new(),
             in_flight: 0,
@@ -105,6 +110,11 @@ impl<R> Engine<R> {
     /// Gives flushes that stand in for the FUA flag of a write the time of such a write.
     pub(crate) fn model_fua(&mut self) {
         self.fua = Some(Awaiting::default());
+    }
+
+    /// Makes the first flush of a commit an epoch boundary, which is acknowledged at once. For a model that keeps order.
+    pub(crate) fn order_commits(&mut self) {
+        self.open_commit = Some(OpenCommit::default());
     }
 
     /// Records every change and flush from now on.
@@ -148,20 +158,33 @@ impl<R> Engine<R> {
         self.now = self.now.max(now);
         match self.prepare(request) {
             Ok(Prepared { op, lba, blocks, data, change }) => {
-                let flush = matches!(request, Request::Flush);
-                let commit = match request {
-                    Request::Write { data, .. } if self.fua.is_some() => fua::commit(data),
-                    _ => None,
+                let flush = matches!(op, Op::Flush | Op::FlushForFua { .. });
+                let (commit, leaves_open) = match request {
+                    Request::Write { data, .. } => (self.commit_in(data), self.leaves_open(data)),
+                    _ => (None, None),
                 };
                 let horizon = flush.then(|| self.versions.as_ref().map_or(0, Versions::horizon));
-                let record = self.record.as_ref().and_then(|to| record_submission(to, self.now, &request));
-                let id = self.keep(Pending { reply, data, change, horizon, record, commit, at: self.now });
+                let record =
+                    self.record.as_ref().and_then(|to| record_submission(to, self.now, &request, op));
+                let at = self.now;
+                let id = self.keep(Pending { reply, data, change, horizon, record, commit, leaves_open, at });
                 let command = Command { id: id as u64, queue: 0, op, lba, blocks, tags: Tags::default() };
                 self.backlog.push_back(command);
                 self.feed();
             }
             Err(error) => self.refuse(reply, error),
         }
+    }
+
+    /// A record whose flush costs what FUA does. With order kept, jbd2's commit record is a plain write.
+    fn commit_in(&self, data: &[u8]) -> Option<Commit> {
+        self.fua.as_ref()?;
+        fua::commit(data).filter(|commit| self.open_commit.is_none() || *commit != Commit::Jbd2)
+    }
+
+    fn leaves_open(&self, data: &[u8]) -> Option<bool> {
+        self.open_commit.as_ref()?;
+        fua::leaves_open(data)
     }
 
     fn refuse(&mut self, reply: R, error: i32) {
@@ -191,6 +214,9 @@ impl<R> Engine<R> {
                 let first = versions.write(lba, data).map_err(errno)?;
                 let op = Op::Write { token: Token(first), fua: false };
                 Ok(Prepared { change: Some(first), ..prepared(op, lba, blocks as u32) })
+            }
+            Request::Flush if self.open_commit.as_mut().is_some_and(OpenCommit::flush) => {
+                Ok(prepared(Op::Barrier, 0, 0))
             }
             Request::Flush => {
                 let since = self.fua.as_mut().and_then(Awaiting::flush);
@@ -270,6 +296,9 @@ impl<R> Engine<R> {
         if let (Some(awaiting), Some(commit)) = (&mut self.fua, pending.commit) {
             awaiting.completed(commit, pending.at);
         }
+        if let (Some(open), Some(leaves_open)) = (&mut self.open_commit, pending.leaves_open) {
+            open.completed(leaves_open);
+        }
         if let Some(versions) = &mut self.versions {
             let (regime, plp) = (self.ssd.regime(), self.ssd.profile().power.plp);
             if let Some(number) = pending.change {
@@ -341,11 +370,12 @@ impl<R> Engine<R> {
 }
 
 /// Reads leave no trace.
-fn record_submission(to: &Recorder, now: Nanos, request: &Request<'_>) -> Option<u64> {
+fn record_submission(to: &Recorder, now: Nanos, request: &Request<'_>, op: Op) -> Option<u64> {
     let bytes = |blocks: u64| blocks * BLOCK as u64;
     Some(match *request {
         Request::Read { .. } => return None,
         Request::Write { lba, data } => to.write(now, bytes(lba), data),
+        Request::Flush if op == Op::Barrier => to.barrier(now),
         Request::Flush => to.flush(now),
         Request::Discard { lba, blocks } => to.discard(now, bytes(lba), bytes(blocks.into())),
         Request::WriteZeroes { lba, blocks } => to.write_zeroes(now, bytes(lba), bytes(blocks.into())),

@@ -1,9 +1,12 @@
-//! Which flushes stand in for the FUA flag of a write.
+//! What a flush means: which ones stand in for the FUA flag of a write, which ones only order.
 //!
 //! Loop devices know no FUA. The block layer makes a write with the flag into the write and a flush after it, and
 //! one with PREFLUSH and FUA into flush, write, flush. By their order alone such a flush cannot be told from that
 //! of a program that overwrites a block and calls fdatasync, again and again. So the writes that file systems send
 //! with FUA are recognised by what they hold.
+//!
+//! On a device that keeps order, the first flush of a commit of jbd2 is an epoch boundary: it is there to bring log
+//! and data before the commit record, which such a device does by itself. It is recognised by the log blocks before it.
 
 use ssd::Nanos;
 
@@ -43,6 +46,40 @@ pub(crate) fn commit(data: &[u8]) -> Option<Commit> {
     }
     let first = data[48..56] == BTRFS_SUPER_OFFSET.to_le_bytes();
     (first && data[64..72] == *BTRFS_MAGIC).then_some(Commit::BtrfsSuper)
+}
+
+/// Types of jbd2's blocks that begin a transaction in the log: descriptor, revocation; and the one that ends it.
+const JBD2_LOG: [u32; 2] = [1, 5];
+const JBD2_COMMIT: u32 = 2;
+
+/// What a write does to jbd2's log: `Some(true)` leaves a transaction open, `Some(false)` ends it.
+pub(crate) fn leaves_open(data: &[u8]) -> Option<bool> {
+    let kind = |block: &[u8]| {
+        let word = |at: usize| u32::from_be_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]]);
+        (word(0) == JBD2_MAGIC).then(|| word(4))
+    };
+    // descriptor and metadata may have become one request, so any block may be the one
+    data.chunks_exact(BLOCK).filter_map(kind).fold(None, |open, kind| match kind {
+        kind if JBD2_LOG.contains(&kind) => Some(true),
+        JBD2_COMMIT => Some(false),
+        _ => open,
+    })
+}
+
+/// Whether jbd2 has a transaction in its log that lacks the commit record.
+#[derive(Debug, Default)]
+pub(crate) struct OpenCommit(bool);
+
+impl OpenCommit {
+    /// A write has completed; see [`leaves_open`].
+    pub(crate) fn completed(&mut self, leaves_open: bool) {
+        self.0 = leaves_open;
+    }
+
+    /// A flush is submitted: whether it is the one between log and commit record. Of two flushes the first is.
+    pub(crate) fn flush(&mut self) -> bool {
+        std::mem::take(&mut self.0)
+    }
 }
 
 /// Writes with FUA that have completed and whose flush has not come.
@@ -99,6 +136,25 @@ mod tests {
         assert_eq!(commit(&[log, vec![9; 32_768]].concat()), Some(Commit::XfsLog));
         assert_eq!(commit(&block(&[])), None);
         assert_eq!(commit(&[]), None);
+    }
+
+    #[test]
+    fn the_log_is_open_from_descriptor_to_commit() {
+        let jbd2 = |kind: u8| block(&[(0, &[0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, kind])]);
+        let data = block(&[(0, b"data")]);
+        assert_eq!(
+            [1, 2, 3, 4, 5].map(|kind| leaves_open(&jbd2(kind))),
+            [Some(true), Some(false), None, None, Some(true)]
+        );
+        assert_eq!(leaves_open(&[data.clone(), jbd2(5), jbd2(1), data.clone()].concat()), Some(true));
+        assert_eq!((leaves_open(&data), leaves_open(&[])), (None, None));
+        let mut open = OpenCommit::default();
+        assert!(!open.flush());
+        open.completed(true);
+        assert_eq!([open.flush(), open.flush()], [true, false], "once");
+        open.completed(true);
+        open.completed(false);
+        assert!(!open.flush(), "the commit record is there");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Prints what the model gives beside what the OPIMQ artifact (FAST'25) published and shipped.
 //!
-//! `figures [11|10|12|protocols] [SECONDS] [dbench|varmail|sysbench] [SEED]`
+//! `figures [11|10|12|protocols|cost] [SECONDS] [dbench|varmail|sysbench] [SEED]`
 
 use std::time::Instant;
 
@@ -199,6 +199,30 @@ fn protocols(seconds: f64) -> Result<(), Failure> {
     Ok(())
 }
 
+/// What a simulation costs as containers grow: steps of virtual time and commands of the device a second of wall time.
+fn cost(seconds: f64) -> Result<(), Failure> {
+    println!(
+        "| load | N | protocol | M steps | M commands | wall s | M steps/s | wall ms a container and virtual s |"
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    for (name, counts) in [("dbench", [40, 100, 200, 400, 600].as_slice()), ("varmail", &[40, 100, 200, 400])]
+    {
+        for protocol in [Protocol::Ext4, Protocol::OpExt4] {
+            for n in counts {
+                let (_, report, wall) = load(name, *n, protocol, true, seconds, seed())?;
+                let (steps, commands) = (report.steps as f64 / 1e6, report.device.commands as f64 / 1e6);
+                let each = wall * 1e3 / f64::from(*n) / (report.now as f64 / 1e9);
+                println!(
+                    "| {name} | {n} | {} | {steps:.2} | {commands:.2} | {wall:.2} | {:.2} | {each:.2} |",
+                    protocol.name(),
+                    steps / wall
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
 fn main() -> Result<(), Failure> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let seconds: f64 = args.get(1).map_or(Ok(2.0), |s| s.parse())?;
@@ -207,6 +231,7 @@ fn main() -> Result<(), Failure> {
         Some("10") => figure_10(seconds, args.get(2).map(String::as_str)),
         Some("12") => figure_12(seconds),
         Some("protocols") => protocols(seconds),
+        Some("cost") => cost(seconds),
         _ => {
             figure_11()?;
             figure_12(seconds)?;

@@ -1,6 +1,5 @@
 //! Within a run.
 
-use stats::blocked::{Trial, compare};
 use stats::effect::Effect;
 use stats::judge::{Finding, Thresholds, judge};
 use stats::rng::SplitMix;
@@ -153,43 +152,4 @@ fn a_prior_from_a_quieter_hour_would_make_false_verdicts() {
         mean.abs() > quantile * (variance / 5.0).sqrt()
     });
     assert!(wrong > 0.08, "{wrong}");
-}
-
-/// For comparison, and for the table of docs/statistics.md: the rule that callers use today, on trials with memory.
-#[test]
-fn blocks_beat_the_rule_without_them_where_neighbours_are_alike() {
-    let rules = stats::Rules { resamples: 200, ..stats::Rules::default() };
-    let rounds = rounds(400);
-    let trials = |rng: &mut SplitMix, n: usize, truth: f64| {
-        let y = crate::noise::series(rng, Noise::Memory(0.5), 2 * n, 0.05);
-        let (mut a, mut b) = (Vec::new(), Vec::new());
-        for (block, two) in y.chunks_exact(2).enumerate() {
-            let first = rng.below(2);
-            let trial = |i: usize, truth: f64| Trial {
-                block: block as u64,
-                began: (2 * block + i) as f64,
-                value: (two[i] + truth).exp(),
-            };
-            a.push(trial(first, 0.0));
-            b.push(trial(1 - first, truth));
-        }
-        (a, b)
-    };
-    let values = |trials: &[Trial]| trials.iter().map(|t| t.value).collect::<Vec<_>>();
-    for n in [5, 10] {
-        let truth = 1.10f64.ln();
-        let new =
-            share(&format!("memory 0.5, {n} blocks of sd 5 %: 10 % found, blocked"), rounds, 700, |rng| {
-                let (a, b) = trials(rng, n, truth);
-                let found = compare(&a, &b, Sense::HigherIsBetter, &Thresholds::default()).unwrap();
-                found.verdict == Verdict::Better
-            });
-        let old =
-            share(&format!("memory 0.5, {n} trials of sd 5 %: 10 % found, unblocked"), rounds, 700, |rng| {
-                let (a, b) = trials(rng, n, truth);
-                let found = stats::compare(&values(&a), &values(&b), Sense::HigherIsBetter, &rules).unwrap();
-                found.verdict == Verdict::Better
-            });
-        assert!(new > old, "{n} blocks: {new} {old}");
-    }
 }

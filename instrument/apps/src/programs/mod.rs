@@ -6,17 +6,21 @@
 //! | `git` | `git-clone`, `git-diff` |
 //! | `tar` | `untar`, `tar` |
 //! | `dbench` | none: its operations, in containers too |
+//! | `sysbench`, `mariadb` | none: transactions on a private server, in containers too |
 //! | `rsync` | `rsync`, `rsync-inplace` |
 
 mod dbench;
 mod git;
+mod mariadb;
 mod rsync;
 mod run;
+mod sysbench;
 mod tar;
 
 pub use dbench::Dbench;
 pub use git::Git;
 pub use rsync::Rsync;
+pub use sysbench::Sysbench;
 pub use tar::Tar;
 
 pub(crate) use run::{Program, copy_tree, git_program, program, time};

@@ -7,9 +7,11 @@
 //! | module | holds |
 //! |---|---|
 //! | `mod` | the checks |
+//! | `device` | a file system on an emulated SSD of its own: where a slower device is planted |
 //! | `program` | runs of `loadline` in a home of their own, and what they say |
 //! | `spin` | work whose amount is known: what is planted in commands |
 
+mod device;
 mod program;
 pub mod spin;
 
@@ -19,6 +21,7 @@ use clap::Args;
 use stats::Thresholds;
 use stats::slices::{self, Slice};
 
+use device::Device;
 use program::{Program, Said};
 
 /// Options of `trust`.
@@ -56,6 +59,11 @@ const RUNS: usize = 10;
 const SPIN: u64 = 30_000_000;
 /// The planted difference of commands.
 const PLANTED: f64 = 0.02;
+
+/// Runs before and after a device became slower: 45 pairs.
+const ANCHORED: (usize, usize) = (9, 5);
+/// What is planted in a device: every request takes this much longer.
+const SLOWER: f64 = 0.10;
 
 /// A check's outcome.
 struct Counted {
@@ -117,6 +125,9 @@ pub fn trust(trust: &Trust) -> anyhow::Result<bool> {
             say(between(trust, &program, stack)?)?;
         }
     }
+    if wanted("anchored") {
+        say(anchored(trust, &program)?)?;
+    }
     if wanted("crowded") {
         say(vec![crowded(trust, &program)?])?;
     }
@@ -169,6 +180,61 @@ fn between(trust: &Trust, program: &Program, stack: &str) -> anyhow::Result<Vec<
         limit,
         beside,
     }])
+}
+
+/// Runs on a device and on one whose every request takes 10 % longer, beside an anchor that stays the same: pair by
+/// pair the slower one is found, and among the runs on the same device nothing.
+fn anchored(trust: &Trust, program: &Program) -> anyhow::Result<Vec<Counted>> {
+    let home = program.home()?;
+    let (before, after) = if trust.quick { (2, 2) } else { ANCHORED };
+    let stacks = format!("{},{}", home.directory("cell")?, home.directory("anchor")?);
+    let anchor = home.directory("anchor")?;
+    let _anchor = Device::mounted(&home, "anchor", 1.0)?;
+    let mut names = [Vec::new(), Vec::new()];
+    for (slower, (runs, scale)) in [(before, 1.0), (after, 1.0 + SLOWER)].into_iter().enumerate() {
+        let _cell = Device::mounted(&home, "cell", scale)?;
+        for run in 0..runs {
+            let name = format!("{}-{run}", if slower == 0 { "before" } else { "after" });
+            home.run(&["run", "fsyncs.f", "--on", &stacks, "--for", "1s", "-n", "6", "--name", &name])?;
+            names[slower].push(name);
+        }
+    }
+    let verdict = |a: &str, b: &str| -> anyhow::Result<(String, f64)> {
+        let said = home.json(&["compare", a, b, "--anchor", &anchor, "--json"])?;
+        let finding = "/pairs/0/lines/0/finding";
+        Ok((said.verdict(finding).to_string(), said.number(&format!("{finding}/ratio"))))
+    };
+    let [before, after] = &names;
+    let (mut found, mut ratios) = (0, Vec::new());
+    for a in before {
+        for b in after {
+            let (word, ratio) = verdict(a, b)?;
+            found += usize::from(word == "worse");
+            ratios.push(ratio);
+        }
+    }
+    let pairs = ratios.len();
+    let (mut wrong, mut alike) = (0, 0);
+    for names in &names {
+        for (at, a) in names.iter().enumerate() {
+            for b in &names[at + 1..] {
+                let (word, _) = verdict(a, b)?;
+                wrong += usize::from(word == "better" || word == "worse");
+                alike += 1;
+            }
+        }
+    }
+    let found = Counted {
+        what: "between runs with an anchor, a device 10 % slower: found".into(),
+        count: found,
+        of: pairs,
+        limit: Limit::AtLeast(pairs * 36 / 45),
+        beside: format!("ratio {:.3}", crate::pairs::median(&ratios)),
+    };
+    let what = "between runs with an anchor, the same device: wrong".into();
+    // of 46 pairs
+    let limit = if trust.quick { Limit::Told } else { Limit::AtMost(2) };
+    Ok(vec![found, Counted { what, count: wrong, of: alike, limit, beside: String::new() }])
 }
 
 /// One run beside a competing load: it is no ground for a verdict.

@@ -99,6 +99,18 @@ impl Home<'_> {
         self.output(words, &[0])
     }
 
+    /// A directory in the home as a stack.
+    pub fn directory(&self, name: &str) -> anyhow::Result<String> {
+        Ok(format!("dir:{}", self.place(name)?.display()))
+    }
+
+    /// A directory in the home, which is made.
+    pub fn place(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let place = self.folder.path().join(name);
+        std::fs::create_dir_all(&place)?;
+        Ok(place)
+    }
+
     /// A comparison: what it says, whatever the verdict is.
     pub fn ab(&self, words: &[&str]) -> anyhow::Result<String> {
         self.output(words, &[0, 1, 4])
@@ -134,6 +146,11 @@ impl Said {
     /// A text at a JSON pointer; nothing when there is none.
     pub fn text(&self, at: &str) -> &str {
         self.0.pointer(at).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// A number at a JSON pointer; not a number when there is none.
+    pub fn number(&self, at: &str) -> f64 {
+        self.0.pointer(at).and_then(Value::as_f64).unwrap_or(f64::NAN)
     }
 
     /// The word of the verdict of a finding.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sql::tpcc::{Condition, Loss};
 
-use super::DatabaseOptions;
+use super::options::DatabaseOptions;
 
 /// What a chain of power cuts has shown.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -3,31 +3,33 @@
 //! conditions must hold and everything that was acknowledged before the cut must be there. The next cut goes on from
 //! there.
 //!
-//! At the moment of the cut the server is stopped (SIGSTOP) before the device loses power: with settings that are not
-//! safe it would go on acknowledging from memory after the device has died.
+//! Just before the device loses power the ledger is closed: with settings that are not safe the server goes on
+//! acknowledging from memory after the device has died.
 //!
 //! | module | holds |
 //! |---|---|
-//! | `mod` | what is asked, the chain of cuts |
+//! | `mod` | the chain of cuts |
+//! | `options` | what is asked |
 //! | `powered` | device, file system and server, from power-on to the cut |
 //! | `found` | what the cuts have shown, for people |
 
 mod found;
+mod options;
 mod powered;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use blockdev::Launcher;
 use camino::{Utf8Path, Utf8PathBuf};
 use journal::Journal;
 use sql::job::{Place, Seeds};
 use sql::tpcc::{Ledger, Size, conditions};
-use sql::{Engine, Flush, Job, What};
+use sql::{Job, What};
 use stats::rng::SplitMix;
 
 pub use found::Cuts;
+pub use options::DatabaseOptions;
 
 use crate::CrashError;
 use crate::run::place;
@@ -40,33 +42,8 @@ const RUN_MS: (usize, usize) = (50, 1500);
 const CACHE_BYTES: u64 = 32 << 20;
 /// Log of the server: small, so that checkpoints fall into runs.
 const LOG_BYTES: u64 = 32 << 20;
-/// Size of the device when the stack gives none.
-pub(crate) const DEVICE_BYTES: u64 = 1 << 30;
 /// Warehouses of the small database.
 const WAREHOUSES: i64 = 2;
-
-/// What is asked.
-#[derive(Debug, Clone)]
-pub struct DatabaseOptions {
-    /// The stack: a file system on an emulated SSD.
-    pub spec: spec::StackSpec,
-    /// What stores the rows.
-    pub engine: Engine,
-    /// When a commit is on the device, as the server is told.
-    pub flush: Flush,
-    /// Power cuts.
-    pub cuts: u32,
-    /// Terminals.
-    pub terminals: u32,
-    /// Seed of the database, the transactions and the moments.
-    pub seed: u64,
-    /// loadline's home directory: devices.
-    pub home: Utf8PathBuf,
-    /// The program that becomes the emulated SSD's daemon.
-    pub launcher: Launcher,
-    /// Directory for images; without one /dev/shm, or the home if that is no tmpfs.
-    pub work_dir: Option<Utf8PathBuf>,
-}
 
 /// Makes a database and cuts the power under it again and again. `stop` ends it early, with what was found until then.
 ///

@@ -19,7 +19,7 @@ use stats::Histogram;
 use stats::harmless::{Figure, Pair, gain, tail};
 
 use super::compare::drop_cache;
-use super::plan::Plan;
+use super::plan::{self, Plan};
 use super::trial::Setting;
 use super::{PairedError, Side, Turn, at, in_turns};
 use crate::site::{Built, Site, SiteError};
@@ -101,15 +101,15 @@ pub fn measure(
     let keys = plan.keys();
     let is_there = |cells: &[Cell], key: &Key| cells.iter().any(|cell| cell.key == *key);
     let (begin, before) = (Instant::now(), cells.len());
-    for name in &plan.devices {
-        let mine = keys.iter().filter(|(key, _)| key.device == *name);
+    for planned in &plan.devices {
+        let mine = keys.iter().filter(|(key, _)| key.device == planned.name);
         let todo: Vec<_> = mine.filter(|(key, _)| !is_there(cells, key)).collect();
         let Some((_, first)) = todo.first() else { continue };
         if begin.elapsed() >= plan.time {
             return Ok(Ended::TimeIsUp);
         }
-        tell(Notice::Device(name, plan.mib_of(name)))?;
-        let device = bench.prepare(name, &site)?;
+        tell(Notice::Device(&planned.name, planned.mib))?;
+        let device = bench.prepare(planned, &site)?;
         // Warms the program, the library and the file system's own blocks.
         for side in [Side::Baseline, Side::Candidate] {
             bench.read(&device, first, None, side)?;
@@ -145,19 +145,18 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// Builds a device; its file is written and synced.
-    fn prepare(&self, name: &str, site: &Site) -> Result<Device, PairedError> {
-        let spec = self.plan.stack(name)?;
+    fn prepare(&self, planned: &plan::Device, site: &Site) -> Result<Device, PairedError> {
+        let spec = self.plan.stack(planned)?;
         let built = site.build(&spec, self.setting.journal).map_err(|error| self.built(error))?;
         if let Some(ssd) = built.ssd() {
             let device = ssd.device().file_name().unwrap_or_default();
             let window = format!("/sys/block/{device}/queue/read_ahead_kb");
-            let kib = self.plan.readahead_kib.to_string();
+            let kib = planned.readahead_kib.to_string();
             Host::system().write(&window, &kib).map_err(at("write", window))?;
         }
         let file = built.path().join("data").into_std_path_buf();
-        let mib = self.plan.mib_of(name);
-        self.write(&file, mib)?;
-        Ok(Device { file, bytes: mib << 20, _built: built })
+        self.write(&file, planned.mib)?;
+        Ok(Device { file, bytes: planned.mib << 20, _built: built })
     }
 
     fn built(&self, error: SiteError) -> PairedError {
@@ -198,19 +197,20 @@ impl Bench<'_> {
         let series = in_turns(self.plan.effort, one, |rounds| {
             let walls: Vec<_> = rounds.iter().map(|pair| pair.map(|run| run.wall_seconds)).collect();
             let reads: Vec<_> = rounds.iter().map(|pair| pair.map(|run| &run.reads_ns)).collect();
-            let ((wall, speed), (p99, tail)) = (gain(&walls)?, tail(&reads)?);
-            Ok(((wall, p99), speed.and(tail)))
+            let ((wall, speed), tail) = (gain(&walls)?, tail(&reads)?);
+            Ok(((wall, tail.figure, speed.and(tail.graced)), speed.and(tail.verdict)))
         })?;
         if series.interrupted {
             return Err(PairedError::Interrupted);
         }
-        let (wall, p99) = series.judged;
+        let (wall, p99, graced) = series.judged;
         let peak_mib = |side: fn(&Pair<Reading>) -> &Reading| {
             series.rounds.iter().map(|pair| side(pair).peak_bytes).max().unwrap_or(0) as f64 / MIB
         };
         Ok(Cell {
             key: key.clone(),
             verdict: series.verdict,
+            graced,
             rounds: series.rounds.len(),
             wall,
             p99: Figure { sides: p99.sides.map(|ns| ns / 1e6), ..p99 },

@@ -7,11 +7,15 @@
 //! | [`trial`] | one program, timed: wall and CPU time, what it printed, how it ended |
 //! | [`compare`](mod@compare) | a program of the user's, under the same conditions in both variants |
 //! | [`until`](mod@until) | two commands of the user's, until it is decided |
-//! | [`plan`], [`matrix`] | does the prefetching library harm: known patterns on known devices, cell after cell |
+//! | [`plan`], [`matrix`] | does the prefetching library harm: patterns on devices, cell after cell |
+//! | [`held_out`] | patterns and devices drawn from a seed, which nobody has seen |
+//! | [`simulated`] | the same cells in virtual time: the policy on a simulated device and page cache |
 
 pub mod compare;
+pub mod held_out;
 pub mod matrix;
 pub mod plan;
+pub mod simulated;
 pub mod trial;
 pub mod until;
 

@@ -14,7 +14,8 @@ use stack::DirectoryInfo;
 use super::{Effort, PairedError, at};
 
 const DEVICES: &str = "raw,slow(100us,3GB/s),slow(1ms,1GB/s),slow(20ms,400MB/s),slow(1ms,250MB/s)";
-const HELD_OUT_DEVICES: &str = "slow(300us,600MB/s),slow(5ms,200MB/s)";
+/// Once kept from those who chose the policy's constants; known by now.
+const RETIRED_DEVICES: &str = "slow(300us,600MB/s),slow(5ms,200MB/s)";
 /// The device that is this machine's own file system.
 pub const RAW: &str = "raw";
 /// File systems without a device to read from.
@@ -27,8 +28,8 @@ const LEAST_MIB: u64 = 16;
 /// What is measured, and with what.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// [`RAW`] or profiles of the emulated SSD.
-    pub devices: Vec<String>,
+    /// What is read from.
+    pub devices: Vec<Device>,
     /// The patterns.
     pub patterns: Vec<Pattern>,
     /// Percent of the file that fit into memory.
@@ -37,10 +38,8 @@ pub struct Plan {
     pub effort: Effort,
     /// No cell begins after so long.
     pub time: Duration,
-    /// Size of the file, MiB; see [`Plan::mib_of`].
-    pub mib: u64,
-    /// The kernel's read-ahead window of emulated devices, KiB.
-    pub readahead_kib: u64,
+    /// The seed that devices and patterns were drawn from.
+    pub held_out: Option<u64>,
     /// Where the file of [`RAW`] lies.
     pub directory: PathBuf,
     /// What is with the candidate.
@@ -49,11 +48,39 @@ pub struct Plan {
     pub home: Utf8PathBuf,
 }
 
-/// Reads `matrix`, `held-out`, or a list of devices separated by commas outside of parentheses.
-pub fn devices(text: &str) -> Vec<String> {
+/// A device and the file on it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// [`RAW`], or a profile of the emulated SSD.
+    pub name: String,
+    /// Size of the file, MiB.
+    pub mib: u64,
+    /// The kernel's read-ahead window, KiB; [`RAW`] keeps its own.
+    pub readahead_kib: u64,
+}
+
+impl Device {
+    /// A device with a file of `mib` MiB; far ones, of tens of milliseconds, get a quarter.
+    pub fn new(name: String, mib: u64, readahead_kib: u64) -> Device {
+        // Too little is refused as it was said.
+        let far = name.contains("0ms") && mib >= LEAST_MIB;
+        Device { mib: if far { (mib / 4).max(LEAST_MIB) } else { mib }, name, readahead_kib }
+    }
+}
+
+/// Reads `matrix`, `retired`, `known` (both), or a list of devices separated by commas outside of parentheses.
+///
+/// # Errors
+/// [`PairedError::Input`] for the word of old.
+pub fn devices(text: &str) -> Result<Vec<String>, PairedError> {
     let text = match text {
         "matrix" => DEVICES,
-        "held-out" => HELD_OUT_DEVICES,
+        "retired" => RETIRED_DEVICES,
+        "known" => return Ok([devices("matrix")?, devices("retired")?].concat()),
+        "held-out" => {
+            let why = "these devices are known by now: say `retired`, or draw new ones with --held-out SEED";
+            return Err(PairedError::Input(format!("{text}: {why}")));
+        }
         names => names,
     };
     let mut depth = 0;
@@ -61,7 +88,7 @@ pub fn devices(text: &str) -> Vec<String> {
         depth += i32::from(c == '(') - i32::from(c == ')');
         c == ',' && depth == 0
     });
-    split.map(str::to_owned).collect()
+    Ok(split.map(str::to_owned).collect())
 }
 
 /// Reads percents of the file, and `none` for no limit.
@@ -90,14 +117,11 @@ impl Plan {
 
     /// As [`Plan::check`], for root or for somebody else.
     fn check_as(&self, root: bool) -> Result<(), PairedError> {
-        if self.mib < LEAST_MIB {
-            let why = format!("the patterns need {LEAST_MIB} at least");
-            return Err(PairedError::Input(format!("--mib {}: {why}", self.mib)));
-        }
-        let emulated = self.devices.iter().find(|device| *device != RAW);
-        if let Some(device) = emulated.filter(|_| !root) {
+        self.check_sizes()?;
+        let emulated = self.devices.iter().find(|device| device.name != RAW);
+        if let Some(Device { name, .. }) = emulated.filter(|_| !root) {
             return Err(PairedError::CannotHere(format!(
-                "{device}: emulated devices are attached and mounted by root; without root say --devices raw --memory none"
+                "{name}: emulated devices are attached and mounted by root; without root say --devices raw --memory none, or --simulate"
             )));
         }
         if self.memory.iter().any(Option::is_some) && !root {
@@ -108,27 +132,37 @@ impl Plan {
         self.devices.iter().try_for_each(|device| self.stack(device).map(drop))
     }
 
+    /// Whether every pattern is something on the files.
+    ///
+    /// # Errors
+    /// Says what to change.
+    pub(super) fn check_sizes(&self) -> Result<(), PairedError> {
+        match self.devices.iter().find(|device| device.mib < LEAST_MIB) {
+            Some(Device { mib, .. }) => {
+                let why = format!("the patterns need {LEAST_MIB} at least");
+                Err(PairedError::Input(format!("--mib {mib}: {why}")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// What a device is as a stack: the directory itself, or ext4 on an emulated SSD.
     ///
     /// # Errors
     /// The directory is none that is read from a device; the profile is not known.
-    pub(super) fn stack(&self, device: &str) -> Result<StackSpec, PairedError> {
+    pub(super) fn stack(&self, device: &Device) -> Result<StackSpec, PairedError> {
+        let Device { name: device, mib, .. } = device;
         let wrong = |why: &dyn std::fmt::Display| PairedError::Input(format!("{device}: {why}"));
         let spec = if device == RAW {
             format!("dir:\"{}\"", on_disk(&self.directory)?)
         } else {
-            format!("ext4@{device}:{}M", (self.mib_of(device) * 2).max(256))
+            format!("ext4@{device}:{}M", (mib * 2).max(256))
         };
         let spec: StackSpec = spec.parse().map_err(|error| wrong(&error))?;
         match stack::emulated::options(&spec, "asked").map_err(|error| wrong(&error))? {
             None if device != RAW => Err(wrong(&"not an emulated device")),
             _ => Ok(spec),
         }
-    }
-
-    /// Size of the file on a device, MiB: far ones, of tens of milliseconds, get a quarter.
-    pub fn mib_of(&self, device: &str) -> u64 {
-        if device.contains("0ms") { (self.mib / 4).max(LEAST_MIB) } else { self.mib }
     }
 
     /// How long a single run may take: a program that thrashes ends when nobody waits for it any more.
@@ -140,11 +174,19 @@ impl Plan {
     pub fn keys(&self) -> Vec<(Key, &Pattern)> {
         let mode = self.library.mode.map_or(OFF, |mode| mode.name());
         let mut keys = Vec::new();
-        for device in &self.devices {
+        for Device { name, mib, readahead_kib } in &self.devices {
             for pattern in &self.patterns {
                 keys.extend(self.memory.iter().map(|&memory| {
-                    let (device, mib, mode) = (device.clone(), self.mib_of(device), mode.to_owned());
-                    (Key { device, pattern: pattern.title(), memory, mode, mib }, pattern)
+                    let key = Key {
+                        device: name.clone(),
+                        pattern: pattern.title(),
+                        memory,
+                        mode: mode.to_owned(),
+                        mib: *mib,
+                        readahead_kib: if name == RAW { 0 } else { *readahead_kib },
+                        held_out: self.held_out,
+                    };
+                    (key, pattern)
                 }));
             }
         }
@@ -180,15 +222,18 @@ mod tests {
 
     use super::*;
 
+    fn named(names: &[&str]) -> Vec<Device> {
+        names.iter().map(|name| Device::new((*name).into(), 256, 128)).collect()
+    }
+
     fn plan() -> Plan {
         Plan {
-            devices: devices("slow(1ms,1GB/s),slow(20ms,400MB/s)"),
+            devices: named(&["slow(1ms,1GB/s)", "slow(20ms,400MB/s)"]),
             patterns: patterns::list("seq,stride:1").unwrap(),
             memory: vec![None, Some(25)],
             effort: Effort { rounds: 5, rounds_max: 15, time: Duration::from_secs(60) },
             time: Duration::MAX,
-            mib: 256,
-            readahead_kib: 128,
+            held_out: None,
             directory: ".".into(),
             library: Library { path: "/lib.so".into(), mode: None },
             home: "/home".into(),
@@ -197,9 +242,10 @@ mod tests {
 
     #[test]
     fn commas_within_parentheses_separate_nothing() {
-        assert_eq!(devices("raw,slow(1ms,1GB/s)"), ["raw", "slow(1ms,1GB/s)"]);
-        assert_eq!(devices("matrix").len(), 5);
-        assert_eq!(devices("held-out").len(), 2);
+        assert_eq!(devices("raw,slow(1ms,1GB/s)").unwrap(), ["raw", "slow(1ms,1GB/s)"]);
+        let number = |text: &str| devices(text).unwrap().len();
+        assert_eq!([number("matrix"), number("retired"), number("known")], [5, 2, 7]);
+        assert!(devices("held-out").unwrap_err().to_string().contains("--held-out SEED"));
     }
 
     #[test]
@@ -222,12 +268,13 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused_with_a_remedy() {
         let said = |plan: Plan| plan.check_as(true).unwrap_err().to_string();
-        assert!(said(Plan { mib: 8, ..plan() }).contains("16"));
+        let small = vec![Device::new("slow(20ms,400MB/s)".into(), 8, 128)];
+        assert!(said(Plan { devices: small, ..plan() }).contains("--mib 8: the patterns need 16"));
         for (device, hint) in [("980por", "980pro"), ("image", "not an emulated device"), ("a b", "a b: ")] {
-            let said = said(Plan { devices: vec![device.into()], ..plan() });
+            let said = said(Plan { devices: named(&[device]), ..plan() });
             assert!(said.contains(hint), "{device}: {said}");
         }
-        let raw = || Plan { devices: vec![RAW.into()], memory: vec![None], ..plan() };
+        let raw = || Plan { devices: named(&[RAW]), memory: vec![None], ..plan() };
         assert!(said(Plan { directory: "/nowhere".into(), ..raw() }).contains("--dir"));
         assert!(said(Plan { directory: "/proc".into(), ..raw() }).contains("--dir"));
         let said = |plan: Plan| plan.check_as(false).unwrap_err().to_string();

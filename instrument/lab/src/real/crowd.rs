@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use camino::{Utf8Path, Utf8PathBuf};
-use container::inside::PROGRAM;
+use container::inside::{PROGRAM, SHARED};
 use container::{Crowd, Happening, Runtime, Setting, Wanted};
 use engine::options::{Event, RunOptions};
 use host::Host;
@@ -16,7 +16,7 @@ use super::ending::Failure;
 use super::trial::{Processes, Trial};
 use crate::contained::{ARGUMENT, Order, REQUEST, RESULT, Told, monotonic_ns};
 use crate::load::{self, Prepared};
-use crate::protocol::Request;
+use crate::protocol::{Issue, Request};
 use crate::runner::Progress;
 use crate::site::Built;
 use crate::supervise::{Departure, Told as Why};
@@ -25,6 +25,8 @@ use crate::supervise::{Departure, Told as Why};
 const TICK: Duration = Duration::from_millis(100);
 /// Seeds of a trial's containers are so far apart, so that those of one trial are not those of another.
 const SEED_STEP: u64 = 1_000_003;
+/// Where a load's server and its clients meet, in the directory that all containers share.
+const SOCKET: &str = "db.sock";
 /// The directory of containers on the stack.
 const FOLDER: &str = "containers";
 
@@ -33,6 +35,8 @@ struct Way<'t, 'a> {
     trial: &'t mut Trial<'a>,
     crowd: Crowd,
     device: (Option<String>, Option<String>),
+    /// The one that serves the others, if one does; it measures nothing.
+    server: Option<usize>,
     ready: Vec<bool>,
     told: Vec<Option<Told>>,
     why: Option<(Why, Instant)>,
@@ -57,8 +61,17 @@ impl<'a> Trial<'a> {
         let runtime = Runtime::choose(&Host::system())?;
         let memory_bytes = load::container_bytes(number, settings);
         let home = built.path().join(FOLDER);
-        let wanted = (0..number).map(|at| wanted(at, number, &home, memory_bytes, &processes.request));
-        let wanted: Vec<Wanted> = wanted.collect::<Result<_, _>>().map_err(Failure::Message)?;
+        let served = load.app().is_some_and(|app| app.server_memory_bytes().is_some());
+        let request =
+            if served { with_role(&processes.request, "client") } else { processes.request.clone() };
+        let wanted = (0..number).map(|at| wanted(at, number, &home, memory_bytes, &request));
+        let mut wanted: Vec<Wanted> = wanted.collect::<Result<_, _>>().map_err(Failure::Message)?;
+        let server_bytes = load.app().and_then(|app| app.server_memory_bytes());
+        if let Some(bytes) = server_bytes {
+            let serving = with_role(&processes.request, "server");
+            let bytes = memory_bytes.max(bytes);
+            wanted.push(self::wanted(number, number, &home, bytes, &serving).map_err(Failure::Message)?);
+        }
         let begin = Instant::now();
         let stop = self.stop;
         let name = format!("{}.{}.{}", self.job.run, std::process::id(), self.place.number);
@@ -77,6 +90,7 @@ impl<'a> Trial<'a> {
         };
         let way = Way {
             device: (processes.request.device.clone(), processes.request.disk.clone()),
+            server: server_bytes.map(|_| number as usize),
             ready: vec![false; wanted.len()],
             told: vec![None; wanted.len()],
             why: None,
@@ -94,6 +108,16 @@ fn interrupted() -> Departure {
         told: Some(Why::Interrupted),
         raw_output: String::new(),
     }
+}
+
+/// The request of a load that tells server and clients apart.
+fn with_role(request: &Request, role: &str) -> Request {
+    let mut request = request.clone();
+    if let Issue::App { variables, .. } = &mut request.load {
+        let socket = format!("{SHARED}/{SOCKET}");
+        variables.extend([("role".into(), role.into()), ("socket".into(), socket)]);
+    }
+    request
 }
 
 /// A container that runs its part of what is asked for.
@@ -120,6 +144,7 @@ fn wanted(
         // the counters of the machine and its devices are read once, outside
         device: None,
         disk: None,
+        ssd: None,
         ..whole.clone()
     };
     let order = Order { number: at as usize, request };
@@ -165,9 +190,16 @@ impl Way<'_, '_> {
         let opened_ns = monotonic_ns();
         self.crowd.release()?;
         let start = Instant::now();
+        let mut dismissed = false;
         while self.crowd.living() > 0 {
             self.hear(TICK)?;
             self.pressed();
+            if self.crowd.living() == 1 && self.server.is_some_and(|server| self.crowd.lives(server)) {
+                if !dismissed {
+                    self.crowd.signal(Signal::INT);
+                }
+                dismissed = true;
+            }
             if self.why.is_some_and(|(_, since)| since.elapsed() > self.grace) {
                 break;
             }
@@ -178,7 +210,9 @@ impl Way<'_, '_> {
             }));
         }
         let counters = before.until(&self.sample());
-        let told: Vec<Told> = self.told.iter().flatten().cloned().collect();
+        // a server's result says only that it has ended well
+        let clients = self.told.iter().enumerate().filter(|(number, _)| Some(*number) != self.server);
+        let told: Vec<Told> = clients.filter_map(|(_, told)| told.clone()).collect();
         let figures = Figures { told: &told, ready_seconds, opened_ns };
         let mut result =
             figures.outcome(&self.crowd).ok_or_else(|| "no container came to a result".to_string());

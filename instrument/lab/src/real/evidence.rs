@@ -13,11 +13,27 @@ use crate::runner::Job;
 pub fn fua_note(status: &SsdStatus) -> Option<String> {
     let flushes = *status.counters.get("flushes")?;
     Some(match status.counters.get("fua_flushes").copied().unwrap_or(0) {
+        0 if ["barrier", "streams"].contains(&status.regime.as_str()) => {
+            "the emulated device keeps order: the first flush of a commit of ext4 is an epoch boundary, the second one a \
+             flush"
+                .to_string()
+        }
         0 => "the kernel sends a flush instead of FUA, and the emulated device took it for one".to_string(),
         as_fua => format!(
             "the kernel sends a flush instead of FUA; {as_fua} of the emulated device's {flushes} flushes took the \
              time of a FUA write"
         ),
+    })
+}
+
+/// What a reader must know of a device whose time is stretched.
+pub(super) fn scale_note(factor: f64) -> Option<String> {
+    let stretched = (factor - 1.0).abs() > f64::EPSILON;
+    stretched.then(|| {
+        format!(
+            "the emulated device's time is stretched {factor} times: compare ratios between stacks, not rates; what the \
+             processors do is not stretched"
+        )
     })
 }
 

@@ -137,6 +137,7 @@ impl<'a> Trial<'a> {
         };
         if let (Ok(outcome), Some(status)) = (&mut departure.result, built.ssd_status()) {
             outcome.metrics.extend(evidence::ssd_metrics(&status));
+            outcome.notes.extend(self.job.stack.time_scale().and_then(evidence::scale_note));
         }
         if let Some(group) = processes.group {
             leave(group, &mut departure);
@@ -163,6 +164,7 @@ impl<'a> Trial<'a> {
             erase: None,
             device: None,
             disk: None,
+            ssd: None,
             in_slices: false,
         };
         let program = self.place.program.clone();
@@ -218,6 +220,7 @@ impl<'a> Trial<'a> {
             erase: self.place.site.builder.erase.clone(),
             device: environment.devices.first().map(|device| device.name.clone()),
             disk: environment.devices.last().map(|device| device.name.clone()),
+            ssd: built.ssd().map(|ssd| ssd.state().name.clone()),
             in_slices: false,
         };
         self.report.environment = Some(environment);

@@ -7,11 +7,13 @@
 //! | [`command`] | what a device was given to do |
 //! | [`summary`] | many fsyncs: quantiles and means of the parts |
 //! | [`interval`] | unions and precedence of time intervals |
+//! | [`whatif`] | what the same fsyncs would take if the device kept order |
 
 pub mod breakdown;
 pub mod command;
 pub mod interval;
 pub mod summary;
+pub mod whatif;
 
 pub use breakdown::{Breakdown, LevelBreakdown, Mark, Stage};
 pub use command::{DeviceCommand, Operation};

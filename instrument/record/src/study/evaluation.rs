@@ -72,6 +72,8 @@ pub enum Artifact {
     Betrfs,
     /// CrossPrefetch: a file for each figure.
     Crossprefetch,
+    /// OPIMQ: a file for each environment and benchmark, below `results`.
+    Opimq,
 }
 
 /// A part of a publication that cannot run.
@@ -156,6 +158,39 @@ impl Row {
     }
 }
 
+/// Something of the original's regime that loads are to reach within their timers (`[[regime]]`): a counter must grow
+/// by more than so much. A scaled load that does not says so.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Regime {
+    /// What it is: `log wrap`.
+    pub name: String,
+    /// The columns whose loads are to reach it.
+    pub columns: Vec<String>,
+    /// The rows that are; without any all rows that have the counter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<String>,
+    /// The counter, as trials record it within the column's timer: `journal_laps`.
+    pub counter: String,
+    /// It must grow by more than this in every trial.
+    #[serde(default)]
+    pub above: f64,
+    /// How the original reaches it, or why it does not.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+    /// Whether the original reaches it: what it does not reach either is told as that.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub original: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(answer: &bool) -> bool {
+    *answer
+}
+
 /// A figure that a load yields (`[[column]]`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -182,6 +217,9 @@ pub struct Column {
     pub better: Better,
     /// The table in which it stands.
     pub table: String,
+    /// What is shown beside each value: counters within its timer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<Cost>,
     /// Its name in the artifact's files, when that is another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub csv: Option<String>,

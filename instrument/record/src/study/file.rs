@@ -116,6 +116,7 @@ impl Study<Written> {
             rows: self.rows,
             columns: self.columns,
             tables: self.tables,
+            regimes: self.regimes,
             published: self.published,
             claims: self.claims,
         })

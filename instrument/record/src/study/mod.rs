@@ -49,7 +49,7 @@ pub use claim::{Claim, Published};
 pub use command::CommandLine;
 pub use counts::Counts;
 pub use error::StudyError;
-pub use evaluation::{Column, Evaluation, Row, Table};
+pub use evaluation::{Column, Evaluation, Regime, Row, Table};
 pub use field::{Bytes, Io, Percent, Seconds, Share, Sweeps};
 pub use load::{Load, Workload};
 pub use nearest::nearest;
@@ -93,6 +93,9 @@ pub struct Study<W = Workload> {
     /// Tables of columns.
     #[serde(default, rename = "table", skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<Table>,
+    /// What of the original's regime the loads are to reach.
+    #[serde(default, rename = "regime", skip_serializing_if = "Vec::is_empty")]
+    pub regimes: Vec<Regime>,
     /// Values that others have published for cells of this study.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Spanned<Published>>,
@@ -217,6 +220,7 @@ impl<W> Default for Study<W> {
             rows: Vec::new(),
             columns: Vec::new(),
             tables: Vec::new(),
+            regimes: Vec::new(),
             published: Vec::new(),
             claims: Vec::new(),
         }

@@ -44,6 +44,14 @@ pub(super) fn check(study: &Study, place: &Place<'_>) -> Result<(), StudyError> 
             .collect::<Result<(), String>>()
             .map_err(|why| place.error(Some(published.span()), why))?;
     }
+    for (at, regime) in study.regimes.iter().enumerate() {
+        let columns = regime.columns.iter().map(|word| is_known(word, &names.columns, "column"));
+        let rows = regime.rows.iter().map(|word| is_known(word, &names.rows, "row"));
+        columns
+            .chain(rows)
+            .collect::<Result<(), String>>()
+            .map_err(|why| place.at_table("regime", at, why))?;
+    }
     for claim in &study.claims {
         names.of_claim(claim.as_ref()).map_err(|why| place.error(Some(claim.span()), why))?;
     }

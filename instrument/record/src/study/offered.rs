@@ -86,16 +86,14 @@ impl Offered {
 
     /// What `loadline sweep` offers: a tenth to nine tenths of the saturation, then closer steps to beyond it.
     pub fn ladder() -> Offered {
-        let shares = [
-            10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 85.0, 90.0, 95.0, 100.0, 105.0, 110.0, 120.0,
-            150.0, 200.0, 300.0,
-        ];
+        let shares =
+            [10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 85.0, 90.0, 95.0, 100.0, 105.0, 110.0, 120.0];
         Offered(std::iter::once(Level::Max).chain(shares.map(Level::Share)).collect())
     }
 
     /// The same with fewer steps.
     pub fn quick() -> Offered {
-        let shares = [20.0, 50.0, 80.0, 90.0, 100.0, 110.0, 120.0, 150.0, 200.0];
+        let shares = [20.0, 50.0, 80.0, 90.0, 100.0, 110.0, 120.0];
         Offered(std::iter::once(Level::Max).chain(shares.map(Level::Share)).collect())
     }
 

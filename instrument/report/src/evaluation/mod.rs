@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | `mod` | tables as [`Sheet`]s, and the paragraphs around them |
+//! | `regime` | what of the original's regime the loads do not reach |
 //! | [`explain`] | what the counters say about the bad places |
 //! | [`figure`] | the drawings |
 //! | [`artifact`] | result files in the shape of the publication's artifact |
@@ -10,11 +11,12 @@
 pub mod artifact;
 pub mod explain;
 pub mod figure;
+mod regime;
 
 use record::grid::{Grid, Place};
 use record::results::{Answer, Judgement};
 use record::study::Table;
-use record::study::evaluation::Against;
+use record::study::evaluation::{Against, Cost};
 use stats::compleat::Compleat;
 
 use crate::format;
@@ -109,11 +111,27 @@ fn spot(grid: &Grid, table: &Table, row: usize, at: usize) -> Spot {
         }
         Against::Base => against_base(grid, table, row, at, &mut spot),
     }
+    spot.details.extend(beside(grid, place, at));
     if let (Some(off), Some(value)) = (grid.off(row, at), grid.published_value(row, at)) {
         let miss = if is_miss(grid, off) { " MISS" } else { "" };
         spot.details.push(format!("paper {}, {}{miss}", format::digits(value), percent(off)));
     }
     spot
+}
+
+/// What stands beside a value: medians of counters within its timer.
+fn beside(grid: &Grid, place: &Place, at: usize) -> Vec<String> {
+    let told = |cost: &Cost| {
+        let counters = cost.metrics.iter();
+        let values = counters.filter_map(|counter| place.metric(&record::regime::name(grid, at, counter)));
+        let sum = values.fold(None, |sum: Option<f64>, value| Some(sum.unwrap_or(0.0) + value))?;
+        Some(
+            format!("{} {} {}", cost.title, format::digits(sum / cost.divide), cost.unit)
+                .trim_end()
+                .to_string(),
+        )
+    };
+    grid.study.columns[at].beside.iter().filter_map(told).collect()
 }
 
 /// Whether a figure is farther off what was published than the study allows.
@@ -253,6 +271,7 @@ pub fn notes(grid: &Grid) -> Vec<Notes> {
         of("Not run", left_out.into_iter().collect()),
         of("Rows", rows),
         of("Sizes", evaluation.sizes.clone()),
+        of("The original's regime, by counters within the timers", regime::lines(grid)),
         of("What the loads say", remarks_of_loads(grid)),
         of("Notes", evaluation.notes.clone()),
     ];

@@ -8,13 +8,24 @@ use stats::harmless::{Figure, LEVEL, Pair, RESAMPLING, Verdict};
 use stats::{Estimate, Interval};
 
 /// The first line of the file.
-pub const HEAD: &str = "device,pattern,memory,mode,mib,verdict,rounds,alone_s,library_s,gain,gain_low,gain_high,\
+pub const HEAD: &str = "device,pattern,memory,mode,mib,readahead_kib,held_out,verdict,with_grace,rounds,alone_s,library_s,gain,gain_low,gain_high,\
     alone_p99_ms,library_p99_ms,p99_ratio,p99_low,p99_high,limit_mib,alone_peak_mib,library_peak_mib";
 
-/// A line that is no cell.
+/// How the first line of a file began whose cells were judged with 0.1 ms of grace for p99.
+const OLD_HEAD: &str = "device,pattern,memory,mode,mib,verdict,rounds,";
+
+/// A file that holds something else.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not a cell: {0}")]
-pub struct NotACell(String);
+pub enum NotCells {
+    /// A line that is no cell.
+    #[error("not a cell: {0}")]
+    Line(String),
+    /// It has verdicts, but not the rounds that they could be made of anew.
+    #[error(
+        "its cells were judged with 0.1 ms of grace for p99, by an older loadline: measure them anew, into another file"
+    )]
+    Old,
+}
 
 /// Where a cell is, in words.
 pub fn label(key: &Key) -> String {
@@ -30,18 +41,23 @@ pub fn short(cell: &Cell) -> String {
     };
     let (gain, times, Pair { baseline, candidate }) = (wall.ratio.value, p99.ratio.value, p99.sides);
     format!(
-        "{}: gain {gain:.2} {}, p99 {baseline:.2} to {candidate:.2} ms, {times:.2} times {}, {rounds} rounds",
+        "{}: gain {gain:.2} {}, p99 {baseline:.2} to {candidate:.2} ms, {times:.2} times {}, {rounds} rounds{}",
         word(*verdict),
         interval(wall),
-        interval(p99)
+        interval(p99),
+        if cell.graced == *verdict { String::new() } else { format!("; with {GRACE} {}", word(cell.graced)) }
     )
 }
 
 /// A cell as a line of the file, without its end.
 pub fn line(cell: &Cell) -> String {
-    let Key { device, pattern, memory, mode, mib } = &cell.key;
+    let Key { device, pattern, memory, mode, mib, readahead_kib, held_out } = &cell.key;
+    let held_out = held_out.map_or(String::new(), |seed| seed.to_string());
     let memory = memory.map_or("none".into(), |percent| percent.to_string());
-    let mut line = format!("\"{device}\",\"{pattern}\",{memory},{mode},{mib},{}", word(cell.verdict));
+    let (verdict, graced) = (word(cell.verdict), word(cell.graced));
+    let mut line = format!(
+        "\"{device}\",\"{pattern}\",{memory},{mode},{mib},{readahead_kib},{held_out},{verdict},{graced}"
+    );
     numbers(cell).iter().for_each(|number| {
         let _ = write!(line, ",{number}");
     });
@@ -51,10 +67,13 @@ pub fn line(cell: &Cell) -> String {
 /// The cells of a file.
 ///
 /// # Errors
-/// The first line that is neither a cell nor the head.
-pub fn read(text: &str) -> Result<Vec<Cell>, NotACell> {
+/// The first line that is neither a cell nor the head; cells that were judged by an older rule.
+pub fn read(text: &str) -> Result<Vec<Cell>, NotCells> {
+    if text.starts_with(OLD_HEAD) {
+        return Err(NotCells::Old);
+    }
     let lines = text.lines().filter(|line| *line != HEAD);
-    lines.map(|line| cell(line).ok_or_else(|| NotACell(line.to_owned()))).collect()
+    lines.map(|line| cell(line).ok_or_else(|| NotCells::Line(line.to_owned()))).collect()
 }
 
 /// The numbers of a line.
@@ -74,16 +93,23 @@ fn cell(line: &str) -> Option<Cell> {
         c == ',' && !quoted
     });
     let words: Vec<&str> = split.map(|word| word.trim_matches('"')).collect();
-    let [device, pattern, memory, mode, mib, verdict, numbers @ ..] = words.as_slice() else { return None };
+    let [device, pattern, memory, mode, mib, readahead, held_out, verdict, graced, numbers @ ..] =
+        words.as_slice()
+    else {
+        return None;
+    };
     let key = Key {
         device: (*device).to_owned(),
         pattern: (*pattern).to_owned(),
         memory: if *memory == "none" { None } else { Some(memory.parse().ok()?) },
         mode: (*mode).to_owned(),
         mib: mib.parse().ok()?,
+        readahead_kib: readahead.parse().ok()?,
+        held_out: if held_out.is_empty() { None } else { Some(held_out.parse().ok()?) },
     };
     let known = [Verdict::Harmless, Verdict::Harms, Verdict::Untold];
-    let verdict = known.into_iter().find(|known| word(*known) == *verdict)?;
+    let told = |text: &str| known.into_iter().find(|known| word(*known) == text);
+    let (verdict, graced) = (told(verdict)?, told(graced)?);
     let numbers: Option<Vec<f64>> = numbers.iter().map(|number| number.parse().ok()).collect();
     let [rounds, figures @ .., limit_mib, peak, other_peak] = numbers.as_deref()? else { return None };
     let ([wall, p99], []) = figures.as_chunks() else { return None };
@@ -94,6 +120,7 @@ fn cell(line: &str) -> Option<Cell> {
     Some(Cell {
         key,
         verdict,
+        graced,
         rounds: *rounds as usize,
         wall: figure(wall),
         p99: figure(p99),
@@ -101,6 +128,9 @@ fn cell(line: &str) -> Option<Cell> {
         peak_mib: Pair { baseline: *peak, candidate: *other_peak },
     })
 }
+
+/// [`stats::harmless::GRACE_NS`] in words.
+const GRACE: &str = "0.1 ms of grace for p99";
 
 fn word(verdict: Verdict) -> &'static str {
     match verdict {
@@ -147,17 +177,30 @@ pub fn summary(cells: &[Cell], wanted: usize) -> String {
     let count = |verdict| cells.iter().filter(|cell| cell.verdict == verdict).count();
     let _ = writeln!(
         text,
-        "{} cells of {wanted}: {} ok, {} untold, {} FAILS; peak over the limit of memory in {}. Intervals: {:.0} %, \
-         {} resamples of rounds, seed {:#x}.",
+        "{} cells of {wanted}: {} ok, {} untold, {} FAILS; {} faster by 3 %, {} slower by 3 %, {} with p99 over 1.1 times; \
+         peak over the limit of memory in {}. Intervals: {:.0} %, {} resamples of rounds, seed {:#x}.",
         cells.len(),
         count(Verdict::Harmless),
         count(Verdict::Untold),
         count(Verdict::Harms),
+        cells.iter().filter(|cell| cell.wall.is_faster()).count(),
+        cells.iter().filter(|cell| cell.wall.is_slower()).count(),
+        cells.iter().filter(|cell| cell.p99.is_later()).count(),
         cells.iter().filter(|cell| over_limit(cell)).count(),
         LEVEL * 100.0,
         RESAMPLING.resamples,
         RESAMPLING.seed,
     );
+    let with_grace = |verdict| cells.iter().filter(|cell| cell.graced == verdict).count();
+    if cells.iter().any(|cell| cell.graced != cell.verdict) {
+        let _ = writeln!(
+            text,
+            "With {GRACE}: {} ok, {} untold, {} FAILS.",
+            with_grace(Verdict::Harmless),
+            with_grace(Verdict::Untold),
+            with_grace(Verdict::Harms),
+        );
+    }
     if cells.iter().any(|cell| cell.key.mode == OFF) {
         let off: Vec<_> = cells.iter().filter(|cell| cell.key.mode == OFF).collect();
         let alarms = off.iter().filter(|cell| cell.verdict == Verdict::Harms).count();
@@ -208,8 +251,9 @@ mod tests {
         let memory_words = memory.map_or("none".into(), |percent| percent.to_string());
         let limit = memory.unwrap_or(0);
         let line = format!(
-            "\"slow(1ms,1GB/s)\",\"random, 4 KiB\",{memory_words},auto,64,{},5,2.5,0,{gain},0,0,0,0,1.25,0,0,{limit},0,20",
-            word(verdict)
+            "\"slow(1ms,1GB/s)\",\"random, 4 KiB\",{memory_words},auto,64,128,7,{verdict},{graced},5,2.5,0,{gain},0,0,0,0,1.25,0,0,{limit},0,20",
+            verdict = word(verdict),
+            graced = word(if verdict == Verdict::Harms { Verdict::Harmless } else { verdict }),
         );
         cell(&line).expect("a cell")
     }
@@ -221,16 +265,18 @@ mod tests {
             assert_eq!(text.matches(',').count(), HEAD.matches(',').count() + 2);
             assert_eq!(read(&format!("{HEAD}\n{text}\n")), Ok(vec![cell]));
         }
-        let short = "raw,x,none,auto,1,ok,1";
-        assert_eq!(read(short), Err(NotACell(short.into())));
+        let short = "raw,x,none,auto,1,0,,ok,ok,1";
+        assert_eq!(read(short), Err(NotCells::Line(short.into())));
         let fine = line(&measured(None, Verdict::Harmless, 1.0)).replace("ok", "fine");
-        assert_eq!(read(&fine), Err(NotACell(fine.clone())));
+        assert_eq!(read(&fine), Err(NotCells::Line(fine.clone())));
+        let old = HEAD.replace("readahead_kib,held_out,verdict,with_grace,", "verdict,");
+        assert_eq!(read(&format!("{old}\nraw,seq,none,auto,16,ok,5\n")), Err(NotCells::Old));
     }
 
     #[test]
     fn every_column_has_its_own_number() {
         let numbers: Vec<String> = (1..=14).map(|number| number.to_string()).collect();
-        let text = format!("\"raw\",\"seq\",none,auto,16,ok,{}", numbers.join(","));
+        let text = format!("\"raw\",\"seq\",none,auto,16,0,,untold,ok,{}", numbers.join(","));
         let cell = cell(&text).expect("a cell");
         assert_eq!(line(&cell), text);
         assert_eq!((cell.rounds, cell.wall.sides.candidate, cell.wall.ratio.interval.high), (1, 3.0, 6.0));
@@ -250,8 +296,13 @@ mod tests {
              | random, 4 KiB | 2.50 | 12 (1.25) | **0.50 (1.25)** | 1.04 (1.25)? |\n";
         assert!(text.starts_with(&format!("**slow(1ms,1GB/s), 64 MiB**\n\n{expected}\n")), "{text}");
         assert!(
-            text.contains("3 cells of 4: 1 ok, 1 untold, 1 FAILS; peak over the limit of memory in 1."),
+            text.contains(
+                "3 cells of 4: 1 ok, 1 untold, 1 FAILS; 0 faster by 3 %, 3 slower by 3 %, 0 with p99 over 1.1 times; peak \
+                 over the limit of memory in 1."
+            ),
             "{text}"
         );
+        assert!(text.contains("With 0.1 ms of grace for p99: 2 ok, 1 untold, 0 FAILS."), "{text}");
+        assert!(text.contains("5 rounds; with 0.1 ms of grace for p99 ok\n"), "{text}");
     }
 }

@@ -56,6 +56,12 @@ pub struct Stats {
     pub subtrees_dropped: u64,
     /// Bytes of records handed to the log since opening.
     pub log_bytes: u64,
+    /// Bytes that frames have taken of the log's ring since the store was made, lap after lap.
+    pub log_position_bytes: u64,
+    /// Length of that ring.
+    pub log_ring_bytes: u64,
+    /// Parts of nodes that left memory since opening because the cache was full.
+    pub evictions: u64,
     /// Transfer buffers allocated since opening.
     pub buffers_made: u64,
     /// Transfer buffers used again since opening; 0 without the step `malloc`.
@@ -84,6 +90,7 @@ impl Inner {
         let (nodes, extents) = self.store.table.counts();
         let unit = crate::storage::UNIT as u64;
         let (buffers_made, buffers_reused) = self.store.pool.counts();
+        let (log_position_bytes, log_ring_bytes) = self.log.position();
         Stats {
             capacity_bytes: self.units * unit,
             free_bytes: self.store.table.free_units() * unit,
@@ -114,6 +121,9 @@ impl Inner {
             flushes_down: n(&c.flushes_down),
             subtrees_dropped: n(&c.subtrees_dropped),
             log_bytes: self.log.bytes(),
+            log_position_bytes,
+            log_ring_bytes,
+            evictions: self.store.cache.evictions(),
             buffers_made,
             buffers_reused,
             stacked_flushes: n(&c.stacked_flushes),

@@ -151,6 +151,11 @@ impl Log {
         self.used(&s) * 1000 / self.ring.len
     }
 
+    /// Where the next frame goes, in bytes since the store was made, and the length of the ring.
+    pub fn position(&self) -> (u64, u64) {
+        (self.lock().head, self.ring.len)
+    }
+
     fn used(&self, s: &State) -> u64 {
         s.head - s.frames.front().map_or(s.head, |f| f.pos) + s.buf.len() as u64
     }

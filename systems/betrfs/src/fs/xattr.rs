@@ -7,6 +7,8 @@ use crate::error::{Error, Result};
 use crate::key;
 use crate::record::XATTRS;
 
+/// The attribute of the root directory that tells what the store has done since it was opened; it is in no list.
+pub const STATISTICS: &str = "betrfs.statistics";
 /// Largest value in bytes.
 const VALUE_MAX: usize = 64 << 10;
 
@@ -19,12 +21,35 @@ fn check(name: &[u8]) -> Result<()> {
 }
 
 impl Fs {
+    /// A line for each counter: its name, a blank, its value.
+    fn statistics(&self) -> String {
+        let stats = self.db.stats();
+        let counters = [
+            ("checkpoints", stats.checkpoints),
+            ("log_syncs", stats.log_syncs),
+            ("log_position_bytes", stats.log_position_bytes),
+            ("log_ring_bytes", stats.log_ring_bytes),
+            ("nodes_written", stats.nodes_written),
+            ("node_bytes_written", stats.node_bytes_written),
+            ("extent_bytes_written", stats.extent_bytes_written),
+            ("reads", stats.reads),
+            ("bytes_read", stats.bytes_read),
+            ("flushes_down", stats.flushes_down),
+            ("evictions", stats.evictions),
+            ("cached_bytes", stats.cached_bytes as u64),
+        ];
+        counters.map(|(name, value)| format!("{name} {value}\n")).concat()
+    }
+
     /// The value of an extended attribute.
     ///
     /// # Errors
     /// [`Error::NoAttribute`]; [`Error::NotSupported`] for `system.*`, access control lists among them.
     pub fn xattr(&self, ino: u64, name: &[u8]) -> Result<Vec<u8>> {
         check(name)?;
+        if ino == key::ROOT && name == STATISTICS.as_bytes() {
+            return Ok(self.statistics().into_bytes());
+        }
         let node = self.node(ino)?;
         let state = node.read();
         if state.inode.flags & XATTRS == 0 {

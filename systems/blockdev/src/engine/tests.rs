@@ -211,3 +211,66 @@ fn the_flush_after_a_commit_record_takes_the_time_of_fua() {
     // the flush came 60 us after the write was submitted
     assert!((fua - plain).abs_diff(longer - 60_000) < 2000, "{fua} {plain}");
 }
+
+/// A block of jbd2's log of this type.
+fn jbd2(kind: u8) -> [u8; BLOCK] {
+    let mut block = [0; BLOCK];
+    block[..8].copy_from_slice(&[0xc0, 0x3b, 0x39, 0x98, 0, 0, 0, kind]);
+    block
+}
+
+#[test]
+fn with_order_kept_the_first_flush_of_a_commit_only_orders() {
+    let mut engine = engine("980pro", Regime::Barrier, 1, false);
+    engine.model_fua();
+    engine.order_commits();
+    let mut done = Vec::new();
+    let (data, log, commit) = (pattern(1, 5), [jbd2(1), pattern(2, 7)].concat(), jbd2(2));
+    let mut now = 0;
+    let mut took = |engine: &mut Engine<u64>, request: Request<'_>| {
+        engine.submit(now, request, 0);
+        now += 10_000_000;
+        engine.advance(now, &mut done);
+        let end = done.pop().unwrap();
+        end.at - end.submitted
+    };
+    took(&mut engine, Request::Write { lba: 5, data: &data });
+    let flush = took(&mut engine, Request::Flush);
+    assert!(flush > 1_000_000, "no transaction is in the log: {flush}");
+    took(&mut engine, Request::Write { lba: 6, data: &log });
+    let boundary = took(&mut engine, Request::Flush);
+    assert!(boundary < 10_000, "{boundary}");
+    assert_eq!(engine.ssd().stats().flushes, 1);
+    took(&mut engine, Request::Write { lba: 8, data: &commit });
+    let last = took(&mut engine, Request::Flush);
+    assert!(last.abs_diff(flush) < 500_000, "a flush and not FUA's time: {last} {flush}");
+    assert_eq!((engine.ssd().stats().flushes, engine.ssd().stats().fua_flushes), (2, 0));
+}
+
+#[test]
+fn a_power_cut_after_a_boundary_leaves_epochs_in_order() {
+    for cut_at in (0..3_000_000).step_by(150_000) {
+        let mut engine = engine("980pro", Regime::Barrier, cut_at, false);
+        engine.order_commits();
+        let mut done = Vec::new();
+        for epoch in 0..40u64 {
+            let at = epoch * 50_000;
+            engine.submit(at, Request::Write { lba: 2 * epoch, data: &[jbd2(1), jbd2(1)].concat() }, epoch);
+            engine.advance(at + 40_000, &mut done);
+            engine.submit(at + 40_000, Request::Flush, epoch);
+            engine.advance(at + 50_000, &mut done);
+        }
+        assert_eq!(engine.ssd().stats().flushes, 0);
+        engine.advance(2_000_000 + cut_at, &mut done);
+        let (cut, versions, _) = engine.power_cut().unwrap();
+        let mut found = vec![false; BLOCKS as usize];
+        let keep = |lba: u64, bytes: &[u8], _: bool| {
+            found[lba as usize] = bytes.iter().any(|byte| *byte != 0);
+            Ok(())
+        };
+        versions.after_cut(&cut.image, keep).unwrap();
+        let whole = found.chunks(2).take(40).take_while(|epoch| epoch[0] && epoch[1]).count();
+        // of one more epoch a part may be there, nothing of those after it
+        assert!(found[2 * whole + 2..].iter().all(|there| !there), "cut at {cut_at}: {whole} whole epochs");
+    }
+}

@@ -12,7 +12,7 @@
 //!
 //! | bytes | record (48, then `length` bytes of data for a write or a mark) |
 //! |---|---|
-//! | 0 | kind: 1 write, 2 discard, 3 write-zeroes, 4 flush, 5 complete, 6 mark, 7 power cut |
+//! | 0 | kind: 1 write, 2 discard, 3 write-zeroes, 4 flush, 5 complete, 6 mark, 7 power cut, 8 epoch boundary |
 //! | 1..4 | zero |
 //! | 4..8 | error number of a completion, 0 = success |
 //! | 8..16 | id of the request, counted from 1; 0 for marks and power cuts |
@@ -84,6 +84,12 @@ pub enum What {
         /// Id.
         id: u64,
     },
+    /// A flush was submitted that a device which keeps order takes for an epoch boundary: what was submitted before
+    /// it persists before what is submitted after it, and nothing is durable because of it.
+    Barrier {
+        /// Id.
+        id: u64,
+    },
     /// The request `id` has completed.
     Complete {
         /// Id.
@@ -149,6 +155,7 @@ impl Header {
     const COMPLETE: u8 = 5;
     const MARK: u8 = 6;
     const POWER_CUT: u8 = 7;
+    const BARRIER: u8 = 8;
 
     fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];

@@ -111,6 +111,7 @@ impl Reader {
             Header::DISCARD => What::Discard { id, offset, length },
             Header::WRITE_ZEROES => What::WriteZeroes { id, offset, length },
             Header::FLUSH => What::Flush { id },
+            Header::BARRIER => What::Barrier { id },
             Header::COMPLETE => What::Complete { id, errno },
             Header::MARK => {
                 What::Mark { text: String::from_utf8(data).map_err(|_| self.damaged("mark not UTF-8"))? }

@@ -121,6 +121,11 @@ impl Recorder {
         self.submitted(Header { kind: Header::FLUSH, at_ns, ..Default::default() }, &[])
     }
 
+    /// Records the submission of a flush that is an epoch boundary; its id.
+    pub fn barrier(&self, at_ns: u64) -> u64 {
+        self.submitted(Header { kind: Header::BARRIER, at_ns, ..Default::default() }, &[])
+    }
+
     /// Records the end of the request `id`; `errno` 0 is success.
     pub fn complete(&self, at_ns: u64, id: u64, errno: i32) {
         let header = Header { kind: Header::COMPLETE, errno, id, at_ns, ..Default::default() };

@@ -48,7 +48,8 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
         .collect();
     // In the order of time: the device serves in the order in which it is asked. A thread is about to read, or its
     // read has returned.
-    let mut clocks = vec![1_000_000u64; trace.threads.len()];
+    let begin = |thread| 1_000_000 + trace.pause_ns(thread, 0);
+    let mut clocks: Vec<u64> = (0..trace.threads.len()).map(begin).collect();
     let mut began = vec![None; trace.threads.len()];
     let mut next = vec![0usize; trace.threads.len()];
     let mut times = Vec::new();
@@ -83,7 +84,7 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
         };
         next[thread] += 1;
         times.push(now - begin);
-        clocks[thread] = now + trace.think_ns;
+        clocks[thread] = now + trace.think_ns + trace.pause_ns(thread, next[thread]);
         if trace.jitter_ns > 0 && random.below(16) == 0 {
             clocks[thread] += random.below(trace.jitter_ns);
         }

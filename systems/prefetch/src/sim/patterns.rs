@@ -1,7 +1,7 @@
 //! Patterns of reads.
 
 /// What the threads read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Trace {
     /// Size of the file, bytes.
     pub size: u64,
@@ -17,6 +17,15 @@ pub struct Trace {
     pub noise: Noise,
     /// The reads of each thread: offset and length.
     pub threads: Vec<Vec<(u64, u64)>>,
+    /// Computing before each of them, ns; where it is left out, none.
+    pub pauses_ns: Vec<Vec<u64>>,
+}
+
+impl Trace {
+    /// Computing of a thread before its read number `read`, ns.
+    pub(super) fn pause_ns(&self, thread: usize, read: usize) -> u64 {
+        self.pauses_ns.get(thread).and_then(|pauses| pauses.get(read)).copied().unwrap_or(0)
+    }
 }
 
 /// A busy CPU: it wakes threads late. Zeroes are none.
@@ -97,15 +106,7 @@ impl Pattern {
         let mut random = Random(seed);
         let all =
             (0..threads as u64).map(|thread| self.reads(size, part, thread, threads as u64, &mut random));
-        Trace {
-            size,
-            shared,
-            think_ns: 0,
-            jitter_ns: 0,
-            unseen: 0,
-            noise: Noise::default(),
-            threads: all.collect(),
-        }
+        Trace { size, shared, threads: all.collect(), ..Trace::default() }
     }
 
     fn reads(self, size: u64, part: u64, thread: u64, threads: u64, random: &mut Random) -> Vec<(u64, u64)> {

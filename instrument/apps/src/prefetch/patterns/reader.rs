@@ -71,7 +71,7 @@ impl Reader {
             return Err(AppError::Parameter(format!("{}: too short: {why}", self.file.display())));
         }
         let orders: Option<Vec<Vec<Read>>> =
-            (0..shape.threads).map(|thread| order::reads(name, shape, size, thread)).collect();
+            (0..shape.threads).map(|thread| self.pattern.reads(size, thread)).collect();
         let known = order::NAMES;
         let orders = orders
             .ok_or_else(|| AppError::Parameter(format!("{name}: no such pattern; choose one of {known}")))?;
