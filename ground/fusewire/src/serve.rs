@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::device::Device;
 use crate::mailbox::Mailbox;
-use crate::session::Notifier;
+use crate::notify::Notifier;
 use crate::wire::{
     Attr, Directory, Entry, Opened, Operation, Request, StatFs, attr_bytes, created_bytes, entry_bytes,
     opened_bytes, written_bytes,

@@ -2,9 +2,22 @@
 
 use workload::{Fileset, FlowOp, IoMode, Kind, Node, Process, Step, Thread, Value, Workload};
 
+use crate::error::JobError;
 use crate::options::Job;
 use crate::text::Section;
-use crate::{JobError, Loaded};
+
+/// A job file that was understood.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    /// What to run.
+    pub workload: workload::Workload,
+    /// How reads and writes are issued.
+    pub io: IoMode,
+    /// What differs from fio, a sentence each.
+    pub notes: Vec<String>,
+    /// The options of the jobs as they were worked out.
+    pub variables: Vec<(String, String)>,
+}
 
 /// Slots of a thread for reads; those for writes follow, so that each direction has a position of its own, as in fio.
 const SLOTS: u8 = 32;

@@ -1,7 +1,7 @@
 //! Sections and options with their lines.
 
-use crate::JobError;
-use crate::options::{FLAGS, nearest_known};
+use crate::error::JobError;
+use crate::names::{FLAGS, nearest_known};
 
 /// The option of `--set` that chooses a section.
 const JOB: &str = "job";

@@ -375,15 +375,15 @@ fn a_job_file_of_fio_runs_with_its_own_queue_depth() {
 
 #[test]
 fn a_wrong_job_file_is_told_with_its_line() {
-    let text = "stacks = ['ext4']\n[[workload]]\nname = 'j'\norigin = 'j.fio'\ntext = '''[a]\nsize=1m\nfsink=1\n'''\n";
+    let text = "stacks = ['ext4']\n[[workload]]\nname = 'j'\norigin = 'j.fio'\ntext = '''[a]\nsize=1m\nfsyn=1\n'''\n";
     let study = common::study(text);
     let machine = wml::Machine { ram_bytes: 1 << 30, cores: 2, free_bytes: 1 << 30 };
     let error = lab::check::workloads(&study, machine).unwrap_err().to_string();
     assert!(
-        error.contains("j.fio:3: `fsink` is not an option that is known here; did you mean `fsync`?"),
+        error.contains("j.fio:3: `fsyn` is not an option that is known here; did you mean `fsync`?"),
         "{error}"
     );
-    let depth = text.replace("fsink=1", "ioengine=libaio\niodepth=16");
+    let depth = text.replace("fsyn=1", "ioengine=libaio\niodepth=16");
     let loads = lab::check::workloads(&common::study(&depth), machine).unwrap();
     assert_eq!(loads[0].io, Some(workload::IoMode::Uring { depth: 16 }));
 }
