@@ -13,6 +13,7 @@
 //! | `compleat` | shares of the best, grades, the compleat rule |
 //! | `signed_rank` | Wilcoxon's signed-rank test, exact; Walsh averages |
 //! | `stopping` | when the interval is narrow enough to stop adding trials |
+//! | `knee` | load curves: where the achieved rate leaves the offered one; the rate that holds a limit |
 //! | `steady` | warm-up and change points of a per-second series |
 //! | `outlier` | modified Z-scores: shown, never dropped |
 //!
@@ -45,6 +46,7 @@ pub mod histogram;
 pub mod history;
 pub mod interval;
 pub mod judge;
+pub mod knee;
 pub mod machine;
 pub mod many;
 mod normal;

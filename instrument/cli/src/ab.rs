@@ -298,9 +298,8 @@ fn metric(word: &str) -> anyhow::Result<MetricName> {
 }
 
 fn seconds(option: &str, text: &str) -> anyhow::Result<Seconds> {
-    let wrong = |error: String| bad_input(format!("{option}: {error}"));
-    let length = workload::size::parse_duration(text).map_err(|error| wrong(error.to_string()))?;
-    Seconds::new(length.as_secs_f64()).map_err(wrong)
+    let seconds = Seconds::new(crate::words::length(option, text)?.as_secs_f64());
+    seconds.map_err(|error| bad_input(format!("{option}: {error}")))
 }
 
 fn exit(so_far: &SoFar) -> Exit {

@@ -160,8 +160,8 @@ fn asked(arguments: &Crash, spec: StackSpec, home: &Utf8Path) -> anyhow::Result<
     asked.program = Some(asked.launcher.program.clone());
     asked.work_dir = arguments.work_dir.clone().map(utf8).transpose()?;
     asked.keep = arguments.keep.clone().map(utf8).transpose()?;
-    let budget = arguments.budget.as_deref().map(workload::size::parse_duration).transpose();
-    asked.budget = budget.map_err(|error| bad_input(format!("--budget: {error}")))?;
+    asked.budget =
+        arguments.budget.as_deref().map(|text| crate::words::length("--budget", text)).transpose()?;
     Ok(asked)
 }
 
@@ -175,8 +175,7 @@ fn load(arguments: &Crash, stop: &Arc<AtomicBool>) -> anyhow::Result<Load> {
         let known: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
         return Err(bad_input(format!("{name}: neither a file nor one of {}", known.join(", "))));
     }
-    let length = workload::size::parse_duration(&arguments.length)
-        .map_err(|error| bad_input(format!("--for: {error}")))?;
+    let length = crate::words::length("--for", &arguments.length)?;
     let first = crate::explain::load(Path::new(name), arguments.allow_system)?;
     let again = first.clone();
     let (seconds, seed, allow_system) = (length.as_secs_f64(), arguments.seed, arguments.allow_system);

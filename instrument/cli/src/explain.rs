@@ -124,9 +124,7 @@ pub(crate) fn cannot(error: probe::fsync::RecordError) -> anyhow::Result<Exit> {
 }
 
 pub(crate) fn seconds(text: &str) -> anyhow::Result<f64> {
-    let length =
-        workload::size::parse_duration(text).map_err(|error| bad_input(format!("--for: {error}")))?;
-    Ok(length.as_secs_f64())
+    Ok(crate::words::length("--for", text)?.as_secs_f64())
 }
 
 fn run_stage(

@@ -6,6 +6,7 @@
 //! | `run` | `run`: from a command line to stored results |
 //! | `progress` | what a run shows while it runs |
 //! | `check`, `compare`, `crash`, `explain`, `report`, `runs`, `doctor` | the commands of these names |
+//! | `sweep` | rates that are offered step by step |
 //! | `trend` | a cell over all stored runs |
 //! | `ab` | two stacks or commands in turns until it is decided |
 //! | `betrfs` | `mkfs`, `mount`, `fsck`, `dump` |
@@ -20,6 +21,9 @@
 //! | `reproduce`, `evaluation` | published evaluations: the run of an embedded study; the options that choose scale, rows, columns |
 //! | `simulate` | workloads in virtual time, over containers and stacks |
 //! | `whatif` | what a load would gain on a device with another contract |
+//! | `new` | a commented study or workload to begin with |
+//! | `front` | `loadline` alone; examples before options in every help |
+//! | `words` | times and devices as people type them |
 //! | `screen` | colours, widths, exit codes |
 
 mod ab;
@@ -30,9 +34,11 @@ mod crash;
 mod doctor;
 mod evaluation;
 mod explain;
+mod front;
 mod harm;
 mod library;
 mod making;
+mod new;
 mod options;
 mod pages;
 mod prefetch;
@@ -45,13 +51,15 @@ mod runs;
 mod screen;
 mod simulate;
 mod ssd;
+mod sweep;
 mod trend;
 mod turns;
 mod whatif;
+mod words;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::FromArgMatches;
 
 use options::{Command, Options};
 use screen::Exit;
@@ -76,7 +84,13 @@ fn main() -> ExitCode {
     if let Some(code) = betrfs::daemon() {
         return code;
     }
-    let options = Options::parse_from(betrfs::arguments());
+    let arguments = betrfs::arguments();
+    if arguments.len() < 2 {
+        println!("{}", front::page());
+        return Exit::Done.into();
+    }
+    let options = front::command().get_matches_from(arguments);
+    let options = Options::from_arg_matches(&options).unwrap_or_else(|error| error.exit());
     screen::start_log(options.verbose);
     let ended = match &options.command {
         Command::Run(run) => run::run(&options, run),
@@ -88,6 +102,7 @@ fn main() -> ExitCode {
         Command::Report(report) => report::report(&options, report),
         Command::Reproduce(what) => reproduce::reproduce(&options, what),
         Command::Simulate(what) => simulate::simulate(&options, what),
+        Command::Sweep(what) => sweep::sweep(&options, what),
         Command::Trend(trend) => trend::trend(&options, trend),
         Command::Runs(runs) => runs::runs(&options, runs),
         Command::Ssd(ssd) => ssd::ssd(&options, ssd),
@@ -100,6 +115,7 @@ fn main() -> ExitCode {
         Command::Completions(completions) => pages::completions(completions),
         Command::Whatif(what) => whatif::whatif(&options, what),
         Command::Man(man) => pages::man(man),
+        Command::New(what) => new::new(what),
     };
     match ended {
         Ok(exit) => exit.into(),

@@ -48,6 +48,8 @@ pub enum Command {
     Compare(Compare),
     /// Two stacks, workload settings or commands in turns until it is decided
     Ab(Box<crate::ab::Ab>),
+    /// Raise the offered rate step by step: latency over the rate, and where the stack falls behind
+    Sweep(Box<crate::sweep::Sweep>),
     /// A cell over all stored runs, and where its level changed
     Trend(crate::trend::Arguments),
     /// Say where the time of each fsync goes
@@ -66,6 +68,8 @@ pub enum Command {
     Simulate(Box<crate::simulate::Simulate>),
     /// List or delete stored runs
     Runs(Runs),
+    /// Write a commented study or workload to begin with
+    New(crate::new::New),
     /// Emulated SSDs as block devices: modelled timing, volatile cache, power cuts
     #[command(subcommand)]
     Ssd(Ssd),
@@ -109,11 +113,14 @@ Examples:
   loadline run tpcc --engine innodb,myrocks,postgres --terminals 32 --on ext4@980pro:8G --for 60s
   loadline run oltp-insert --engine innodb,myrocks --on ext4,xfs --set rows=1000000 --rate 500
   loadline run oltp-read-only --address mysql://user:password@host:3306/empty --on dir:/tmp
+  loadline run ycsb-a --engine rocksdb,sqlite,lmdb --on ext4@860evo,xfs@860evo --set recordcount=1000000
+  loadline run ycsb-b --engine redis,redis-cluster --terminals 50 --rate 20000 --verify --on ext4
+  loadline run workloada --engine rocksdb --on ext4     a property file of YCSB, unchanged
   loadline run study.toml; loadline run study.toml --resume
   mpirun -n 64 loadline run workloads/varmail.f --on dir:/shared --for 60s
   loadline run paper.toml --scale quick --rows ext4,xfs --columns table3")]
 pub struct Run {
-    /// Workloads in Filebench's WML, built-in loads by name (tpcc, oltp-insert ...), or one study (*.toml)
+    /// Workloads in Filebench's WML, property files of YCSB, built-in loads by name (tpcc, ycsb-a ...), or one study (*.toml)
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub files: Vec<PathBuf>,
     /// The stacks to compare [default: dir:. , a private directory in the current one]
@@ -122,7 +129,8 @@ pub struct Run {
     /// A variable of the workload; several values, separated by commas, are swept. Of a study: one of its variables
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
-    /// What stores the rows of a database load: innodb, myrocks, postgres; several, separated by commas, are swept
+    /// What stores the data of a database load: innodb, myrocks, postgres; of a key-value load: rocksdb, sqlite, lmdb,
+    /// redis, redis-cluster; several, separated by commas, are swept
     #[arg(long, value_name = "ENGINES")]
     pub engine: Option<String>,
     /// Terminals of a database load, each with a connection; several numbers are swept
@@ -131,6 +139,9 @@ pub struct Run {
     /// A database server that runs already, instead of a private one on the stack
     #[arg(long, value_name = "URL")]
     pub address: Option<String>,
+    /// Values of a key-value load that say which record and version they are of, each checked when it is read
+    #[arg(long)]
+    pub verify: bool,
     /// Trials of each cell [default: 6, or the study's]
     #[arg(long, short = 'n', value_name = "N")]
     pub trials: Option<u32>,
@@ -288,6 +299,7 @@ pub enum Ssd {
     /// Stop one; its contents are lost unless they are in a file
     Detach(SsdDetach),
     /// List the ones that are attached
+    #[command(after_help = "Examples:\n  loadline ssd list")]
     List,
     /// Counters: write amplification, cache hits, erases, queue depths (Prometheus text)
     Stats(SsdName),
@@ -348,7 +360,7 @@ Examples:
   loadline prefetch --observe -- make         changes nothing, says what would be saved
   loadline prefetch --explain -- grep -r text tree
   loadline prefetch stat
-  loadline prefetch explain PID
+  loadline prefetch explain 4711
   loadline prefetch daemon -- ./static-or-go-program      as root
   loadline prefetch harm --dir /data          does it harm on this machine?
   loadline prefetch compare --drop big.db -- sqlite3 big.db 'select sum(x) from t'
@@ -380,11 +392,13 @@ pub struct Prefetch {
 #[derive(Debug, Subcommand)]
 pub enum PrefetchWhat {
     /// One line for each process that runs, or ran, under the prefetcher
+    #[command(after_help = "Examples:\n  loadline prefetch stat\n  loadline prefetch stat 4711")]
     Stat {
         /// Only this process
         pid: Option<u32>,
     },
     /// What was done for each file of a process, and why not more
+    #[command(after_help = "Examples:\n  loadline prefetch explain 4711")]
     Explain {
         /// The process
         pid: u32,
@@ -431,8 +445,9 @@ pub struct PrefetchDaemon {
 
 /// Options of `ssd detach`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  loadline ssd detach 980pro\n  loadline ssd detach /dev/loop0")]
 pub struct SsdDetach {
-    /// Its name
+    /// Its name, or the block device that `attach` printed
     pub name: String,
     /// Even when it is in use: whoever uses it gets I/O errors
     #[arg(long)]
@@ -441,15 +456,19 @@ pub struct SsdDetach {
 
 /// Names an emulated SSD.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  loadline ssd stats 980pro\n  loadline ssd stats /dev/loop0")]
 pub struct SsdName {
-    /// Its name
+    /// Its name, or the block device that `attach` printed
     pub name: String,
 }
 
 /// Options of `ssd record`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  loadline ssd record 980pro\n  loadline ssd record 980pro --mark 'after the fsync'"
+)]
 pub struct SsdRecord {
-    /// Its name
+    /// Its name, or the block device that `attach` printed
     pub name: String,
     /// Text to stand behind all that was answered before
     #[arg(long, value_name = "TEXT")]
@@ -458,8 +477,9 @@ pub struct SsdRecord {
 
 /// Options of `ssd power-cut`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  loadline ssd power-cut 980pro after.img")]
 pub struct SsdPowerCut {
-    /// Its name
+    /// Its name, or the block device that `attach` printed
     pub name: String,
     /// The image file to write, which must not exist
     #[arg(value_hint = ValueHint::FilePath)]
@@ -664,6 +684,9 @@ pub enum Format {
 
 /// Options of `runs`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  loadline runs\n  loadline runs --filter ext4\n  loadline runs --delete before"
+)]
 pub struct Runs {
     /// Delete this run
     #[arg(long, value_name = "RUN")]
@@ -684,7 +707,7 @@ pub struct Doctor {
 
 /// Options of `completions`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  loadline completions bash > /etc/bash_completion.d/loadline")]
+#[command(after_help = "Examples:\n  loadline completions bash > /etc/bash_completion.d/loadline")]
 pub struct Completions {
     /// The shell
     #[arg(value_enum)]
@@ -693,7 +716,7 @@ pub struct Completions {
 
 /// Options of `man`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  loadline man /usr/local/share/man/man1")]
+#[command(after_help = "Examples:\n  loadline man /usr/local/share/man/man1")]
 pub struct Man {
     /// Directory for the pages
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]

@@ -154,9 +154,8 @@ fn notes(run: &record::results::Run) -> Vec<String> {
 fn study(arguments: &Simulate) -> anyhow::Result<Study> {
     let (name, program, script, loadfile) = workload(&arguments.workload)?;
     let seconds = |text: &str, option: &str| -> anyhow::Result<Option<Seconds>> {
-        let length =
-            workload::size::parse_duration(text).map_err(|error| bad_input(format!("{option}: {error}")))?;
-        Ok(Some(Seconds::new(length.as_secs_f64()).map_err(|error| bad_input(format!("{option}: {error}")))?))
+        let seconds = Seconds::new(crate::words::time(option, text)?.as_secs_f64());
+        Ok(Some(seconds.map_err(|error| bad_input(format!("{option}: {error}")))?))
     };
     let is_script = script.is_some();
     let (mut set, mut parameters) = (Sweeps::default(), Sweeps::default());

@@ -9,6 +9,7 @@ use ssd::Regime;
 use crate::making::utf8;
 use crate::options::{Options, Ssd, SsdAttach};
 use crate::screen::{self, Exit, bad_input};
+use crate::words;
 
 /// The hidden argument that makes `loadline` the daemon behind a device.
 const DAEMON: &str = "ssd-daemon";
@@ -27,7 +28,9 @@ pub fn ssd(options: &Options, what: &Ssd) -> anyhow::Result<Exit> {
     let home = utf8(crate::run::home(options)?)?;
     match what {
         Ssd::Attach(arguments) => attach(&home, arguments)?,
-        Ssd::Detach(arguments) => blockdev::detach(&home, &arguments.name, arguments.force)?,
+        Ssd::Detach(arguments) => {
+            blockdev::detach(&home, &words::ssd(&home, &arguments.name)?, arguments.force)?
+        }
         Ssd::List => {
             for listed in blockdev::list(&home)? {
                 let state = listed.state;
@@ -36,16 +39,23 @@ pub fn ssd(options: &Options, what: &Ssd) -> anyhow::Result<Exit> {
                 screen::print(&format!("{}  {}  {}{alive}", state.name, state.device, state.what))?;
             }
         }
-        Ssd::Stats(arguments) => screen::print(&blockdev::stats(&home, &arguments.name)?.prometheus())?,
+        Ssd::Stats(arguments) => {
+            screen::print(&blockdev::stats(&home, &words::ssd(&home, &arguments.name)?)?.prometheus())?
+        }
         Ssd::Record(arguments) => {
+            let name = words::ssd(&home, &arguments.name)?;
             let status = match &arguments.mark {
-                Some(text) => blockdev::mark(&home, &arguments.name, text)?,
-                None => blockdev::sync_record(&home, &arguments.name)?,
+                Some(text) => blockdev::mark(&home, &name, text)?,
+                None => blockdev::sync_record(&home, &name)?,
             };
             screen::print(&format!("{}: {} records, {} bytes", status.path, status.events, status.bytes))?;
         }
         Ssd::PowerCut(arguments) => {
-            let cut = blockdev::power_cut(&home, &arguments.name, &utf8(arguments.image.clone())?)?;
+            let cut = blockdev::power_cut(
+                &home,
+                &words::ssd(&home, &arguments.name)?,
+                &utf8(arguments.image.clone())?,
+            )?;
             screen::print(&format!(
                 "wrote {}: {} blocks with data, {} rolled back to an older version, {} commands lost",
                 cut.path, cut.data_blocks, cut.rolled_back_blocks, cut.lost_commands

@@ -224,6 +224,9 @@ fn bad_options_are_explained() {
     for (arguments, hint) in [
         (&["run", "work.f", "--on", "ext5"][..], "ext4"),
         (&["run", "work.f", "--for", "soon"], "--for"),
+        (&["run", "work.f", "--for", "0"], "nothing can be measured in no time"),
+        (&["ssd", "detach", "/dev/loop0"], "none is attached"),
+        (&["new", "workload", "work.f"], "work.f exists"),
         (&["run", "work.f", "--io", "quick"], "--io"),
         (&["run", "work.f", "--memory", "much"], "--memory"),
         (&["run", "work.f", "--on", "dir:.", "--set", "nothing=1"], "nothing"),
@@ -441,7 +444,7 @@ fn a_recording_can_be_read_while_its_device_is_attached() {
     assert!(bytes.starts_with(b"LLREQLOG") && bytes.ends_with(b"made"));
     let (out, _) = bench.expect(0, &["ssd", "stats", "a"]);
     assert!(out.contains("loadline_ssd_recorded_bytes_total"), "{out}");
-    bench.expect(0, &["ssd", "detach", "a"]);
+    bench.expect(0, &["ssd", "detach", device.trim()]);
     let (_, err) = bench.expect(1, &attach);
     assert!(err.contains("File exists"), "never overwritten: {err}");
     assert_eq!((mounts_below(bench.directory.path()), loops_below(bench.directory.path())), (0, 0));
@@ -544,13 +547,25 @@ fn a_failing_trial_is_exit_code_one_and_names_the_flowop() {
 }
 
 #[test]
+fn what_new_writes_is_right_and_the_command_alone_says_where_to_begin() {
+    let bench = Bench::new();
+    for (what, file) in [("study", "study.toml"), ("workload", "workload.f")] {
+        let (out, _) = bench.expect(0, &["new", what]);
+        assert!(out.contains(&format!("loadline check {file}")), "{out}");
+        bench.expect(0, &["check", file]);
+    }
+    let (out, _) = bench.expect(0, &[]);
+    assert!(out.contains("loadline doctor") && out.lines().count() < 15, "{out}");
+}
+
+#[test]
 fn pages_come_from_the_options() {
     let bench = Bench::new();
     let (completions, _) = bench.expect(0, &["completions", "bash"]);
     assert!(completions.contains("--stop-early"));
     bench.expect(0, &["man", "man"]);
     let page = std::fs::read_to_string(bench.path("man/loadline-run.1")).unwrap();
-    assert!(page.contains("Offered load"));
+    assert!(page.contains("Offered load") && page.contains("varmail.f \\-\\-on"), "{page}");
     for command in ["run", "check", "compare", "report", "doctor"] {
         let (help, _) = bench.expect(0, &[command, "--help"]);
         assert!(

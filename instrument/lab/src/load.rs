@@ -5,6 +5,7 @@ use apps::{App, AppError};
 use host::Host;
 use record::results::Parameter;
 use record::study::counts::CONTAINERS;
+use record::study::offered::OFFERED;
 use record::study::{Load, Settings, StudyError, Workload, nearest};
 use workload::Step;
 
@@ -42,6 +43,8 @@ pub struct Prepared {
     pub machine: wml::Machine,
     /// How many containers run it at once; without a number it runs without.
     pub containers: Option<u32>,
+    /// How reads and writes are issued, when the load says it; it goes before what the study says.
+    pub io: Option<workload::IoMode>,
     /// It speaks of `$free`, so that it is another one on another target.
     pub sized_by_target: bool,
 }
@@ -76,7 +79,10 @@ pub fn prepare(
     settings: &Settings,
     machine: wml::Machine,
 ) -> Result<Prepared, StudyError> {
-    let (containers, swept) = crowd(parameters, settings);
+    let (containers, mut swept) = crowd(parameters, settings);
+    if !settings.offered.is_empty() {
+        swept.retain(|parameter| parameter.name != OFFERED);
+    }
     let variables = workload.variables(&swept);
     let machine = match containers {
         Some(number) => wml::Machine { ram_bytes: container_bytes(number, settings), ..machine },
@@ -108,6 +114,15 @@ pub fn prepare(
         );
         return Err(StudyError::Workload { workload: workload.label().to_string(), report });
     }
+    if !settings.offered.is_empty()
+        && let Some(name) = without_rate(&prepared.load)
+    {
+        let report = format!(
+            "workload {}: the load `{name}` has no rate that could be offered; workloads in WML have one, and databases",
+            workload.label()
+        );
+        return Err(StudyError::Workload { workload: workload.label().to_string(), report });
+    }
     // most applications end when they are done
     if prepared.app().is_none_or(App::takes_time) {
         let told = |own: Option<record::study::Seconds>, all| own.or(all).map(|seconds| seconds.0);
@@ -117,6 +132,15 @@ pub fn prepare(
         prepared.warmup_seconds = warmup_seconds.unwrap_or(prepared.warmup_seconds);
     }
     Ok(prepared)
+}
+
+/// The name of a load that runs as fast as it goes, whatever is offered.
+fn without_rate(load: &Ready) -> Option<&'static str> {
+    match load {
+        Ready::App(app) if !app.takes_time() => Some(app.name()),
+        Ready::Simulated(_) => Some("simulate"),
+        Ready::App(_) | Ready::Wml(_) => None,
+    }
 }
 
 /// The number of containers of a cell, and the parameters that are the load's.
@@ -146,6 +170,9 @@ fn script(
     // a value that is set may speak of it as well
     let set_by_target = set.iter().any(|(_, value)| value.contains(FREE));
     let settings = wml::Settings { machine, set, name: workload.label().to_string() };
+    if std::path::Path::new(file).extension().is_some_and(|extension| extension == "fio") {
+        return job_file(workload, text, file, &settings);
+    }
     let text = text.as_bytes();
     let loaded = wml::load(text, &settings).map_err(|found| StudyError::Workload {
         workload: workload.label().to_string(),
@@ -161,8 +188,37 @@ fn script(
         warmup_seconds,
         machine,
         containers: None,
+        io: None,
         sized_by_target: set_by_target || loaded.variables.iter().any(|(name, _)| name == FREE),
         variables: loaded.variables,
+        load: Ready::Wml(Box::new(loaded.workload)),
+    })
+}
+
+/// A job file of fio.
+fn job_file(
+    workload: &Workload,
+    text: &str,
+    file: &str,
+    settings: &wml::Settings,
+) -> Result<Prepared, StudyError> {
+    let loaded = fiojob::load(text, &settings.name, &settings.set).map_err(|error| StudyError::Workload {
+        workload: workload.label().to_string(),
+        report: error.render(file),
+    })?;
+    let (seconds, warmup_seconds) = length(&loaded.workload);
+    Ok(Prepared {
+        workload: workload.label().to_string(),
+        parameters: Vec::new(),
+        warnings: loaded.notes.iter().map(|note| format!("{file}: note: {note}\n")).collect(),
+        programs: Vec::new(),
+        seconds,
+        warmup_seconds,
+        machine: settings.machine,
+        containers: None,
+        sized_by_target: false,
+        variables: loaded.variables,
+        io: Some(loaded.io),
         load: Ready::Wml(Box::new(loaded.workload)),
     })
 }
@@ -191,6 +247,7 @@ fn application(
         warmup_seconds: 0.0,
         machine,
         containers: None,
+        io: None,
         sized_by_target: false,
         variables,
         load: Ready::App(app),
@@ -224,6 +281,7 @@ fn simulated(
             seconds: 0.0,
             warmup_seconds: 0.0,
             containers: None,
+            io: None,
             machine: SIMULATED,
             sized_by_target: false,
             variables: Vec::new(),

@@ -29,6 +29,8 @@ pub struct Job<'a> {
     pub load: &'a Prepared,
     /// The whole study, for its settings.
     pub study: &'a Study,
+    /// Operations a second to offer; without it as workload and study say.
+    pub rate: Option<f64>,
     /// No trial follows, so that its stack may be kept.
     pub last: bool,
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use stats::Outcome;
 use stats::stopping::{Decision, StopRule, decide};
+use stats::{Metric, Outcome};
 
 use crate::check::Loads;
 use crate::queue::Queue;
@@ -15,6 +15,7 @@ use crate::store::{Store, StoreError};
 use record::plan::{self, Slot};
 use record::results::{Cell, Run, Status, Trial};
 use record::study::Study;
+use record::sweep::{self, OFFERED_RATE};
 use record::turns::{self, SoFar};
 
 /// How often slices are stored, each of which lasts much less.
@@ -183,7 +184,7 @@ impl<'s> Session<'s> {
         let started = Timestamp::now();
         let Means { loads, runner, stop, notify, .. } = &mut self.means;
         let report = match job(self.study, loads, self.run, slot, self.queue.is_empty()) {
-            Some(job) => {
+            Some(Ok(job)) => {
                 let next = self.queue.trial_seconds(slot.cell);
                 notify(Notice::Begins {
                     cell: job.cell,
@@ -192,8 +193,13 @@ impl<'s> Session<'s> {
                     planned: self.queue.planned(),
                     remaining_seconds: next + self.queue.seconds(),
                 });
-                runner.run(&job, stop, &mut |progress| notify(Notice::Progress(progress)))
+                let mut report = runner.run(&job, stop, &mut |progress| notify(Notice::Progress(progress)));
+                if let (Some(value), Some(outcome)) = (job.rate, &mut report.outcome) {
+                    outcome.metrics.push(Metric { name: OFFERED_RATE.into(), unit: "op/s".into(), value });
+                }
+                report
             }
+            Some(Err(message)) => Report::empty(Status::Failed { message }),
             None => Report::empty(Status::Failed { message: "the cell is not in the stored study".into() }),
         };
         self.ended += 1;
@@ -270,6 +276,9 @@ impl<'s> Session<'s> {
             }
             return;
         }
+        if !self.study.study.offered.is_empty() {
+            sweep::to_close(self.run).into_iter().for_each(|cell| self.queue.close(cell));
+        }
         let Some(share) = self.study.study.stop_early else { return };
         let rule = StopRule { relative_half_width: share.0, trials_max: usize::MAX, ..StopRule::default() };
         for cell in &self.run.cells {
@@ -302,9 +311,21 @@ impl Session<'_> {
     }
 }
 
-fn job<'a>(study: &'a Study, loads: &'a Loads, run: &'a Run, slot: Slot, last: bool) -> Option<Job<'a>> {
+/// What a trial needs to know; `None` when its cell is not in the study.
+fn job<'a>(
+    study: &'a Study,
+    loads: &'a Loads,
+    run: &'a Run,
+    slot: Slot,
+    last: bool,
+) -> Option<Result<Job<'a>, String>> {
     let cell = run.cell(slot.cell)?;
-    Some(Job {
+    let rate = match sweep::rate_of(run, cell) {
+        Ok(rate) => rate,
+        Err(message) => return Some(Err(message)),
+    };
+    Some(Ok(Job {
+        rate,
         run: &run.id,
         slot,
         cell,
@@ -313,7 +334,7 @@ fn job<'a>(study: &'a Study, loads: &'a Loads, run: &'a Run, slot: Slot, last: b
         load: loads.of(cell)?,
         study,
         last,
-    })
+    }))
 }
 
 /// JSON has no infinite numbers and no NaN; a metric that is one tells nothing.

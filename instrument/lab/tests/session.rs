@@ -318,3 +318,64 @@ fn whatever_happens_every_trial_is_done_once_and_never_again() {
         }
     }
 }
+
+/// A system that carries so much, whatever is offered.
+fn carries(job: &lab::runner::Job<'_>) -> Fate {
+    let capacity = if job.cell.stack.starts_with("ext4") { 1_000.0 } else { 4_000.0 };
+    Fate::Seconds(job.rate.unwrap_or(f64::INFINITY).min(capacity) as u64)
+}
+
+fn swept(trials: u32) -> Study {
+    eight_cells(trials, "offered = 'max,50%,100%,110%,120%,150%,3000'")
+}
+
+#[test]
+fn rates_rise_until_each_stack_falls_behind_twice() {
+    let mut bench = Bench::new();
+    let mut run = bench.begin(&swept(2));
+    bench.execute(&mut run, &mut Fake::new(carries));
+    let curves = record::sweep::curves(&run, None);
+    assert_eq!(curves.len(), 8, "two loads, two parameters, two stacks");
+    for curve in &curves {
+        let capacity = if curve.stack == "ext4" { 1_000.0 } else { 4_000.0 };
+        let shares =
+            if curve.stack == "ext4" { &[0.5, 1.0, 1.1, 1.2][..] } else { &[0.5, 0.75, 1.0, 1.1, 1.2] };
+        let offered: Vec<f64> = curve.points.iter().map(|point| point.offered / capacity).collect();
+        for (offered, share) in offered.iter().zip(shares) {
+            assert!((offered - share).abs() < 1e-9, "{offered} {share}");
+        }
+        assert_eq!(offered.len(), shares.len(), "{offered:?}");
+        assert_eq!(curve.saturation, Some(capacity));
+        assert!((curve.knee.unwrap().value - capacity).abs() < 1.0, "{curve:?}");
+        assert!(curve.points.iter().all(|point| point.trials == 2), "{curve:?}");
+    }
+    assert_eq!(bench.store.load_run(&run.id).unwrap(), run);
+}
+
+#[test]
+fn a_sweep_that_is_interrupted_goes_on_where_it_was() {
+    let mut bench = Bench::new();
+    let mut run = bench.begin(&swept(1));
+    let mut left = 10;
+    let mut fake = Fake::new(move |job| {
+        left -= 1;
+        if left == 0 { Fate::Interrupt } else { carries(job) }
+    });
+    assert_eq!(bench.execute(&mut run, &mut fake), Ending::Interrupted);
+    assert!(
+        record::sweep::curves(&run, None).iter().any(|curve| !curve.points.is_empty()),
+        "partial results are kept"
+    );
+    let mut run = bench.store.resume(&run.id).unwrap();
+    assert_eq!(bench.execute(&mut run, &mut Fake::new(carries)), Ending::Complete);
+    assert!(record::sweep::curves(&run, None).iter().all(|curve| curve.knee.is_some()));
+}
+
+#[test]
+fn without_a_saturation_nothing_is_offered() {
+    let mut bench = Bench::new();
+    let mut run = bench.begin(&eight_cells(1, "offered = 'max,50%,100%'"));
+    let mut fake = Fake::new(|_| Fate::Status(Status::Failed { message: "x".into() }));
+    bench.execute(&mut run, &mut fake);
+    assert_eq!(fake.ran.len(), 8, "only the closed loops were tried");
+}

@@ -13,6 +13,7 @@
 //! | [`compare`](mod@compare) | verdicts between runs and between stacks |
 //! | [`grid`] | rows x columns of a published evaluation |
 //! | [`regime`] | what of the original's regime the loads of an evaluation reached |
+//! | [`sweep`] | offered rates step by step: the rate of a step, when it ends, load curves |
 //! | [`paired`] | a baseline and a candidate in turns: runs, cells, whether they print the same |
 //! | [`judge`] | claims of a study against what was measured |
 //! | [`embedded`] | the studies that every `loadline` has with it |
@@ -38,6 +39,7 @@ pub mod plan;
 pub mod regime;
 pub mod results;
 pub mod study;
+pub mod sweep;
 pub mod trend;
 pub mod turns;
 

@@ -9,6 +9,7 @@ use spec::StackSpec;
 
 use crate::results::{Cell, Parameter, Published, Trial};
 use crate::study::counts::CONTAINERS;
+use crate::study::offered::{Level, OFFERED};
 use crate::study::turns::{TRIALS_OF_BLOCK, Turns};
 use crate::study::{self, Order, Row, Selector, Study, Workload};
 
@@ -81,21 +82,24 @@ fn order_in_turns(study: &Study) -> Vec<Slot> {
     slots
 }
 
-/// Every combination of a workload's parameters; the number of containers, which is one of them, turns fastest.
+/// Every combination of a workload's parameters; the number of containers or the offered rate, which is one of them, turns
+/// fastest.
 fn points(study: &Study, workload: &Workload) -> Vec<Vec<Parameter>> {
     let points = study.parameters.with(&workload.parameters).combinations().into_iter();
     let points = points.map(|point| -> Vec<Parameter> {
         point.into_iter().map(|(name, value)| Parameter { name, value }).collect()
     });
-    let counts = &study.study.containers;
-    if counts.is_empty() {
-        return points.collect();
-    }
-    let with = |point: &Vec<Parameter>, number: u32| {
-        let own = Parameter { name: CONTAINERS.into(), value: number.to_string() };
+    let (counts, offered) = (&study.study.containers, &study.study.offered);
+    let (name, values): (&str, Vec<String>) = match (counts.is_empty(), offered.is_empty()) {
+        (true, true) => return points.collect(),
+        (false, _) => (CONTAINERS, counts.iter().map(|number| number.to_string()).collect()),
+        (true, false) => (OFFERED, offered.iter().map(|level| level.to_string()).collect()),
+    };
+    let with = |point: &Vec<Parameter>, value: &String| {
+        let own = Parameter { name: name.into(), value: value.clone() };
         point.iter().cloned().chain([own]).collect()
     };
-    points.flat_map(|point| counts.iter().map(|number| with(&point, number)).collect::<Vec<_>>()).collect()
+    points.flat_map(|point| values.iter().map(|value| with(&point, value)).collect::<Vec<_>>()).collect()
 }
 
 /// Under what every load runs: stacks, with the parameters of the rows that are to run.
@@ -159,7 +163,8 @@ pub fn workload_of<'a>(study: &'a Study, cell: &Cell) -> Option<&'a Workload> {
 ///
 /// Trial *n* of all cells comes before trial *n + 1* of any, so that an interrupted run is balanced. Within that, the cells
 /// of one workload and parameter set (all stacks, all rows) run back to back: a block, short enough for the machine to be
-/// the same. Blocks and the cells within them are shuffled; the same seed gives the same order.
+/// the same. Blocks and the cells within them are shuffled; the same seed gives the same order. Offered rates are not: they
+/// go up, in the next block down (after the closed loop that they are shares of), so that a drift does not look like load.
 pub fn order(study: &Study) -> Vec<Slot> {
     if study.study.turns.is_some() {
         return order_in_turns(study);
@@ -171,8 +176,14 @@ pub fn order(study: &Study) -> Vec<Slot> {
     let mut slots = Vec::new();
     for index in 0..study.study.trials {
         let mut groups = groups.clone();
+        let rates_are_swept = !study.study.offered.is_empty();
+        if rates_are_swept && index % 2 == 1 {
+            downwards(&cells, &mut groups);
+        }
         if study.study.order == Order::Shuffled {
-            groups.shuffle(&mut rng);
+            if !rates_are_swept {
+                groups.shuffle(&mut rng);
+            }
             groups.iter_mut().for_each(|group| group.shuffle(&mut rng));
         }
         for cell in groups.into_iter().flatten().filter(|cell| index < trials_max[*cell as usize]) {
@@ -180,6 +191,16 @@ pub fn order(study: &Study) -> Vec<Slot> {
         }
     }
     slots
+}
+
+/// Turns the order of the groups round, but for those without a rate, which come first.
+fn downwards(cells: &[Cell], groups: &mut [Vec<u32>]) {
+    groups.reverse();
+    let has_rate = |group: &Vec<u32>| {
+        let first = group.first().and_then(|id| cells.get(*id as usize));
+        first.is_some_and(|cell| crate::sweep::level_of(cell) != Some(Level::Max))
+    };
+    groups.sort_by_key(has_rate);
 }
 
 /// Cells that are compared with each other: those of one workload and parameter set, whatever the stack or row.

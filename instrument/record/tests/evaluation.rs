@@ -67,7 +67,13 @@ fn betrfs_keeps_the_ratios_on_smaller_machines_and_the_file_fits() {
                 let study = study("betrfs", &Scene { disk_bytes: disk, ..scene(scale, gib) });
                 let of = |name| number(&study, name);
                 assert!((of("large_file") / of("memory") - 2.5).abs() < 0.01, "{scale} {gib} {disk}");
-                assert!(of("random_writes") * 40_000.0 < of("random_file") * 1.2, "{scale} {gib} {disk}");
+                let writes = of("random_writes");
+                if scale == "default" {
+                    // so many that a log wraps, on any machine
+                    assert_eq!(writes, 262_144.0, "{scale} {gib} {disk}");
+                } else {
+                    assert!(writes * 40_000.0 < of("random_file") * 1.2, "{scale} {gib} {disk}");
+                }
                 let device = if disk > 0 { disk as f64 } else { of("paper_device") * of("part") };
                 assert!(of("large_file") <= device * 0.8, "{scale} {gib} {disk}");
             }

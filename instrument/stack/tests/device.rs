@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::time::Duration;
+
 use camino::{Utf8Path, Utf8PathBuf};
 use common::{TempDir, loop_on, mounts_below, temp_dir};
 use host::{Consent, DeviceReport, EraseRefused, Host, Permit, SystemRunner};
@@ -10,6 +12,9 @@ use journal::Journal;
 use needs::needs;
 use spec::StackSpec;
 use stack::{Builder, StackError};
+
+/// On a machine that is busy, too.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A blank 128 MiB disk.
 struct Disk {
@@ -133,7 +138,7 @@ fn a_device_node_elsewhere_is_the_device() {
     let report = inspect(&node);
     assert_eq!((report.size_bytes, report.signatures.len()), (128 << 20, 1));
     assert!(report.check_erase(Some(&disk.path)).is_ok(), "either name means it");
-    let _held = permit(&disk.path, Consent::Said(true)).unwrap();
+    let _held = taken(&disk.path, Consent::Said(true));
     assert!(matches!(permit(&node, Consent::Said(true)), Err(EraseRefused::InUse { .. })));
 }
 
@@ -147,7 +152,7 @@ fn nobody_mounts_a_device_while_the_permit_lives() {
     let run = |program: &str, args: &[&str]| {
         std::process::Command::new(program).args(args).output().unwrap().status.success()
     };
-    let held = permit(&disk.path, Consent::Named(Some(&disk.path))).unwrap();
+    let held = taken(&disk.path, Consent::Named(Some(&disk.path)));
     assert!(!run("mount", &[disk.path.as_str(), at.as_str()]));
     drop(held);
     assert!(run("mount", &[disk.path.as_str(), at.as_str()]));
@@ -160,8 +165,14 @@ fn inspect(path: &Utf8Path) -> DeviceReport {
     DeviceReport::inspect(&Host::system(), &SystemRunner::default(), path).unwrap()
 }
 
+/// A permit that must be refused at once.
 fn permit(path: &Utf8Path, consent: Consent<'_>) -> Result<Permit, EraseRefused> {
-    Permit::take_within(&Host::system(), &SystemRunner::default(), path, consent, std::time::Duration::ZERO)
+    Permit::take_within(&Host::system(), &SystemRunner::default(), path, consent, Duration::ZERO)
+}
+
+/// A permit that must be had: a program that another test starts holds our descriptors between fork and exec.
+fn taken(path: &Utf8Path, consent: Consent<'_>) -> Permit {
+    Permit::take_within(&Host::system(), &SystemRunner::default(), path, consent, PATIENCE).unwrap()
 }
 
 #[test]
@@ -181,7 +192,7 @@ fn a_file_is_looked_at_like_a_device() {
     std::os::unix::fs::symlink(&file, &link).unwrap();
     std::fs::hard_link(&file, &hard).unwrap();
     for other in [&link, &hard] {
-        let held = permit(&file, Consent::Named(Some(other))).unwrap();
+        let held = taken(&file, Consent::Named(Some(other)));
         assert!(matches!(permit(other, Consent::NotNeeded), Err(EraseRefused::InUse { .. })));
         drop(held);
     }

@@ -3,8 +3,8 @@
 //! conditions must hold and everything that was acknowledged before the cut must be there. The next cut goes on from
 //! there.
 //!
-//! At the moment of the cut the server is stopped (SIGSTOP) before the device loses power: with settings that are not
-//! safe it would go on acknowledging from memory after the device has died.
+//! Just before the device loses power the ledger is closed: with settings that are not safe the server goes on
+//! acknowledging from memory after the device has died.
 //!
 //! | module | holds |
 //! |---|---|

@@ -148,11 +148,11 @@ impl Powered {
                 std::thread::sleep(TICK);
             }
             let ended_before = running.is_finished();
-            let cut = self.server.freeze().map_err(CrashError::from).and_then(|()| {
-                over.store(true, Ordering::Release);
-                Ok(blockdev::power_cut(&self.home, &name, next)?)
-            });
+            // from here on nothing counts as acknowledged. The server is not stopped for that: if this process were
+            // killed then, nobody would ever let it go on
+            ledger.close();
             over.store(true, Ordering::Release);
+            let cut = blockdev::power_cut(&self.home, &name, next).map_err(CrashError::from);
             // its terminals wait for answers until it is gone
             let killed = self.server.kill_now().map_err(CrashError::from);
             let failed = running.join().unwrap_or(None).filter(|_| ended_before);

@@ -67,6 +67,8 @@ pub fn outcome(ops: u64) -> Outcome {
 pub enum Fate {
     /// Done, with so many operations.
     Ops(u64),
+    /// Done, with so many operations in each of five seconds.
+    Seconds(u64),
     /// This status.
     Status(Status),
     /// The user interrupts during the trial.
@@ -104,6 +106,12 @@ impl Runner for Fake {
         progress(Progress::Building);
         let (status, outcome) = match (self.script)(job) {
             Fate::Ops(ops) => (Status::Done, Some(outcome(ops))),
+            Fate::Seconds(ops) => {
+                let mut outcome = outcome(5 * ops);
+                outcome.measured_seconds = 5.0;
+                outcome.ops[0].ops_per_second = vec![ops; 5];
+                (Status::Done, Some(outcome))
+            }
             Fate::Status(status) => (status, None),
             Fate::Interrupt => {
                 stop.store(true, Ordering::Release);

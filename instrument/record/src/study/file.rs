@@ -10,6 +10,7 @@ use super::counts::CONTAINERS;
 use super::error::TextError;
 use super::load::Written;
 use super::nearest::did_you_mean;
+use super::offered::OFFERED;
 use super::place::Place;
 use super::scene::{Expanded, expand};
 use super::{Claim, Load, Scene, Selector, Study, StudyError, Sweeps, Workload, names};
@@ -272,6 +273,7 @@ fn check_settings(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
         return Err(place.at_key("rate", format!("rate = {rate} is out of range; it is above 0")).into());
     }
     check_containers(study, place)?;
+    check_offered(study, place)?;
     if settings.timeout.is_some_and(|timeout| timeout.0 <= 0.0) {
         return Err(place.at_key("timeout", "a time-out of 0 leaves no time for any trial").into());
     }
@@ -299,6 +301,26 @@ fn check_containers(study: &Study, place: &Place<'_>) -> Result<(), StudyError> 
             "containers",
             "a variable is called `containers`, which is the number of containers here",
         );
+    }
+    Ok(())
+}
+
+fn check_offered(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
+    let settings = &study.study;
+    if settings.offered.is_empty() {
+        return Ok(());
+    }
+    let both =
+        |key: &str, why: &str| Err(place.at_key(key, why.to_string()).help("leave one of them out").into());
+    if settings.rate.is_some() || study.workloads.iter().any(|workload| workload.rate.is_some()) {
+        return both("rate", "`rate` is one offered rate, `offered` are several");
+    }
+    if !settings.containers.is_empty() {
+        return both("containers", "`offered` rates are of one load: `containers` have one each");
+    }
+    let variables = study.workloads.iter().flat_map(|workload| [&workload.set, &workload.parameters]);
+    if variables.chain([&study.parameters]).any(|sweeps| sweeps.get(OFFERED).is_some()) {
+        return both("offered", "a variable is called `offered`, which is the offered rate here");
     }
     Ok(())
 }

@@ -15,6 +15,7 @@
 //! | `lines` | published values as lines of text |
 //! | `choose` | the rows and columns that are to run |
 //! | [`counts`] | numbers of containers |
+//! | [`offered`] | rates of a sweep |
 //! | [`turns`] | settings of two systems in turns |
 //! | `field` | values with a spelling of their own: seconds, percents, sizes, engines, sweeps |
 //! | [`error`], `place`, `nearest` | what is wrong, where, and what would be right |
@@ -32,6 +33,7 @@ mod lines;
 pub mod load;
 mod names;
 mod nearest;
+pub mod offered;
 mod place;
 pub mod scene;
 mod selector;
@@ -51,6 +53,7 @@ pub use evaluation::{Column, Evaluation, Regime, Row, Table};
 pub use field::{Bytes, Io, Percent, Seconds, Share, Sweeps};
 pub use load::{Load, Workload};
 pub use nearest::nearest;
+pub use offered::Offered;
 pub use scene::Scene;
 pub use selector::Selector;
 pub use turns::Turns;
@@ -138,6 +141,9 @@ pub struct Settings {
     /// How many containers run each load at once, one cell for each number; without it the load runs without containers.
     #[serde(skip_serializing_if = "Counts::is_empty")]
     pub containers: Counts,
+    /// Offered rates, one cell for each, step by step; without it there is one rate, or none.
+    #[serde(skip_serializing_if = "Offered::is_empty")]
+    pub offered: Offered,
     /// Compressible share of written data.
     pub compress: Percent,
     /// Share of written blocks that repeat others.
@@ -176,6 +182,7 @@ impl Default for Settings {
             cold: false,
             memory: None,
             containers: Counts::default(),
+            offered: Offered::default(),
             compress: Percent(0),
             duplicate: Percent(0),
             strict: false,

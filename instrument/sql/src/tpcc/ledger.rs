@@ -5,7 +5,7 @@
 //! written. A consistent database is not enough: it stays consistent when its last transactions are lost.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::SqlError;
 use crate::db::{Connection, Row};
@@ -42,10 +42,17 @@ impl Entry {
     }
 }
 
+#[derive(Debug, Default)]
+struct Book {
+    entries: Vec<(Entry, Fate)>,
+    /// Nothing is acknowledged any more.
+    closed: bool,
+}
+
 /// The ledger of all terminals of a run. It is in the memory of whoever drives them, not on the device.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    entries: Mutex<Vec<(Entry, Fate)>>,
+    book: Mutex<Book>,
     /// Rows that were found after earlier crashes: they must stay.
     settled: Mutex<BTreeMap<Key, Held>>,
 }
@@ -84,32 +91,43 @@ impl Ledger {
 
     /// A COMMIT is about to be sent.
     pub(super) fn invoke(&self, entry: Entry) -> usize {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let entries = &mut self.book().entries;
         entries.push((entry, Fate::Invoked));
         entries.len() - 1
     }
 
-    /// It was acknowledged.
+    /// It was acknowledged. Once the ledger is closed nobody knows.
     pub(super) fn acknowledge(&self, number: usize) {
-        self.set(number, Fate::Acknowledged);
+        self.end(number, Fate::Acknowledged);
     }
 
-    /// It was refused.
+    /// It was refused. Once the ledger is closed nobody knows: a server that has lost its device tells what it likes.
     pub(super) fn deny(&self, number: usize) {
-        self.set(number, Fate::Denied);
+        self.end(number, Fate::Denied);
     }
 
-    fn set(&self, number: usize, fate: Fate) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(entry) = entries.get_mut(number) {
+    fn end(&self, number: usize, fate: Fate) {
+        let mut book = self.book();
+        if !book.closed
+            && let Some(entry) = book.entries.get_mut(number)
+        {
             entry.1 = fate;
         }
     }
 
+    /// Closes it until it is settled: what is acknowledged from now on does not count, since the power fails next and a
+    /// server with unsafe settings goes on acknowledging from its memory. What was acknowledged before was so under power.
+    pub fn close(&self) {
+        self.book().closed = true;
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Commits that were acknowledged so far.
     pub fn acknowledged(&self) -> usize {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.iter().filter(|(_, fate)| *fate == Fate::Acknowledged).count()
+        self.book().entries.iter().filter(|(_, fate)| *fate == Fate::Acknowledged).count()
     }
 
     /// Looks for all of it in a database that was recovered. What is found is settled: the next time it must be found
@@ -119,10 +137,10 @@ impl Ledger {
     /// What the server answers.
     pub fn settle(&self, size: &Size, connection: &mut Connection) -> Result<Loss, SqlError> {
         let found = found(size, connection)?;
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let book = &mut *self.book();
         let mut settled = self.settled.lock().unwrap_or_else(PoisonError::into_inner);
-        let loss = judge(&entries, &settled, &found);
-        entries.clear();
+        let loss = judge(&book.entries, &settled, &found);
+        *book = Book::default();
         *settled = found;
         Ok(loss)
     }
@@ -176,7 +194,11 @@ fn judge(entries: &[(Entry, Fate)], settled: &BTreeMap<Key, Held>, found: &BTree
     for (key, held) in found {
         if lawful.get(key) != Some(held) {
             loss.foreign += 1;
-            loss.example.get_or_insert_with(|| format!("{key:?} holds {held:?}, which nobody wrote"));
+            loss.example.get_or_insert_with(|| {
+                let ours = entries.iter().rfind(|(entry, _)| entry.row().0 == *key);
+                let known = ours.map(|(entry, fate)| format!(": {entry:?} was {fate:?}")).unwrap_or_default();
+                format!("{key:?} holds {held:?}, which nobody wrote{}", known)
+            });
         }
     }
     for (key, held) in settled {
@@ -219,6 +241,22 @@ mod tests {
         let lost = judge(&entries, &none, &there(&[order(1), Entry::Payment { history: 9, cents: 100 }]));
         assert_eq!((lost.lost, lost.foreign), (1, 0));
         assert!(lost.example.unwrap().contains("acknowledged and is gone"));
+    }
+
+    #[test]
+    fn a_closed_ledger_takes_no_word_of_the_server() {
+        let ledger = Ledger::new();
+        let (before, after) = (ledger.invoke(order(1)), ledger.invoke(order(2)));
+        ledger.acknowledge(before);
+        let refused = ledger.invoke(order(3));
+        ledger.deny(refused);
+        let late = ledger.invoke(order(4));
+        ledger.close();
+        ledger.acknowledge(after);
+        ledger.deny(late);
+        assert_eq!(ledger.acknowledged(), 1);
+        let fates: Vec<Fate> = ledger.book().entries.iter().map(|(_, fate)| *fate).collect();
+        assert_eq!(fates, [Fate::Acknowledged, Fate::Invoked, Fate::Denied, Fate::Invoked]);
     }
 
     #[test]
