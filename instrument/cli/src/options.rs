@@ -64,6 +64,8 @@ pub enum Command {
     Reproduce(Box<crate::reproduce::Reproduce>),
     /// Run a workload in virtual time: containers on order-preserving and other stacks
     Simulate(Box<crate::simulate::Simulate>),
+    /// Join the runs of shards (`run --shard`) to one, without loss
+    Merge(crate::merge::Merge),
     /// List or delete stored runs
     Runs(Runs),
     /// Write a commented study or workload to begin with
@@ -112,6 +114,7 @@ Examples:
   loadline run oltp-insert --engine innodb,myrocks --on ext4,xfs --set rows=1000000 --rate 500
   loadline run oltp-read-only --address mysql://user:password@host:3306/empty --on dir:/tmp
   loadline run study.toml; loadline run study.toml --resume
+  loadline run study.toml --shard 3/40 --home /shared/shard3; loadline merge /shared/shard*
   loadline run paper.toml --scale quick --rows ext4,xfs --columns table3")]
 pub struct Run {
     /// Workloads in Filebench's WML, built-in loads by name (tpcc, oltp-insert ...), or one study (*.toml)
@@ -186,6 +189,9 @@ pub struct Run {
     /// Go on with the latest unfinished run of the same study
     #[arg(long)]
     pub resume: bool,
+    /// Run part K of N of the plan only, such as 3/40, on this machine; `loadline merge` joins the parts
+    #[arg(long, value_name = "K/N")]
+    pub shard: Option<record::shard::Shard>,
     /// A block device, or a file for `backing=`, that may be overwritten; all data on it is lost
     #[arg(long, value_name = "DEVICE|FILE", value_hint = ValueHint::FilePath)]
     pub erase: Option<String>,
