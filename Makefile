@@ -53,6 +53,7 @@ install: build
 		$(DESTDIR)$(PREFIX)/lib/loadline/libloadline_prefetch.so
 	install -d $(DESTDIR)$(SBINDIR)
 	for helper in mount mkfs fsck; do ln -sf $(PREFIX)/bin/loadline $(DESTDIR)$(SBINDIR)/$$helper.betrfs; done
+	ln -sf $(PREFIX)/bin/loadline $(DESTDIR)$(SBINDIR)/mount.fuse.betrfs
 	$(TARGET)/release/loadline man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
 	$(TARGET)/release/loadline completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loadline

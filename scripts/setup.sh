@@ -40,6 +40,7 @@ need_for_tests() {
     need curl curl
     need objdump binutils
     need redis-server redis-server
+    need redis-benchmark redis-tools
     need strace strace
     need gdb gdb
     need stress-ng stress-ng

@@ -8,13 +8,15 @@
 //! | `mailbox` | answers for a thread with an io_uring, from other threads |
 //! | `classic`, `duty` | threads that read `/dev/fuse`, and which of them rest |
 //! | `ring` | threads with an io_uring each |
-//! | `session` | mount, handshake, serving, end; [`Notifier`] |
+//! | `session` | mount, handshake, serving, end |
+//! | `notify` | what the kernel is told unasked: [`Notifier`] |
 //! | `transport` | which way, and the machine's switch |
 
 mod classic;
 mod device;
 mod duty;
 mod mailbox;
+mod notify;
 mod ring;
 mod serve;
 mod session;
@@ -22,6 +24,7 @@ mod transport;
 pub mod wire;
 
 pub use duty::Duty;
+pub use notify::Notifier;
 pub use serve::{Answered, FileSystem, Later, Reply};
-pub use session::{Config, Notifier, Session, force_unmount, mount};
+pub use session::{Config, Session, force_unmount, mount};
 pub use transport::{Transport, URING_SWITCH, UringSwitch, Way, uring_is_on};

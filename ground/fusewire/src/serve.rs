@@ -5,15 +5,22 @@ use std::time::Duration;
 
 use crate::device::Device;
 use crate::mailbox::Mailbox;
+use crate::notify::Notifier;
 use crate::wire::{
     Attr, Directory, Entry, Opened, Operation, Request, StatFs, attr_bytes, created_bytes, entry_bytes,
-    opened_bytes,
+    opened_bytes, written_bytes,
 };
 
 /// Answers the kernel's requests, many at once.
 pub trait FileSystem: Send + Sync + 'static {
     /// Answers a request, now or (see [`Reply::later`]) later.
     fn serve(&self, request: &Request<'_>, reply: Reply<'_>) -> Answered;
+
+    /// The handshake is done and requests will come: `notifier` tells the kernel something unasked. Not from a thread
+    /// that serves, unless the message waits for nothing.
+    fn connected(&self, notifier: Notifier) {
+        let _ = notifier;
+    }
 
     /// The kernel has forgotten `lookups` of its lookups of `node`.
     fn forget(&self, node: u64, lookups: u64);
@@ -123,10 +130,7 @@ impl<'a> Reply<'a> {
     }
 
     fn number(self, value: u32) -> Answered {
-        // Padding follows the number.
-        let mut out = [0; 8];
-        out[..4].copy_from_slice(&value.to_ne_bytes());
-        self.small(&out)
+        self.small(&written_bytes(value))
     }
 
     /// Bytes: READ, READLINK, GETXATTR, LISTXATTR.

@@ -12,12 +12,11 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use crate::classic::{Worker, read_init};
 use crate::device::Device;
 use crate::duty::Duty;
+use crate::notify::Notifier;
 use crate::ring;
 use crate::serve::FileSystem;
 use crate::transport::Way;
-use crate::wire::{
-    Capabilities, InitWish, Operation, Request, init_flag, invalidate_entry, invalidate_inode, prune,
-};
+use crate::wire::{Capabilities, InitWish, Operation, Request, init_flag};
 
 const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
 
@@ -69,41 +68,6 @@ pub fn force_unmount(target: &Path) -> io::Result<()> {
     Ok(rustix::mount::unmount(target, UnmountFlags::FORCE | UnmountFlags::DETACH)?)
 }
 
-/// Tells the kernel something unasked.
-#[derive(Clone, Debug)]
-pub struct Notifier(Arc<Device>);
-
-impl Notifier {
-    /// Lets the kernel forget a name of the directory `parent`. It may wait for requests about that directory.
-    ///
-    /// # Errors
-    /// ENOENT if the kernel does not know it, and whatever else it says.
-    pub fn invalidate_entry(&self, parent: u64, name: &[u8]) -> io::Result<()> {
-        self.send(&invalidate_entry(parent, name))
-    }
-
-    /// Lets the kernel forget attributes of a node, and its data from `offset` on: `length` bytes, or all for 0.
-    ///
-    /// # Errors
-    /// As [`Notifier::invalidate_entry`].
-    pub fn invalidate_inode(&self, node: u64, offset: i64, length: i64) -> io::Result<()> {
-        self.send(&invalidate_inode(node, offset, length))
-    }
-
-    /// Lets the kernel forget all names of these nodes, but for directories and what somebody uses. Waits for nothing.
-    ///
-    /// # Errors
-    /// EINVAL from a kernel before Linux 6.18, which cannot do it.
-    pub fn prune(&self, nodes: &[u64]) -> io::Result<()> {
-        self.send(&prune(nodes))
-    }
-
-    fn send(&self, message: &[u8]) -> io::Result<()> {
-        rustix::io::write(&self.0.0, message)?;
-        Ok(())
-    }
-}
-
 /// A connection that is being served.
 #[derive(Debug)]
 pub struct Session {
@@ -131,6 +95,7 @@ impl Session {
         if rings && !capabilities.has(init_flag::OVER_IO_URING) {
             return Err(io::Error::other("the kernel offers no FUSE over io_uring; is enable_uring on?"));
         }
+        fs.connected(Notifier(device.clone()));
         let request_bytes_max = wish.request_bytes_max as usize;
         let readers = if rings { 1 } else { config.threads.max(1) };
         let duty = (!rings && config.awake < readers)

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use fusewire::wire::{
-    Attr, Directory, Entry, Header, InitAsked, InitWish, Opened, Operation, Request, SetTime, StatFs,
-    attr_bytes, created_bytes, entry_bytes, fixed_bytes, init_flag, invalidate_entry, invalidate_inode,
-    opcode, opened_bytes, prune,
+    Attr, Directory, Entry, Header, InitAsked, InitWish, Opened, Operation, Request, SetAttr, SetTime,
+    StatFs, attr_bytes, created_bytes, entry_bytes, fixed_bytes, init_flag, invalidate_entry,
+    invalidate_inode, opcode, opened_bytes, prune,
 };
 
 /// A request of `node` 7 by 1000:1001 as it lies in `/dev/fuse`.
@@ -94,18 +94,25 @@ fn requests_on_nodes_and_handles_are_understood() {
     asked(opcode::GETATTR, &longs(&[0, 0]), b"", |o| assert_eq!(o, Operation::GetAttr));
     asked(opcode::READLINK, &[], b"", |o| assert_eq!(o, Operation::ReadLink));
     asked(opcode::STATFS, &[], b"", |o| assert_eq!(o, Operation::StatFs));
+    asked(opcode::SYNCFS, &longs(&[0]), b"", |o| assert_eq!(o, Operation::SyncFs));
     asked(opcode::OPEN, &words(&[2, 0]), b"", |o| assert_eq!(o, Operation::Open { flags: 2 }));
     asked(opcode::OPENDIR, &words(&[2, 0]), b"", |o| assert_eq!(o, Operation::OpenDir { flags: 2 }));
     let read = [longs(&[5, 8192]), words(&[4096, 0]), longs(&[0, 0])].concat();
     let (handle, offset, size) = (5, 8192, 4096);
-    asked(opcode::READ, &read, b"", |o| assert_eq!(o, Operation::Read { handle, offset, size }));
+    asked(opcode::READ, &read, b"", |o| {
+        assert_eq!(o, Operation::Read { handle, offset, size, direct: false })
+    });
     asked(opcode::READDIR, &read, b"", |o| assert_eq!(o, Operation::ReadDir { handle, offset, size }));
     asked(opcode::READDIRPLUS, &read, b"", |o| {
         assert_eq!(o, Operation::ReadDirPlus { handle, offset, size });
     });
     let write = [longs(&[5, 8192]), words(&[3, 4]), longs(&[0, 0])].concat();
     asked(opcode::WRITE, &write, b"abc", |o| {
-        assert_eq!(o, Operation::Write { handle, offset, data: b"abc", kill_priv: true });
+        assert_eq!(o, Operation::Write { handle, offset, data: b"abc", kill_priv: true, direct: false });
+    });
+    let direct = [longs(&[5, 8192]), words(&[3, 2]), longs(&[77, 0])].concat();
+    asked(opcode::WRITE, &direct, b"abc", |o| {
+        assert_eq!(o, Operation::Write { handle, offset, data: b"abc", kill_priv: false, direct: true });
     });
     assert_eq!(Request::parse(&request(opcode::WRITE, &write, b"ab")), None, "less data than told");
     asked(opcode::RELEASE, &longs(&[5, 0, 0]), b"", |o| assert_eq!(o, Operation::Release { handle }));
@@ -139,7 +146,9 @@ fn only_what_is_valid_is_set() {
         let times = longs(&[0, 12345, 0, -5i64 as u64, 77, 78]);
         [words(&[valid, 0]), times, words(&[6, 2_000_000_000, 8, 0o4755, 0, 10, 11, 0])].concat()
     };
-    asked(opcode::SETATTR, &fixed(0), b"", |o| assert_eq!(o, Operation::SetAttr(Default::default())));
+    let nothing_else = Operation::SetAttr(SetAttr { kill_priv: true, ..Default::default() });
+    asked(opcode::SETATTR, &fixed(0), b"", |o| assert_eq!(o, nothing_else));
+    asked(opcode::SETATTR, &fixed(1 << 6 | 1 << 9), b"", |o| assert_eq!(o, nothing_else));
     asked(opcode::SETATTR, &fixed(0b11_1111 | 1 << 11), b"", |o| {
         let Operation::SetAttr(set) = o else { panic!("{o:?}") };
         assert_eq!((set.mode, set.uid, set.gid, set.size), (Some(0o4755), Some(10), Some(11), Some(12345)));

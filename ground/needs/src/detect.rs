@@ -54,6 +54,7 @@ impl Need {
                 Need::MariaDb.check().and_then(|()| self.file("/usr/lib/mysql/plugin/ha_rocksdb.so"))
             }
             Need::Postgres => self.file("/usr/lib/postgresql"),
+            Need::Redis => self.tools(&["redis-server"]),
             Need::Tool { program, .. } => self.tools(&[program]),
         }
     }

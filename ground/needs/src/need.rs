@@ -57,6 +57,8 @@ pub enum Need {
     MyRocks,
     /// The server PostgreSQL.
     Postgres,
+    /// The server Redis.
+    Redis,
     /// Any other program, with the package of Debian that has it.
     Tool {
         /// Its name.
@@ -83,7 +85,7 @@ impl fmt::Display for Unmet {
 
 impl Need {
     /// All needs with a name of their own.
-    pub const ALL: [Need; 26] = [
+    pub const ALL: [Need; 27] = [
         Need::Root,
         Need::Mounts,
         Need::Loop,
@@ -110,6 +112,7 @@ impl Need {
         Need::MariaDb,
         Need::MyRocks,
         Need::Postgres,
+        Need::Redis,
     ];
 
     /// The name in `LOADLINE_REQUIRE`; that of a tool is the program's.
@@ -141,6 +144,7 @@ impl Need {
             Need::MariaDb => "mariadb",
             Need::MyRocks => "myrocks",
             Need::Postgres => "postgres",
+            Need::Redis => "redis",
             Need::Tool { program, .. } => program,
         }
     }
@@ -162,6 +166,7 @@ impl Need {
             Need::MariaDb => "mariadb-server",
             Need::MyRocks => "mariadb-plugin-rocksdb",
             Need::Postgres => "postgresql",
+            Need::Redis => "redis-server",
             Need::Tool { package, .. } => package,
             _ => return None,
         })

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use kv::patterns::Pattern;
 use stats::Outcome;
 
+use crate::key_values::{KeyValues, Patterns};
 use crate::{AppError, Bench, Hooks, Load, Parameters, Place};
-use crate::{databases, imap, micro, prefetch, programs};
+use crate::{databases, imap, key_values, micro, prefetch, programs};
 
 /// A load with its name.
 #[derive(Debug)]
@@ -18,7 +20,7 @@ pub struct App {
 type Make = fn(&mut Parameters) -> Result<Box<dyn Load>, AppError>;
 
 /// Every load.
-const LOADS: [(&str, Make); 20] = [
+const LOADS: [(&str, Make); 36] = [
     ("large-file", |parameters| Ok(Box::new(micro::LargeFile::new(parameters)?))),
     ("random-write", |parameters| Ok(Box::new(micro::RandomWrite::new(parameters)?))),
     ("tokubench", |parameters| Ok(Box::new(micro::TokuBench::new(parameters)?))),
@@ -34,6 +36,22 @@ const LOADS: [(&str, Make); 20] = [
     ("compress", |parameters| Ok(Box::new(prefetch::Compress::new(parameters)?))),
     ("db-bench", |parameters| Ok(Box::new(prefetch::DbBench::new(parameters)?))),
     ("ycsb", |parameters| Ok(Box::new(prefetch::Ycsb::new(parameters)?))),
+    ("ycsb-a", |parameters| Ok(Box::new(KeyValues::ycsb(Some('a'), parameters)?))),
+    ("ycsb-b", |parameters| Ok(Box::new(KeyValues::ycsb(Some('b'), parameters)?))),
+    ("ycsb-c", |parameters| Ok(Box::new(KeyValues::ycsb(Some('c'), parameters)?))),
+    ("ycsb-d", |parameters| Ok(Box::new(KeyValues::ycsb(Some('d'), parameters)?))),
+    ("ycsb-e", |parameters| Ok(Box::new(KeyValues::ycsb(Some('e'), parameters)?))),
+    ("ycsb-f", |parameters| Ok(Box::new(KeyValues::ycsb(Some('f'), parameters)?))),
+    (key_values::CORE, |parameters| Ok(Box::new(KeyValues::ycsb(None, parameters)?))),
+    ("fillseq", |parameters| Ok(Box::new(Patterns::new(Pattern::FillSeq, parameters)?))),
+    ("fillrandom", |parameters| Ok(Box::new(Patterns::new(Pattern::FillRandom, parameters)?))),
+    ("overwrite", |parameters| Ok(Box::new(Patterns::new(Pattern::Overwrite, parameters)?))),
+    ("readrandom", |parameters| Ok(Box::new(Patterns::new(Pattern::ReadRandom, parameters)?))),
+    ("multireadrandom", |parameters| Ok(Box::new(Patterns::new(Pattern::MultiReadRandom, parameters)?))),
+    ("readseq", |parameters| Ok(Box::new(Patterns::new(Pattern::ReadSeq, parameters)?))),
+    ("readreverse", |parameters| Ok(Box::new(Patterns::new(Pattern::ReadReverse, parameters)?))),
+    ("readwhilewriting", |parameters| Ok(Box::new(Patterns::new(Pattern::ReadWhileWriting, parameters)?))),
+    ("readwhilescanning", |parameters| Ok(Box::new(Patterns::new(Pattern::ReadWhileScanning, parameters)?))),
     ("tpcc", |parameters| Ok(Box::new(databases::Sql::tpcc(parameters)?))),
     ("oltp-insert", |parameters| Ok(Box::new(databases::Sql::oltp(sql::sysbench::Mix::Insert, parameters)?))),
     ("oltp-read-only", |parameters| {

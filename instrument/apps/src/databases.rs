@@ -1,21 +1,15 @@
 //! SQL loads: sysbench's OLTP mixes and TPC-C on a private MariaDB or PostgreSQL, whose data is on the stack (crate
 //! `sql`).
 
-use std::cell::Cell;
 use std::path::Path;
 
-use camino::{Utf8Path, Utf8PathBuf};
-use journal::Journal;
-use probe::Counters;
 use sql::drive::Pace;
-use sql::job::{Moment, Place as SqlPlace};
 use sql::random::Distribution;
 use sql::sysbench::{Mix, Oltp};
 use sql::tpcc::Size;
 use sql::{Engine, Flush, Job, SqlError, What};
-use stats::Metric;
 
-use crate::{AppError, Bench, Load, Parameters, Place};
+use crate::{AppError, Bench, Load, Parameters, Place, served};
 
 /// Measured seconds when nobody says how many.
 const SECONDS: f64 = 30.0;
@@ -122,11 +116,6 @@ fn job(what: What, parameters: &mut Parameters) -> Result<Job, AppError> {
     })
 }
 
-/// What `other` and the user's own directories are called must be text.
-fn utf8(path: &Path) -> Result<&Utf8Path, AppError> {
-    Utf8Path::from_path(path).ok_or_else(|| AppError::Parameter(format!("{} is not UTF-8", path.display())))
-}
-
 impl Load for Sql {
     fn phases(&self) -> u32 {
         2
@@ -159,48 +148,15 @@ impl Load for Sql {
     }
 
     fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
-        let folder = Journal::folder(utf8(place.home)?);
-        let opened = Journal::open(&folder, &format!("sql.{}", std::process::id()));
-        let journal = opened.map_err(SqlError::from)?;
-        let temporary = std::env::temp_dir();
-        let temporary: Utf8PathBuf =
-            utf8(&temporary)?.canonicalize_utf8().map_err(crate::error::at(&temporary))?;
-        let (before, after) = (Cell::new(None::<Counters>), Cell::new(None::<Counters>));
-        let outcome = {
-            let shared: &Bench<'_> = bench;
-            let at = SqlPlace {
-                root: utf8(place.root)?,
-                temporary: &temporary,
-                journal: &journal,
-                seed: place.seed,
-                stopped: shared.stopped(),
-                tell: &|line| shared.tell(line),
-                moment: &|moment| match moment {
-                    Moment::Begin => before.set(Some(shared.counters())),
-                    Moment::End => after.set(Some(shared.counters())),
-                },
-            };
-            if phase == 0 {
-                return Ok(self.job.fill(&at)?);
-            }
-            let pace = Pace {
-                warmup_seconds: place.pace.warmup_seconds.unwrap_or(0.0),
-                seconds: place.pace.seconds.unwrap_or(SECONDS),
-                rate: place.pace.rate,
-            };
-            self.job.measure(&pace, &at)?
+        let pace = Pace {
+            warmup_seconds: place.pace.warmup_seconds.unwrap_or(0.0),
+            seconds: place.pace.seconds.unwrap_or(SECONDS),
+            rate: place.pace.rate,
         };
-        bench.took_over(outcome);
-        if let (Some(before), Some(after)) = (before.take(), after.take()) {
-            for Metric { name, unit, value } in before.until(&after).into_iter().map(|delta| Metric {
-                name: delta.name,
-                unit: delta.unit.into(),
-                value: delta.value,
-            }) {
-                bench.metric(name, &unit, value);
-            }
-        }
-        Ok(())
+        served::run("sql", place, bench, |at| match phase {
+            0 => self.job.fill(at).map(|()| None),
+            _ => self.job.measure(&pace, at).map(Some),
+        })
     }
 }
 

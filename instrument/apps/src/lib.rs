@@ -14,6 +14,8 @@
 //! | [`programs`] | git, tar, rsync, dbench; running a program |
 //! | [`prefetch`](mod@prefetch) | readers, RocksDB, compression, each under a configuration of who reads ahead |
 //! | [`databases`] | SQL loads of crate `sql` on private servers |
+//! | [`key_values`] | YCSB's core workloads and db_bench's patterns of crate `kv` |
+//! | `served` | what SQL and key-value loads share |
 //! | [`imap`] | clients against a private Dovecot |
 //! | [`source`] | the source tree, its archive and its history, made once and kept |
 //! | [`error`] | what can go wrong |
@@ -23,11 +25,13 @@ pub mod bench;
 pub mod databases;
 pub mod error;
 pub mod imap;
+pub mod key_values;
 pub mod load;
 pub mod micro;
 pub mod parameters;
 pub mod prefetch;
 pub mod programs;
+mod served;
 pub mod source;
 
 pub use app::{App, join};

@@ -1,5 +1,5 @@
 //! Measures loadline itself, as ratios taken side by side in one run: to a bare loop of the same system calls on the same
-//! files, to fio with the same job, and to sysbench on the same tables. `make bench` runs it; `docs/performance.md` keeps the figures.
+//! files, to fio with the same job, to sysbench on the same tables, to db_bench and redis-benchmark on the same engines. `make bench` runs it; `docs/performance.md` keeps the figures.
 //!
 //! | module | holds |
 //! |---|---|
@@ -7,6 +7,7 @@
 //! | `bare` | the harness of the bare loops |
 //! | `fio` | fio jobs and their counterparts |
 //! | `sysbench` | sysbench's mixes on one server |
+//! | `kv` | db_bench's patterns, redis-benchmark's commands |
 //! | `pure` | planning of filesets, parsing of WML |
 //! | `pairs` | taking turns, ratios, medians |
 //! | `trust` | whether verdicts are right: the same against the same, and planted differences |
@@ -14,6 +15,7 @@
 mod bare;
 mod cases;
 mod fio;
+mod kv;
 mod pairs;
 mod pure;
 mod sysbench;
@@ -88,6 +90,11 @@ fn main() -> anyhow::Result<()> {
     if arguments.only.is_empty() || "sysbench".contains(&arguments.only) || arguments.only.contains("oltp") {
         pairs::print_header("sysbench");
         sysbench::measure(&pairs, &arguments.tmpfs, &arguments.only)?;
+    }
+    if ["", "kv", "random rocksdb", "redis"].iter().any(|case| case.contains(&arguments.only))
+        || ["rocksdb", "redis", "readrandom", "fillrandom"].iter().any(|case| arguments.only.contains(case))
+    {
+        kv::measure(&pairs, &arguments.tmpfs, &arguments.only)?;
     }
     if wanted("pure") {
         pure::measure()?;

@@ -140,10 +140,13 @@ pub fn arguments() -> Vec<OsString> {
 fn rewritten(name: &str, arguments: &[OsString]) -> Vec<OsString> {
     let command = name.split('.').next().unwrap_or_default();
     let mut out: Vec<OsString> = ["loadline", command, "betrfs"].into_iter().map(Into::into).collect();
-    for argument in arguments {
+    let mut arguments = arguments.iter();
+    while let Some(argument) = arguments.next() {
         match (command, argument.to_str()) {
             // Fake, sloppy, no mtab, verbose: nothing to do.
             ("mount", Some("-f" | "-s" | "-n" | "-v" | "-w")) => {}
+            // The type, which is in the name already, and a namespace that mount(8) has entered.
+            ("mount", Some("-t" | "-N")) => _ = arguments.next(),
             ("mount", Some("-r")) => out.extend(["-o".into(), "ro".into()]),
             ("fsck", Some("-a" | "-p" | "-y")) => out.push("--repair".into()),
             ("fsck", Some("-n" | "-f" | "-C" | "-T" | "-V")) => {}
@@ -207,8 +210,16 @@ fn show(device: &Path) {
 /// Mounts a file system.
 pub fn mount(arguments: &Mount) -> anyhow::Result<Exit> {
     let options = arguments.options.join(",");
+    if MountOptions::asks_remount(&options) {
+        betrfs::mount::remount(&arguments.dir, &options).map_err(wrong)?;
+        return Ok(Exit::Done);
+    }
+    let parsed = MountOptions::parse(&options).map_err(wrong)?;
+    if !parsed.read_only {
+        eprintln!("note: {}", parsed.note_on_sync());
+    }
     if arguments.foreground {
-        let options = MountOptions::parse(&options).map_err(wrong)?;
+        let options = parsed;
         let mounted = betrfs::mount(&arguments.device, &arguments.dir, &options).map_err(wrong)?;
         let ended = betrfs::daemon::serve(mounted);
         return Ok(if ended == ExitCode::SUCCESS { Exit::Done } else { Exit::Failed });
@@ -252,6 +263,8 @@ mod tests {
         };
         let mount = words("mount.betrfs", "/dev/sdx /mnt -n -r -o noatime");
         assert_eq!(mount, "loadline mount betrfs /dev/sdx /mnt -o ro -o noatime");
+        let remount = words("mount.fuse.betrfs", "/dev/sdx /mnt -o remount,ro -t fuse.betrfs");
+        assert_eq!(remount, "loadline mount betrfs /dev/sdx /mnt -o remount,ro");
         assert_eq!(words("fsck.betrfs", "-a /dev/sdx"), "loadline fsck betrfs --repair /dev/sdx");
         assert_eq!(words("mkfs.betrfs", "-f /dev/sdx"), "loadline mkfs betrfs -f /dev/sdx");
     }

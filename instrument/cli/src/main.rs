@@ -6,6 +6,7 @@
 //! | `run` | `run`: from a command line to stored results |
 //! | `progress` | what a run shows while it runs |
 //! | `check`, `compare`, `crash`, `explain`, `report`, `runs`, `doctor` | the commands of these names |
+//! | `sweep` | rates that are offered step by step |
 //! | `trend` | a cell over all stored runs |
 //! | `ab` | two stacks or commands in turns until it is decided |
 //! | `betrfs` | `mkfs`, `mount`, `fsck`, `dump` |
@@ -52,6 +53,7 @@ mod runs;
 mod screen;
 mod simulate;
 mod ssd;
+mod sweep;
 mod trend;
 mod turns;
 mod whatif;
@@ -102,6 +104,7 @@ fn main() -> ExitCode {
         Command::Report(report) => report::report(&options, report),
         Command::Reproduce(what) => reproduce::reproduce(&options, what),
         Command::Simulate(what) => simulate::simulate(&options, what),
+        Command::Sweep(what) => sweep::sweep(&options, what),
         Command::Trend(trend) => trend::trend(&options, trend),
         Command::Merge(merge) => merge::merge(&options, merge),
         Command::Runs(runs) => runs::runs(&options, runs),

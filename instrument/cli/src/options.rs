@@ -48,6 +48,8 @@ pub enum Command {
     Compare(Compare),
     /// Two stacks, workload settings or commands in turns until it is decided
     Ab(Box<crate::ab::Ab>),
+    /// Raise the offered rate step by step: latency over the rate, and where the stack falls behind
+    Sweep(Box<crate::sweep::Sweep>),
     /// A cell over all stored runs, and where its level changed
     Trend(crate::trend::Arguments),
     /// Say where the time of each fsync goes
@@ -113,11 +115,14 @@ Examples:
   loadline run tpcc --engine innodb,myrocks,postgres --terminals 32 --on ext4@980pro:8G --for 60s
   loadline run oltp-insert --engine innodb,myrocks --on ext4,xfs --set rows=1000000 --rate 500
   loadline run oltp-read-only --address mysql://user:password@host:3306/empty --on dir:/tmp
+  loadline run ycsb-a --engine rocksdb,sqlite,lmdb --on ext4@860evo,xfs@860evo --set recordcount=1000000
+  loadline run ycsb-b --engine redis,redis-cluster --terminals 50 --rate 20000 --verify --on ext4
+  loadline run workloada --engine rocksdb --on ext4     a property file of YCSB, unchanged
   loadline run study.toml; loadline run study.toml --resume
   loadline run study.toml --shard 3/40 --home /shared/shard3; loadline merge /shared/shard*
   loadline run paper.toml --scale quick --rows ext4,xfs --columns table3")]
 pub struct Run {
-    /// Workloads in Filebench's WML, built-in loads by name (tpcc, oltp-insert ...), or one study (*.toml)
+    /// Workloads in Filebench's WML, property files of YCSB, built-in loads by name (tpcc, ycsb-a ...), or one study (*.toml)
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub files: Vec<PathBuf>,
     /// The stacks to compare [default: dir:. , a private directory in the current one]
@@ -126,7 +131,8 @@ pub struct Run {
     /// A variable of the workload; several values, separated by commas, are swept. Of a study: one of its variables
     #[arg(long, value_name = "NAME=VALUE")]
     pub set: Vec<String>,
-    /// What stores the rows of a database load: innodb, myrocks, postgres; several, separated by commas, are swept
+    /// What stores the data of a database load: innodb, myrocks, postgres; of a key-value load: rocksdb, sqlite, lmdb,
+    /// redis, redis-cluster; several, separated by commas, are swept
     #[arg(long, value_name = "ENGINES")]
     pub engine: Option<String>,
     /// Terminals of a database load, each with a connection; several numbers are swept
@@ -135,6 +141,9 @@ pub struct Run {
     /// A database server that runs already, instead of a private one on the stack
     #[arg(long, value_name = "URL")]
     pub address: Option<String>,
+    /// Values of a key-value load that say which record and version they are of, each checked when it is read
+    #[arg(long)]
+    pub verify: bool,
     /// Trials of each cell [default: 6, or the study's]
     #[arg(long, short = 'n', value_name = "N")]
     pub trials: Option<u32>,

@@ -32,6 +32,9 @@ pub fn report(options: &Options, arguments: &options::Report) -> anyhow::Result<
         Format::Terminal => {
             let style = screen::style(options);
             screen::print(&terminal::summary(&run, style))?;
+            if let Some(curves) = report::load_curve::LoadCurves::of(&run, None) {
+                screen::print(&curves.terminal(style))?;
+            }
             if !judgements.is_empty() {
                 screen::print(&terminal::claims(&judgements, style))?;
             }

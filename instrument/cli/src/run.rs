@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
+use kv::properties::Properties;
 use lab::campaign::{CampaignError, Opened, Opening};
 use lab::check::Loads;
 use lab::load::FREE_BYTES_ASSUMED;
@@ -27,16 +28,7 @@ use crate::words;
 
 /// Runs, and tells what came of it.
 pub fn run(options: &Options, arguments: &options::Run) -> anyhow::Result<Exit> {
-    let launch = Launch {
-        work_dir: arguments.work_dir.as_deref(),
-        erase: arguments.erase.as_deref(),
-        resume: arguments.resume,
-        shard: arguments.shard,
-        name: arguments.name.as_deref(),
-        quiet: arguments.quiet,
-        allow_system: arguments.allow_system,
-    };
-    let (run, ending) = run_study(options, study(arguments)?, &launch)?;
+    let (run, ending) = run_study(options, study(arguments)?, &Launch::of(arguments))?;
     let shown = Shown { html: arguments.html.as_deref(), csv: arguments.csv.as_deref() };
     let judgements = tell(options, &shown, &run)?;
     Ok(exit_of(&run, ending, &judgements))
@@ -59,6 +51,21 @@ pub struct Launch<'a> {
     pub quiet: bool,
     /// Workloads may start programs.
     pub allow_system: bool,
+}
+
+impl<'a> Launch<'a> {
+    /// What the options of `run` say.
+    pub fn of(arguments: &'a options::Run) -> Launch<'a> {
+        Launch {
+            work_dir: arguments.work_dir.as_deref(),
+            erase: arguments.erase.as_deref(),
+            resume: arguments.resume,
+            shard: arguments.shard,
+            name: arguments.name.as_deref(),
+            quiet: arguments.quiet,
+            allow_system: arguments.allow_system,
+        }
+    }
 }
 
 /// Runs a study to its end, or until the user stops it; shows what happens. What came of it is in the run.
@@ -134,7 +141,7 @@ pub fn home(options: &Options) -> anyhow::Result<PathBuf> {
 }
 
 /// The study, on devices whose time is stretched as is asked for.
-fn study(arguments: &options::Run) -> anyhow::Result<Study> {
+pub fn study(arguments: &options::Run) -> anyhow::Result<Study> {
     let mut study = unscaled(arguments)?;
     let Some(factor) = arguments.time_scale else { return Ok(study) };
     if study.rows.iter().any(|row| row.stack.is_some()) {
@@ -157,8 +164,16 @@ fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
         arguments.evaluating.refuse()?;
         let settings = overrides(Settings::default(), arguments)?;
         let on = arguments.on.clone().map_or_else(current_directory, Ok)?;
-        let (apps, files) = loads(&arguments.files);
-        let set = database_settings(arguments, files.is_empty())?;
+        let (mut apps, files) = loads(&arguments.files);
+        let (files, properties) = property_files(files)?;
+        let mut set = database_settings(arguments, files.is_empty())?;
+        if let Some(properties) = properties {
+            if !files.is_empty() || !apps.is_empty() {
+                return Err(bad_input("property files of YCSB are one workload: give no others beside them"));
+            }
+            apps.push(apps::key_values::CORE.to_string());
+            set = [properties_as_settings(&properties, &set), set].concat();
+        }
         let line = CommandLine { files, apps, on, set, settings };
         return lab::read::command_line(&line).map_err(bad_input);
     }
@@ -190,12 +205,47 @@ pub fn loads(words: &[PathBuf]) -> (Vec<String>, Vec<PathBuf>) {
     (apps.iter().map(|app| app.display().to_string()).collect(), files)
 }
 
+/// Takes out property files of YCSB, which together are one workload: of two values of one name the later counts, as with
+/// its `-P`.
+fn property_files(files: Vec<PathBuf>) -> anyhow::Result<(Vec<PathBuf>, Option<Properties>)> {
+    let (mut others, mut all) = (Vec::new(), None::<Properties>);
+    for file in files {
+        // one that cannot be read is told of by whoever reads workloads
+        let text = lab::read::text(&file).unwrap_or_default();
+        if !Properties::is_workload(&text) {
+            others.push(file);
+            continue;
+        }
+        let read = Properties::parse(&text);
+        let read = read.map_err(|error| bad_input(format!("{}: {error}", file.display())))?;
+        all.get_or_insert_default().merge(&read);
+    }
+    Ok((others, all))
+}
+
+/// Properties as parameters; what the command line sets itself goes before them, what is not known is named.
+fn properties_as_settings(properties: &Properties, set: &[String]) -> Vec<String> {
+    let unknown = kv::Workload::unknown(properties);
+    if !unknown.is_empty() {
+        eprintln!("properties that are not known, and not used: {}", unknown.join(", "));
+    }
+    let given = |name: &str| set.iter().any(|word| word.split('=').next() == Some(name));
+    properties
+        .iter()
+        .filter(|(name, value)| !unknown.contains(name) && !value.trim().is_empty())
+        .map(|(name, value)| (apps::key_values::parameter(name), value.trim()))
+        .filter(|(name, _)| !given(name))
+        .map(|(name, value)| format!("{name}=\"{value}\""))
+        .collect()
+}
+
 /// `--set`, and the options that are parameters of databases.
 fn database_settings(arguments: &options::Run, only_apps: bool) -> anyhow::Result<Vec<String>> {
     let mut set = arguments.set.clone();
     let options = [
         ("engine", &arguments.engine),
         ("terminals", &arguments.terminals),
+        ("verify", &arguments.verify.then(|| "1".to_string())),
         // a password may hold a comma
         ("address", &arguments.address.as_ref().map(|address| format!("\"{address}\""))),
     ];
@@ -203,7 +253,7 @@ fn database_settings(arguments: &options::Run, only_apps: bool) -> anyhow::Resul
         let Some(value) = value else { continue };
         if !only_apps {
             return Err(bad_input(format!(
-                "--{name} is for databases (tpcc, oltp-insert ...), not for files in WML"
+                "--{name} is for databases (tpcc, oltp-insert, ycsb-a ...), not for files in WML"
             )));
         }
         set.push(format!("{name}={value}"));
@@ -311,6 +361,9 @@ pub struct Shown<'a> {
 pub fn tell(options: &Options, shown: &Shown<'_>, run: &Run) -> anyhow::Result<Vec<Judgement>> {
     let style = screen::style(options);
     screen::print(&report::terminal::summary(run, style))?;
+    if let Some(curves) = report::load_curve::LoadCurves::of(run, None) {
+        screen::print(&curves.terminal(style))?;
+    }
     let judgements = record::judge::claims(run, &Thresholds::default())?;
     if !judgements.is_empty() {
         screen::print(&report::terminal::claims(&judgements, style))?;

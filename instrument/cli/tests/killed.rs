@@ -24,7 +24,7 @@ const INSIDE: &str = "LOADLINE_TEST_KILLED";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command, and the longest time after which it is killed, in ms: most of what it makes is made until then.
-const COMMANDS: [(&str, u64, &[&str]); 14] = [
+const COMMANDS: [(&str, u64, &[&str]); 16] = [
     ("run on ext4", 1200, &["run", "work.f", "--on", "ext4@image:256M", "--for", "1s", "-n", "1"]),
     ("run on ext4@980pro", 2000, &["run", "work.f", "--on", "ext4@980pro:256M", "--for", "1s", "-n", "1"]),
     (
@@ -84,6 +84,29 @@ const COMMANDS: [(&str, u64, &[&str]); 14] = [
             "ext4@image:1G",
             "--for",
             "2s",
+            "-n",
+            "1",
+        ],
+    ),
+    (
+        "run ycsb-a on RocksDB",
+        2500,
+        &["run", "ycsb-a", "--set", "recordcount=20000", "--on", "ext4@image:1G", "--for", "1s", "-n", "1"],
+    ),
+    (
+        "run ycsb-a on a Redis Cluster",
+        6000,
+        &[
+            "run",
+            "ycsb-a",
+            "--engine",
+            "redis-cluster",
+            "--set",
+            "recordcount=20000",
+            "--on",
+            "ext4@image:1G",
+            "--for",
+            "1s",
             "-n",
             "1",
         ],
@@ -270,7 +293,21 @@ fn names(folder: impl AsRef<Path>) -> Vec<String> {
 
 #[test]
 fn after_kill_nine_of_any_command_the_doctor_leaves_nothing() {
-    needs!(Root, Mounts, Loop, Fuse, Ext4, Tracing, MemoryCgroup, Library, Runc, MariaDb, Postgres);
+    needs!(
+        Root,
+        Mounts,
+        Loop,
+        Fuse,
+        Ext4,
+        Tracing,
+        MemoryCgroup,
+        Library,
+        Runc,
+        MariaDb,
+        Postgres,
+        RocksDb,
+        Redis
+    );
     if std::env::var_os(INSIDE).is_some() {
         return kill_all();
     }

@@ -43,6 +43,8 @@ pub struct Prepared {
     pub machine: wml::Machine,
     /// How many containers run it at once; without a number it runs without.
     pub containers: Option<u32>,
+    /// How reads and writes are issued, when the load says it; it goes before what the study says.
+    pub io: Option<workload::IoMode>,
     /// It speaks of `$free`, so that it is another one on another target.
     pub sized_by_target: bool,
 }
@@ -168,6 +170,9 @@ fn script(
     // a value that is set may speak of it as well
     let set_by_target = set.iter().any(|(_, value)| value.contains(FREE));
     let settings = wml::Settings { machine, set, name: workload.label().to_string() };
+    if std::path::Path::new(file).extension().is_some_and(|extension| extension == "fio") {
+        return job_file(workload, text, file, &settings);
+    }
     let text = text.as_bytes();
     let loaded = wml::load(text, &settings).map_err(|found| StudyError::Workload {
         workload: workload.label().to_string(),
@@ -183,8 +188,37 @@ fn script(
         warmup_seconds,
         machine,
         containers: None,
+        io: None,
         sized_by_target: set_by_target || loaded.variables.iter().any(|(name, _)| name == FREE),
         variables: loaded.variables,
+        load: Ready::Wml(Box::new(loaded.workload)),
+    })
+}
+
+/// A job file of fio.
+fn job_file(
+    workload: &Workload,
+    text: &str,
+    file: &str,
+    settings: &wml::Settings,
+) -> Result<Prepared, StudyError> {
+    let loaded = fiojob::load(text, &settings.name, &settings.set).map_err(|error| StudyError::Workload {
+        workload: workload.label().to_string(),
+        report: error.render(file),
+    })?;
+    let (seconds, warmup_seconds) = length(&loaded.workload);
+    Ok(Prepared {
+        workload: workload.label().to_string(),
+        parameters: Vec::new(),
+        warnings: loaded.notes.iter().map(|note| format!("{file}: note: {note}\n")).collect(),
+        programs: Vec::new(),
+        seconds,
+        warmup_seconds,
+        machine: settings.machine,
+        containers: None,
+        sized_by_target: false,
+        variables: loaded.variables,
+        io: Some(loaded.io),
         load: Ready::Wml(Box::new(loaded.workload)),
     })
 }
@@ -213,6 +247,7 @@ fn application(
         warmup_seconds: 0.0,
         machine,
         containers: None,
+        io: None,
         sized_by_target: false,
         variables,
         load: Ready::App(app),
@@ -246,6 +281,7 @@ fn simulated(
             seconds: 0.0,
             warmup_seconds: 0.0,
             containers: None,
+            io: None,
             machine: SIMULATED,
             sized_by_target: false,
             variables: Vec::new(),

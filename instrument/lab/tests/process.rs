@@ -354,3 +354,36 @@ fn a_killed_run_leaves_no_process_and_its_stack_can_be_undone() {
     assert!(is_empty(&home.path().join("work")), "the work folder is empty again");
     assert_eq!(journal::Journal::leftovers(&journals).unwrap().len(), 0);
 }
+
+#[test]
+fn a_job_file_of_fio_runs_with_its_own_queue_depth() {
+    let job =
+        "[mixed]\nrw=randrw\nrwmixread=75\nbs=4k\nsize=1m\nfsync=8\nnumjobs=2\ntime_based\nruntime=60\n";
+    let load = format!("text = '''{job}'''\norigin = 'mixed.fio'");
+    let mut bench = Bench::new();
+    let target = bench.target();
+    let report = bench.issue(&load, &target, "seconds = 0.3", &AtomicBool::new(false), &mut |_| {});
+    assert_eq!(report.status, Status::Done, "{report:?}");
+    let ops = |name: &str| -> u64 {
+        let outcome = report.outcome.as_ref().unwrap();
+        outcome.ops.iter().find(|op| op.name == name).map_or(0, |op| op.ops)
+    };
+    let (reads, writes, syncs) = (ops("mixed-read"), ops("mixed-write"), ops("mixed-fsync"));
+    assert!(writes > 0 && reads.abs_diff(3 * writes) <= 8, "{reads} and {writes}");
+    assert!(syncs.abs_diff(writes / 8) <= 2, "{syncs} for {writes}");
+}
+
+#[test]
+fn a_wrong_job_file_is_told_with_its_line() {
+    let text = "stacks = ['ext4']\n[[workload]]\nname = 'j'\norigin = 'j.fio'\ntext = '''[a]\nsize=1m\nfsyn=1\n'''\n";
+    let study = common::study(text);
+    let machine = wml::Machine { ram_bytes: 1 << 30, cores: 2, free_bytes: 1 << 30 };
+    let error = lab::check::workloads(&study, machine).unwrap_err().to_string();
+    assert!(
+        error.contains("j.fio:3: `fsyn` is not an option that is known here; did you mean `fsync`?"),
+        "{error}"
+    );
+    let depth = text.replace("fsyn=1", "ioengine=libaio\niodepth=16");
+    let loads = lab::check::workloads(&common::study(&depth), machine).unwrap();
+    assert_eq!(loads[0].io, Some(workload::IoMode::Uring { depth: 16 }));
+}

@@ -18,6 +18,7 @@
 //! | [`trend`] | what `loadline trend` shows: terminal, drawing, page |
 //! | [`turns`] | what `loadline ab` shows |
 //! | [`hdr`] | histograms as an HdrHistogram log |
+//! | [`load_curve`] | what a sweep of offered rates says: table, CSV, JSON, drawing |
 //! | [`scaling`] | what a simulation of containers says: table, CSV, JSON, drawing |
 //! | [`format`](mod@format) | how numbers are written |
 
@@ -32,6 +33,7 @@ pub mod hdr;
 pub mod html;
 mod ink;
 pub mod json;
+pub mod load_curve;
 mod plot;
 pub mod scaling;
 pub mod sheet;

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use rustix::process::Signal;
+use serve::process::Identity;
+
 /// What stores the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -25,6 +28,15 @@ impl Engine {
             Engine::InnoDb => "innodb",
             Engine::MyRocks => "myrocks",
             Engine::Postgres => "postgres",
+        }
+    }
+
+    /// What its server is to the processes: PostgreSQL refuses root, and waits for clients on SIGTERM.
+    pub(crate) fn identity(self) -> Identity {
+        Identity {
+            name: self.name(),
+            refuses_root: !self.is_mysql(),
+            stop: if self.is_mysql() { Signal::TERM } else { Signal::INT },
         }
     }
 

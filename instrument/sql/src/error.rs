@@ -48,6 +48,17 @@ pub enum SqlError {
     Interrupted,
 }
 
+impl From<serve::ServeError> for SqlError {
+    fn from(error: serve::ServeError) -> SqlError {
+        match error {
+            serve::ServeError::Unavailable { reason, remedy } => SqlError::Unavailable { reason, remedy },
+            serve::ServeError::Io { path, source } => SqlError::Io { path, source },
+            serve::ServeError::Server(text) => SqlError::Server(text),
+            serve::ServeError::Journal(error) => SqlError::Journal(error),
+        }
+    }
+}
+
 impl SqlError {
     /// Names the file of an I/O error.
     pub(crate) fn at(path: impl Into<Utf8PathBuf>) -> impl FnOnce(std::io::Error) -> SqlError {

@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use camino::{Utf8Path, Utf8PathBuf};
-use journal::Journal;
+pub use serve::{Moment, Place};
 use stats::{Metric, Outcome};
 
 use crate::db::{Address, Connection, DbError};
-use crate::drive::{self, Kind, Pace, Terminal};
+use crate::drive::{self, AnyTerminal, Kind, Pace};
 use crate::engine::Engine;
 use crate::random::Random;
 use crate::server::{self, Flush, Server, Settings};
@@ -54,33 +54,6 @@ pub struct Job {
     pub flush: Flush,
     /// A server that runs already, instead of a private one.
     pub address: Option<String>,
-}
-
-/// Where a load runs, and who hears of it.
-pub struct Place<'a> {
-    /// Directory on the stack under test.
-    pub root: &'a Utf8Path,
-    /// Directory for sockets and logs of private servers, elsewhere.
-    pub temporary: &'a Utf8Path,
-    /// Where servers are recorded.
-    pub journal: &'a Arc<Journal>,
-    /// Seed of every random choice.
-    pub seed: u64,
-    /// Whether to end.
-    pub stopped: &'a (dyn Fn() -> bool + Sync),
-    /// Hears what happens, in a line.
-    pub tell: &'a dyn Fn(&str),
-    /// Hears when the transactions begin and when they have ended: nothing else happens in between.
-    pub moment: &'a dyn Fn(Moment),
-}
-
-/// A moment of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Moment {
-    /// The first transaction is about to begin.
-    Begin,
-    /// The last one has ended.
-    End,
 }
 
 /// A server in use.
@@ -285,8 +258,8 @@ impl Job {
         connect: &dyn Fn() -> Result<Connection, DbError>,
         seeds: Seeds,
         ledger: Option<&Arc<Ledger>>,
-    ) -> Result<Vec<Box<dyn Terminal>>, DbError> {
-        let one = |number: u32| -> Result<Box<dyn Terminal>, DbError> {
+    ) -> Result<Vec<AnyTerminal<'static>>, DbError> {
+        let one = |number: u32| -> Result<AnyTerminal<'static>, DbError> {
             let connection = connect()?;
             match &self.what {
                 What::Oltp(oltp) => {
@@ -398,7 +371,7 @@ impl Job {
         server: &Server,
         seeds: Seeds,
         ledger: Option<&Arc<Ledger>>,
-    ) -> Result<Vec<Box<dyn Terminal>>, DbError> {
+    ) -> Result<Vec<AnyTerminal<'static>>, DbError> {
         self.terminals(&|| server.connect(), seeds, ledger)
     }
 }

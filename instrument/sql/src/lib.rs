@@ -5,7 +5,7 @@
 //! | [`engine`] | the engines by name, their dialects |
 //! | [`db`] | a connection to a server, whichever driver speaks with it |
 //! | [`server`] | private servers: made, started, ended, killed |
-//! | [`drive`] | terminals: closed and open loop, counts and latencies |
+//! | [`drive`] | terminals of databases, driven by crate `serve` |
 //! | [`random`] | random numbers, sysbench's distribution |
 //! | [`sysbench`] | sysbench's OLTP mixes |
 //! | [`tpcc`] | TPC-C: tables, transactions, consistency conditions, ledger |

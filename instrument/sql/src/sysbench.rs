@@ -243,6 +243,8 @@ impl OltpTerminal {
 }
 
 impl Terminal for OltpTerminal {
+    type Error = DbError;
+
     fn choose(&mut self) -> usize {
         self.transaction.steps.clear();
         if self.oltp.mix == Mix::Insert {

@@ -5,14 +5,15 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fusewire::wire::{self, Entry, InitWish, Opened, Operation, Request, StatFs, init_flag, open_flag};
 use fusewire::{Answered, FileSystem, Notifier, Reply};
 
+use crate::coherence::Coherence;
 use crate::error::{Error, Result};
-use crate::fs::{Attr, DirStream, Fs, NewFile, RenameMode, SetAttr, SetTime, Whence};
+use crate::fs::{Attr, DirStream, Fs, NewFile, RenameMode, SetAttr, SetTime, Through, Whence};
 use crate::key;
 use crate::record::Time;
 use crate::syncer::Syncer;
@@ -102,6 +103,8 @@ pub(crate) struct Server {
     fs: Arc<Fs>,
     settings: Settings,
     syncer: Syncer,
+    /// Nothing before there is a connection.
+    coherence: OnceLock<Coherence>,
     dirs: Mutex<HashMap<u64, Arc<Mutex<DirStream>>>>,
     next_handle: AtomicU64,
 }
@@ -134,6 +137,10 @@ fn wire_attr(attr: &Attr) -> wire::Attr {
     }
 }
 
+fn way(direct: bool) -> Through {
+    if direct { Through::Direct } else { Through::Cache }
+}
+
 fn empty(done: Result<()>, reply: Reply<'_>) -> Answered {
     match done {
         Ok(()) => reply.ok(),
@@ -161,7 +168,8 @@ fn sized(bytes: Result<Vec<u8>>, size: u32, reply: Reply<'_>) -> Answered {
 impl Server {
     pub fn new(fs: Arc<Fs>, settings: Settings) -> Server {
         let syncer = Syncer::new(fs.clone());
-        Server { fs, settings, syncer, dirs: Mutex::default(), next_handle: AtomicU64::new(1) }
+        let (coherence, dirs) = (OnceLock::new(), Mutex::default());
+        Server { fs, settings, syncer, coherence, dirs, next_handle: AtomicU64::new(1) }
     }
 
     fn dirs(&self) -> MutexGuard<'_, HashMap<u64, Arc<Mutex<DirStream>>>> {
@@ -261,6 +269,29 @@ impl Server {
         empty(self.fs.rename(from.0, from.1, to.0, to.1, mode), reply)
     }
 
+    fn write(
+        &self,
+        ino: u64,
+        offset: u64,
+        data: &[u8],
+        kill_priv: bool,
+        from: Through,
+        reply: Reply<'_>,
+    ) -> Answered {
+        let written = match self.fs.serve_write(ino, offset, data, kill_priv, from) {
+            Ok(written) => written,
+            Err(e) => return reply.error(e.errno()),
+        };
+        let Some(coherence) = self.coherence.get() else { return reply.written(written.bytes as u32) };
+        if written.stripped {
+            coherence.forget_mode(ino);
+        }
+        match written.stale {
+            true => coherence.written(ino, offset, written.bytes, reply),
+            false => reply.written(written.bytes as u32),
+        }
+    }
+
     fn open_dir(&self, reply: Reply<'_>) -> Answered {
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
         self.dirs().insert(handle, Arc::default());
@@ -349,14 +380,15 @@ impl FileSystem for Server {
                 self.rename((ino, name), (new_parent, new_name), flags, reply)
             }
             Operation::Link { node, new_name } => self.entry(self.fs.link(node, ino, new_name), reply),
-            Operation::Read { offset, size, .. } => bytes(self.fs.read(ino, offset, size as usize), reply),
-            Operation::Write { offset, data, kill_priv, .. } => {
-                match self.fs.write(ino, offset, data, kill_priv) {
-                    Ok(written) => reply.written(written as u32),
-                    Err(e) => reply.error(e.errno()),
-                }
+            Operation::Read { offset, size, direct, .. } => {
+                bytes(self.fs.serve_read(ino, offset, size as usize, way(direct)), reply)
             }
-            Operation::Fsync { .. } | Operation::FsyncDir { .. } => self.syncer.sync(reply),
+            Operation::Write { offset, data, kill_priv, direct, .. } => {
+                self.write(ino, offset, data, kill_priv, way(direct), reply)
+            }
+            Operation::Fsync { .. } | Operation::FsyncDir { .. } | Operation::SyncFs => {
+                self.syncer.sync(reply)
+            }
             Operation::OpenDir { .. } => self.open_dir(reply),
             Operation::ReadDir { handle, offset, size } => {
                 self.read_dir(ino, handle, offset, size, false, reply)
@@ -381,6 +413,10 @@ impl FileSystem for Server {
             // There is nothing to do at an open or a close: the kernel need not ask again.
             _ => reply.error(libc::ENOSYS),
         }
+    }
+
+    fn connected(&self, notifier: Notifier) {
+        let _ = self.coherence.set(Coherence::start(notifier));
     }
 
     fn forget(&self, node: u64, lookups: u64) {

@@ -6,7 +6,7 @@
 //! | `node` | inodes in memory |
 //! | [`fs`] | POSIX semantics: [`Fs`], one file for each group of operations |
 //! | [`error`] | errors and their numbers |
-//! | `fuse`, `syncer` | the kernel's requests; syncs for many at once |
+//! | `fuse`, `syncer`, `coherence` | the kernel's requests; syncs for many at once; what the kernel must forget |
 //! | [`mod@mount`], [`daemon`], `memory`, `pruner` | mounting in this process, or in one of its own; its memory |
 //! | [`mod@format`] | making file systems, and what may be overwritten |
 //! | [`mod@check`], `overlay` | fsck and dump |
@@ -14,6 +14,7 @@
 //! `docs/betrfs.md` has the guarantees, the layout byte by byte, and the limits.
 
 pub mod check;
+mod coherence;
 pub mod daemon;
 pub mod error;
 pub mod format;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use betree::{Compression, FileStorage, Steps, Storage, UringStorage};
 use fusewire::{Config, Session, Transport, UringSwitch, Way};
+use host::Host;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::check::{CheckReport, check, dump};
@@ -21,10 +22,46 @@ use crate::pruner::Pruner;
 
 /// How long a mount waits for the daemon of the one before to finish.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The type that the table of mounts shows.
+const TYPE: &str = "fuse.betrfs";
 /// Inodes in memory, at about half a KiB each.
 const INODES_MAX: usize = 60_000;
 /// Read-ahead of the mount in KiB.
 const READ_AHEAD_KIB: u32 = 2048;
+
+/// What mount(8) passes on, what the kernel shows of a mount (and mount(8) then repeats), and what is so anyway: the
+/// kernel keeps no access times for FUSE, whatever is asked.
+const IGNORED: [&str; 26] = [
+    "async",
+    "auto",
+    "noauto",
+    "defaults",
+    "_netdev",
+    "nofail",
+    "atime",
+    "noatime",
+    "diratime",
+    "nodiratime",
+    "relatime",
+    "norelatime",
+    "strictatime",
+    "nostrictatime",
+    "lazytime",
+    "nolazytime",
+    "user",
+    "nouser",
+    "default_permissions",
+    "allow_other",
+    "user_id",
+    "group_id",
+    "rootmode",
+    "max_read",
+    "blksize",
+    "seclabel",
+];
+/// Options that a remount can change.
+const REMOUNTABLE: [&str; 9] = ["remount", "ro", "rw", "suid", "nosuid", "dev", "nodev", "exec", "noexec"];
+const REMOUNT: &str = "changes a file system that is mounted: `loadline mount betrfs` and mount(8) know it";
 
 /// Result of mounting.
 pub type Result<T> = std::result::Result<T, MountError>;
@@ -64,6 +101,12 @@ pub enum MountError {
         path: String,
         /// What is wrong.
         cause: Error,
+    },
+    /// There is nothing that could be remounted.
+    #[error("{dir}: no betrfs is mounted there, so there is nothing to remount")]
+    NotMounted {
+        /// The directory.
+        dir: String,
     },
     /// The daemon did not come up.
     #[error("{0}")]
@@ -142,7 +185,7 @@ impl Default for MountOptions {
 
 /// A cache for most purposes: an eighth of the free memory, from 64 MiB to 1 GiB.
 fn cache_bytes() -> usize {
-    let free = host::Host::system().available_memory();
+    let free = Host::system().available_memory();
     free.map_or(256 << 20, |bytes| (bytes as usize / 8).clamp(64 << 20, 1 << 30))
 }
 
@@ -178,27 +221,13 @@ impl MountOptions {
         let number = || value.and_then(|v| v.parse::<u32>().ok()).ok_or("needs a number".to_owned());
         let store = &mut self.fs.store;
         match name {
-            "ro" => self.read_only = true,
-            "nosuid" => self.no_suid = true,
-            "nodev" => self.no_dev = true,
-            "noexec" => self.no_exec = true,
-            // What mount(8) passes on, and what is so anyway.
-            "rw"
-            | "suid"
-            | "dev"
-            | "exec"
-            | "async"
-            | "auto"
-            | "noauto"
-            | "defaults"
-            | "_netdev"
-            | "nofail"
-            | "noatime"
-            | "relatime"
-            | "user"
-            | "nouser"
-            | "default_permissions"
-            | "allow_other" => {}
+            // Of two that say the opposite the last one counts, as mount(8) has it.
+            "ro" | "rw" => self.read_only = name == "ro",
+            "suid" | "nosuid" => self.no_suid = name == "nosuid",
+            "dev" | "nodev" => self.no_dev = name == "nodev",
+            "exec" | "noexec" => self.no_exec = name == "noexec",
+            _ if IGNORED.contains(&name) => {}
+            "remount" => return Err(REMOUNT.into()),
             "cache" => store.cache_bytes = bytes()? as usize,
             "memtable" => store.memtable_bytes = bytes()? as usize,
             "checkpoint" => store.checkpoint_interval = Duration::from_secs(u64::from(number()?.max(1))),
@@ -230,6 +259,21 @@ impl MountOptions {
             _ => return Err("is not known".into()),
         }
         Ok(())
+    }
+
+    /// What whoever mounts should know of `sync`: Linux (6.18) sends `FUSE_SYNCFS` for virtiofs and for a `fuseblk`
+    /// mount only, whose device nobody but the kernel may have open. So `sync` returns without having meant anything.
+    pub fn note_on_sync(&self) -> String {
+        let instead = self.fs.store.sync_interval.map_or_else(
+            || "nothing is durable until an fsync of anything, or umount (commit=0)".into(),
+            |s| format!("all is durable after {} s (commit=), by fsync of anything at once", s.as_secs()),
+        );
+        format!("sync and syncfs do not reach a FUSE file system: {instead}")
+    }
+
+    /// Whether `text` asks to change a mount that is there.
+    pub fn asks_remount(text: &str) -> bool {
+        text.split(',').any(|option| option == "remount")
     }
 
     fn flags(&self) -> MountFlags {
@@ -326,6 +370,34 @@ pub struct Mounted {
     dir: PathBuf,
     claim: Option<Claim>,
     source: PathBuf,
+}
+
+/// Changes flags of the mount at `dir`, which a daemon goes on serving: `options` is text as of
+/// [`MountOptions::parse`], with `remount` in it.
+///
+/// # Errors
+/// [`MountError::BadOption`] for one that only a new mount can change; [`MountError::NotMounted`]; [`MountError::Io`],
+/// such as EBUSY if files are open for writing that is to end.
+pub fn remount(dir: &Path, options: &str) -> Result<()> {
+    let dir = dir.canonicalize().map_err(MountError::io(dir.display().to_string()))?;
+    let mut wanted = MountOptions::default();
+    for option in options.split(',').filter(|o| !o.is_empty() && *o != "remount") {
+        let name = option.split_once('=').map_or(option, |(name, _)| name);
+        if !REMOUNTABLE.contains(&name) && !IGNORED.contains(&name) {
+            let why = "cannot be changed by a remount: unmount, then mount with it";
+            return Err(MountError::BadOption { option: option.into(), why: why.into() });
+        }
+        wanted.set(option).map_err(|why| MountError::BadOption { option: option.into(), why })?;
+    }
+    let mounts = Host::system().mounts();
+    let mounts =
+        mounts.map_err(|e| MountError::io("the table of mounts")(io::Error::other(e.to_string())))?;
+    let here = dir.to_str().and_then(|dir| host::mountinfo::topmost_at(&mounts, dir.into()));
+    if here.is_none_or(|mount| mount.fs_type != TYPE) {
+        return Err(MountError::NotMounted { dir: dir.display().to_string() });
+    }
+    rustix::mount::mount_remount(&dir, wanted.flags(), c"")
+        .map_err(|e| MountError::io(format!("remount {}", dir.display()))(e.into()))
 }
 
 /// Opens the file system on `source` for use in this process only.
@@ -431,7 +503,7 @@ fn connect(source: &Path, dir: &Path, options: &MountOptions) -> Result<OwnedFd>
     let data = format!(
         "rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other,max_read={REQUEST_BYTES_MAX}"
     );
-    fusewire::mount(source, dir, "fuse.betrfs", options.flags(), &data)
+    fusewire::mount(source, dir, TYPE, options.flags(), &data)
         .map_err(MountError::io(format!("mount at {}", dir.display())))
 }
 
@@ -533,6 +605,31 @@ mod tests {
         ] {
             assert!(MountOptions::parse(bad).is_err(), "{bad}");
         }
+    }
+
+    /// xfstests generic/003, and what mount(8) repeats of a mount that it changes.
+    #[test]
+    fn options_of_access_times_and_of_the_table_of_mounts_are_taken() {
+        let text = "rw,nodiratime,strictatime,relatime,lazytime,user_id=0,group_id=0,max_read=1048576,ro,nosuid,suid";
+        let options = MountOptions::parse(text).expect("parse");
+        assert!(options.read_only && !options.no_suid, "the last one counts");
+        let refused = MountOptions::parse("remount,ro").expect_err("parsed").to_string();
+        assert!(refused.contains("`remount`"), "{refused}");
+    }
+
+    #[test]
+    fn a_mount_says_what_sync_does_not_do() {
+        let note = |text| MountOptions::parse(text).expect("parse").note_on_sync();
+        assert!(note("").contains("after 1 s"), "{}", note(""));
+        assert!(note("commit=0").contains("nothing is durable until"), "{}", note("commit=0"));
+    }
+
+    #[test]
+    fn a_remount_says_what_it_cannot_do() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let refused = |options| remount(dir.path(), options).expect_err("remounted").to_string();
+        assert!(refused("remount,ro").contains("no betrfs is mounted there"));
+        assert!(refused("remount,cache=1G").contains("`cache=1G`: cannot be changed by a remount"));
     }
 
     #[test]

@@ -132,6 +132,8 @@ pub(crate) struct Node {
     pub orphans: AtomicU32,
     /// Somebody asked for it since [`Nodes::cold`] passed.
     used: AtomicBool,
+    /// The kernel's page cache may hold some of its data.
+    pub cached: AtomicBool,
     state: RwLock<State>,
 }
 
@@ -163,7 +165,8 @@ pub(crate) struct State {
 impl Node {
     pub fn new(ino: u64, dir_home: Option<Box<[u8]>>, state: State) -> Node {
         let (refs, orphans) = (AtomicU64::new(0), AtomicU32::new(0));
-        Node { ino, dir_home, refs, orphans, used: AtomicBool::new(true), state: RwLock::new(state) }
+        let (used, cached) = (AtomicBool::new(true), AtomicBool::new(false));
+        Node { ino, dir_home, refs, orphans, used, cached, state: RwLock::new(state) }
     }
 
     pub fn read(&self) -> RwLockReadGuard<'_, State> {

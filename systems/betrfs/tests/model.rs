@@ -108,3 +108,28 @@ fn a_write_takes_capabilities_away_and_nothing_else() {
     assert!(matches!(fs.xattr(file, capability), Err(betrfs::Error::NoAttribute)));
     assert_eq!(fs.xattr(file, b"user.note").expect("stays"), b"stays");
 }
+
+/// xfstests generic/568: a write into an allocated range does not make the file larger on the device.
+#[test]
+fn an_unaligned_allocation_counts_every_block_that_it_touches() {
+    let storage = SimStorage::new(64 << 20);
+    Fs::format(storage.clone(), &options()).expect("format");
+    let fs = Fs::open(storage.clone(), &options()).expect("open");
+    let new = betrfs::NewFile { mode: libc::S_IFREG | 0o644, ..betrfs::NewFile::default() };
+    let file = fs.make(common::ROOT, b"allocated", new).expect("make").ino;
+    let units = |fs: &Fs| fs.attr(file).expect("attr").blocks;
+    fs.allocate(file, 0, 4095, 2).expect("allocate across two blocks");
+    assert_eq!((fs.attr(file).expect("attr").size, units(&fs)), (4097, 16));
+    fs.write(file, 4095, b"ab", false).expect("write");
+    assert_eq!(units(&fs), 16);
+    fs.allocate(file, libc::FALLOC_FL_KEEP_SIZE, 4096, 4 << 20).expect("behind the end");
+    assert_eq!(units(&fs), 16, "what lies behind the end does not count");
+    fs.allocate(file, libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE, 0, 4096).expect("punch");
+    assert_eq!(units(&fs), 8);
+    fs.allocate(file, libc::FALLOC_FL_ZERO_RANGE, 4000, 10_000).expect("zero");
+    assert_eq!((fs.attr(file).expect("attr").size, units(&fs)), (14_000, 32));
+    fs.forget(file, 1);
+    fs.close().expect("close");
+    let report = betrfs::check(storage, false).expect("check");
+    assert!(report.is_clean() && report.findings.is_empty(), "{report}");
+}

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use betrfs::{FormatOptions, MountOptions, Mounted};
@@ -14,6 +15,8 @@ use needs::needs;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 const BYTES: u64 = 512 << 20;
+/// Asynchronous writes among readers: without care old data are found within some tens.
+const ROUNDS: usize = 2000;
 
 struct Bench {
     dir: tempfile::TempDir,
@@ -163,6 +166,131 @@ fn a_write_takes_set_user_id_away(bench: &Bench) {
     mounted.unmount().unwrap();
 }
 
+/// The permissions as the kernel has them, which it uses to run a program as well: asked for nothing else, it need not
+/// ask the file system.
+fn known_mode(path: &Path) -> u32 {
+    let flags = rustix::fs::AtFlags::empty();
+    let stat = rustix::fs::statx(rustix::fs::CWD, path, flags, rustix::fs::StatxFlags::MODE).unwrap();
+    u32::from(stat.stx_mode) & 0o7777
+}
+
+/// xfstests generic/355 and 683 to 685: the kernel, too, knows that the bits are gone.
+fn set_user_id_goes_with_any_write_of_a_stranger(bench: &Bench) {
+    let mounted = bench.mount();
+    let memory = vec![7u8; 3 * 4096];
+    let aligned = memory.as_ptr().align_offset(4096);
+    let data = &memory[aligned..aligned + 4096];
+    // SAFETY: a plain change of this thread's user for the file system, and back; other threads are untouched.
+    let as_user = |user: u32| unsafe { libc::syscall(libc::SYS_setfsuid, user) };
+    type Change = fn(&File, &[u8]);
+    let cases: [(&str, bool, i32, Change); 5] = [
+        ("cached", false, 0, |file, data| file.write_all_at(data, 0).unwrap()),
+        ("direct", false, libc::O_DIRECT, |file, data| file.write_all_at(data, 0).unwrap()),
+        ("direct, longer", false, libc::O_DIRECT, |file, data| file.write_all_at(data, 8192).unwrap()),
+        ("through the handle of a new file", true, 0, |file, data| file.write_all_at(data, 0).unwrap()),
+        ("allocated", false, 0, |file, _| {
+            rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, 65536).unwrap();
+        }),
+    ];
+    for (name, new, flags, change) in cases {
+        let path = bench.at(name);
+        let mut options = File::options();
+        options.write(true).custom_flags(flags);
+        let made = new.then(|| options.create_new(true).open(&path).unwrap());
+        if !new {
+            std::fs::write(&path, vec![1; 8192]).unwrap();
+        }
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o6777)).unwrap();
+        assert_eq!(known_mode(&path), 0o6777, "{name}");
+        let file = made.unwrap_or_else(|| options.read(true).open(&path).unwrap());
+        as_user(1000);
+        let changed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| change(&file, data)));
+        as_user(0);
+        changed.unwrap();
+        assert_eq!(known_mode(&path), 0o777, "{name}");
+        assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o7777, 0o777, "{name}");
+    }
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
+/// Bytes of each asynchronous write: several pages, as readers meet them one by one.
+const ROUND_BYTES: usize = 160 << 10;
+
+/// Ends the readers, also when the writer fails.
+struct Done<'a>(&'a AtomicBool);
+
+impl Drop for Done<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One asynchronous write of all of `data`, done when this returns.
+fn write_asynchronously(ring: &mut io_uring::IoUring, file: &File, data: &[u8]) {
+    let fd = io_uring::types::Fd(file.as_raw_fd());
+    let write = io_uring::opcode::Write::new(fd, data.as_ptr(), data.len() as u32).offset(0).build();
+    // SAFETY: the data and the file are there until the completion has been waited for, below.
+    unsafe { ring.submission().push(&write).unwrap() };
+    ring.submit_and_wait(1).unwrap();
+    let result = ring.completion().next().unwrap().result();
+    assert_eq!(result, data.len() as i32);
+}
+
+/// xfstests generic/451: readers fill the page cache while an asynchronous direct write is on its way.
+fn a_read_after_an_asynchronous_direct_write_is_new(bench: &Bench) {
+    let mounted = bench.mount();
+    let path = bench.at("cycle");
+    std::fs::write(&path, vec![0; ROUND_BYTES]).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    std::fs::read(&path).unwrap();
+                }
+            });
+        }
+        let stale = scope.spawn(|| {
+            let _done = Done(&done);
+            let direct =
+                File::options().read(true).write(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
+            let buffered = File::open(&path).unwrap();
+            let mut ring = io_uring::IoUring::new(4).unwrap();
+            let mut memory = vec![0u8; ROUND_BYTES + 4096];
+            let aligned = memory.as_ptr().align_offset(4096);
+            let mut found = vec![0u8; ROUND_BYTES];
+            (1..=ROUNDS).find(|round| {
+                let data = &mut memory[aligned..aligned + ROUND_BYTES];
+                data.fill(*round as u8);
+                write_asynchronously(&mut ring, &direct, data);
+                buffered.read_exact_at(&mut found, 0).unwrap();
+                found != *data
+            })
+        });
+        assert_eq!(stale.join().unwrap(), None, "old data after so many writes");
+    });
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
+/// xfstests generic/294, 306 and 452, which change a mount through its helper.
+fn a_remount_makes_it_read_only_and_back(bench: &Bench) {
+    let mounted = bench.mount();
+    let (file, other) = (bench.at("file"), bench.at("other"));
+    std::fs::write(&file, b"before").unwrap();
+    betrfs::mount::remount(&bench.at(""), "rw,noatime,user_id=0,allow_other,remount,ro").unwrap();
+    assert_eq!(std::fs::write(&other, b"no").unwrap_err().raw_os_error(), Some(libc::EROFS));
+    assert_eq!(std::fs::read(&file).unwrap(), b"before");
+    betrfs::mount::remount(&bench.at(""), "ro,remount,rw,noexec").unwrap();
+    std::fs::write(&other, b"yes").unwrap();
+    std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let started = std::process::Command::new(&other).spawn();
+    assert_eq!(started.unwrap_err().raw_os_error(), Some(libc::EACCES), "noexec");
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
 /// Whoever unmounts under load gets rid of it; what was begun ends.
 fn an_unmount_under_load_does_not_hang(bench: &Bench) {
     let mounted = bench.mount();
@@ -196,7 +324,7 @@ fn an_unmount_under_load_does_not_hang(bench: &Bench) {
 
 type Test = (&'static str, &'static str, fn(&Bench));
 
-const TESTS: [Test; 4] = [
+const TESTS: [Test; 7] = [
     ("everything_is_there_after_a_remount", "", everything_is_there_after_a_remount),
     (
         "many_small_files_by_several_threads",
@@ -204,6 +332,13 @@ const TESTS: [Test; 4] = [
         many_small_files_by_several_threads,
     ),
     ("a_write_takes_set_user_id_away", "", a_write_takes_set_user_id_away),
+    ("set_user_id_goes_with_any_write_of_a_stranger", "", set_user_id_goes_with_any_write_of_a_stranger),
+    (
+        "a_read_after_an_asynchronous_direct_write_is_new",
+        "",
+        a_read_after_an_asynchronous_direct_write_is_new,
+    ),
+    ("a_remount_makes_it_read_only_and_back", "", a_remount_makes_it_read_only_and_back),
     ("an_unmount_under_load_does_not_hang", "", an_unmount_under_load_does_not_hang),
 ];
 

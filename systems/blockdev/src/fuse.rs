@@ -167,11 +167,12 @@ mod tests {
     #[test]
     fn requests_of_the_device_are_understood() {
         let data = vec![7; 8192];
-        let write = |offset| Operation::Write { handle: 0, offset, data: &data, kill_priv: false };
+        let write =
+            |offset| Operation::Write { handle: 0, offset, data: &data, kill_priv: false, direct: false };
         let asked = Todo::Ask(Ask::Write { lba: 1, data: &data }, Carries::Written(8192));
         assert_eq!(todo(&write(4096), BYTES), asked);
         assert_eq!(todo(&write(512), BYTES), Todo::Fail(libc::EINVAL));
-        let read = |offset, size| todo(&Operation::Read { handle: 0, offset, size }, BYTES);
+        let read = |offset, size| todo(&Operation::Read { handle: 0, offset, size, direct: false }, BYTES);
         let last = Todo::Ask(Ask::Read { lba: 255, blocks: 1 }, Carries::Data);
         assert_eq!(read(BYTES - 4096, 8192), last, "cut at the end");
         assert_eq!(read(BYTES, 4096), Todo::Nothing);

@@ -12,6 +12,7 @@ pub use init::{Capabilities, InitAsked, InitWish};
 pub use notify::{invalidate_entry, invalidate_inode, prune};
 pub use reply::{
     Attr, Directory, Entry, Opened, StatFs, attr_bytes, created_bytes, entry_bytes, opened_bytes,
+    written_bytes,
 };
 pub use request::{Forgets, Header, Operation, Request, SetAttr, SetTime, fixed_bytes};
 
@@ -62,6 +63,7 @@ pub mod opcode {
     pub const READDIRPLUS: u32 = 44;
     pub const RENAME2: u32 = 45;
     pub const LSEEK: u32 = 46;
+    pub const SYNCFS: u32 = 50;
 }
 
 /// Flags of INIT.

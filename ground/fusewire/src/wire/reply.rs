@@ -140,6 +140,14 @@ pub fn attr_bytes(attr: &Attr, ttl: Duration) -> [u8; 16 + ATTR_BYTES] {
     out
 }
 
+/// The answer to WRITE, `struct fuse_write_out`: so many bytes.
+pub fn written_bytes(bytes: u32) -> [u8; 8] {
+    // Padding follows the number.
+    let mut out = [0; 8];
+    out[..4].copy_from_slice(&bytes.to_ne_bytes());
+    out
+}
+
 /// `struct fuse_open_out`.
 pub fn opened_bytes(opened: Opened) -> [u8; OPENED_BYTES] {
     let mut out = [0; OPENED_BYTES];

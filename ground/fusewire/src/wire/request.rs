@@ -71,7 +71,9 @@ pub struct SetAttr {
     pub atime: Option<SetTime>,
     /// Last change of the data.
     pub mtime: Option<SetTime>,
-    /// Take set-user-ID and the like away.
+    /// Take set-user-ID and the like away. Also true if nothing else is asked: of a file system that takes them away
+    /// itself the kernel asks so before a write through its cache and an allocation by a stranger, in a request
+    /// without any attribute.
     pub kill_priv: bool,
 }
 
@@ -127,14 +129,20 @@ pub enum Operation<'a> {
         handle: u64,
         offset: u64,
         size: u32,
+        /// Past the page cache.
+        direct: bool,
     },
     Write {
         handle: u64,
         offset: u64,
         data: &'a [u8],
         kill_priv: bool,
+        /// Past the page cache.
+        direct: bool,
     },
     StatFs,
+    /// `sync` and `syncfs`: Linux sends it for `fuseblk` and virtiofs only.
+    SyncFs,
     Release {
         handle: u64,
     },
@@ -222,7 +230,7 @@ pub fn fixed_bytes(operation: u32) -> usize {
     match operation {
         opcode::FORGET | opcode::MKDIR | opcode::RENAME | opcode::LINK | opcode::OPEN | opcode::OPENDIR => 8,
         opcode::SETXATTR | opcode::GETXATTR | opcode::LISTXATTR | opcode::INTERRUPT => 8,
-        opcode::BATCH_FORGET => 8,
+        opcode::BATCH_FORGET | opcode::SYNCFS => 8,
         opcode::GETATTR | opcode::MKNOD | opcode::CREATE | opcode::RENAME2 => 16,
         opcode::FSYNC | opcode::FSYNCDIR => 16,
         opcode::RELEASE | opcode::RELEASEDIR | opcode::FLUSH | opcode::LSEEK => 24,
@@ -258,6 +266,8 @@ fn set_attr(fixed: &[u8]) -> Option<SetAttr> {
     const ATIME_NOW: u32 = 1 << 7;
     const MTIME_NOW: u32 = 1 << 8;
     const KILL_SUIDGID: u32 = 1 << 11;
+    /// With a handle, with a lock's owner: not what is to change.
+    const HOW: u32 = 1 << 6 | 1 << 9;
     let valid = u32_at(fixed, 0)?;
     let given = |flag: u32, at: usize| (valid & flag != 0).then(|| u32_at(fixed, at)).flatten();
     let time = |flag: u32, now: u32, seconds: usize, nanoseconds: usize| {
@@ -277,7 +287,7 @@ fn set_attr(fixed: &[u8]) -> Option<SetAttr> {
         size: if valid & SIZE != 0 { Some(u64_at(fixed, 16)?) } else { None },
         atime: time(ATIME, ATIME_NOW, 32, 56),
         mtime: time(MTIME, MTIME_NOW, 40, 60),
-        kill_priv: valid & KILL_SUIDGID != 0,
+        kill_priv: valid & KILL_SUIDGID != 0 || valid & !HOW == 0,
     })
 }
 
@@ -334,6 +344,7 @@ fn parse<'a>(code: u32, fixed: &'a [u8], rest: &'a [u8]) -> Option<Operation<'a>
             Operation::Create { name: one_name(rest)?, flags: word(0)?, mode: word(4)?, umask: word(8)? }
         }
         opcode::STATFS => Operation::StatFs,
+        opcode::SYNCFS => Operation::SyncFs,
         opcode::SETXATTR => {
             let (name, value) = name(rest)?;
             Operation::SetXattr { name, value: value.get(..word(0)? as usize)?, flags: word(4)? }
@@ -351,12 +362,19 @@ fn parse<'a>(code: u32, fixed: &'a [u8], rest: &'a [u8]) -> Option<Operation<'a>
 fn of_handle<'a>(code: u32, fixed: &'a [u8], rest: &'a [u8]) -> Option<Operation<'a>> {
     const DATA_ONLY: u32 = 1;
     const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+    /// Only a read or write past the page cache names the owner of its locks: those of the cache are nobody's.
+    const IO_LOCK_OWNER: u32 = 1 << 1;
     let word = |at| u32_at(fixed, at);
     let long = |at| u64_at(fixed, at);
     Some(match code {
         opcode::OPEN => Operation::Open { flags: word(0)? },
         opcode::OPENDIR => Operation::OpenDir { flags: word(0)? },
-        opcode::READ => Operation::Read { handle: long(0)?, offset: long(8)?, size: word(16)? },
+        opcode::READ => Operation::Read {
+            handle: long(0)?,
+            offset: long(8)?,
+            size: word(16)?,
+            direct: word(20)? & IO_LOCK_OWNER != 0,
+        },
         opcode::READDIR => Operation::ReadDir { handle: long(0)?, offset: long(8)?, size: word(16)? },
         opcode::READDIRPLUS => Operation::ReadDirPlus { handle: long(0)?, offset: long(8)?, size: word(16)? },
         opcode::WRITE => Operation::Write {
@@ -364,6 +382,7 @@ fn of_handle<'a>(code: u32, fixed: &'a [u8], rest: &'a [u8]) -> Option<Operation
             offset: long(8)?,
             data: rest.get(..word(16)? as usize)?,
             kill_priv: word(20)? & WRITE_KILL_SUIDGID != 0,
+            direct: word(20)? & IO_LOCK_OWNER != 0,
         },
         opcode::RELEASE => Operation::Release { handle: long(0)? },
         opcode::RELEASEDIR => Operation::ReleaseDir { handle: long(0)? },

@@ -7,7 +7,7 @@ use super::config::Config;
 use super::files::note_read_ahead;
 use super::measure::{Measured, Timed, provide};
 use super::task::Task;
-use super::{db_bench, files_in, number_of, rocks, take_columns, ycsb};
+use super::{db_bench, files_in, number_of, take_columns, ycsb};
 use crate::programs::program;
 use crate::{AppError, Bench, Load, Parameters, Place};
 
@@ -166,7 +166,7 @@ impl Load for Ycsb {
     }
 
     fn provide(&self, home: &Path, _tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
-        rocks::available()?;
+        kv::embedded::rocksdb::available()?;
         provide(self.config, home)
     }
 

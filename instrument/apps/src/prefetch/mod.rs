@@ -14,7 +14,7 @@
 //! | `measure` | runs a program under a configuration; wall time, the artifact's timed region, the library's statistics |
 //! | [`task`] | what the programs do: `read`, `mixed`, `mapped`, `compress`, `ycsb` |
 //! | `shared` | what the tasks share: the order of reads, what a task did, its threads |
-//! | `rocks`, `db_bench` | librocksdb's C interface; RocksDB's own benchmark program |
+//! | `db_bench` | RocksDB's own benchmark program |
 //! | `ballast` | memory taken away from the page cache |
 
 use std::path::{Path, PathBuf};
@@ -33,7 +33,6 @@ mod mapped;
 mod measure;
 mod mixed;
 mod read;
-mod rocks;
 mod shared;
 mod ycsb;
 

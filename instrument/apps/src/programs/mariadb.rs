@@ -40,6 +40,8 @@ impl MariaDb {
                 "--user=root",
                 "--skip-test-db",
                 "--auth-root-authentication-method=normal",
+                // also where no name server knows the host, as in a container
+                "--force",
             ])
             .arg(argument("--datadir=", &data))
             .output()?;

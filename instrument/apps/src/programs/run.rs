@@ -101,7 +101,9 @@ impl Program {
             (Some(code), _) => format!("exit code {code}"),
             (None, signal) => format!("signal {}", signal.unwrap_or(0)),
         };
-        let text = String::from_utf8_lossy(&output.stderr);
+        // some scripts tell their errors on standard output
+        let told = if output.stderr.trim_ascii().is_empty() { &output.stdout } else { &output.stderr };
+        let text = String::from_utf8_lossy(told);
         let from = text.char_indices().rev().nth(MESSAGE_BYTES).map_or(0, |(at, _)| at);
         Err(failed(status, text[from..].trim().to_string()))
     }

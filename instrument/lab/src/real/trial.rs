@@ -361,7 +361,7 @@ fn run_options(job: &Job<'_>) -> RunOptions {
         ops: workload.ops.or(settings.ops),
         warmup_seconds: workload.warmup.or(settings.warmup).map(|seconds| seconds.0),
         rate: job.rate.or(workload.rate).or(settings.rate),
-        io: workload.io.unwrap_or(settings.io).0,
+        io: job.load.io.unwrap_or(workload.io.unwrap_or(settings.io).0),
         compress_percent: settings.compress.0,
         duplicate_percent: settings.duplicate.0,
         strict: settings.strict,

@@ -25,6 +25,7 @@ use text::prose;
 use crate::evaluation::{self, Notes};
 use crate::format;
 use crate::ink::Ink;
+use crate::load_curve::LoadCurves;
 use crate::scaling::Scaling;
 use crate::sheet::Sheet;
 use crate::view::facts::facts;
@@ -63,6 +64,7 @@ pub fn page(run: &Run, claims: &[Judgement]) -> Result<String, askama::Error> {
         // an evaluation says by its own tables what has no result
         notices: notices.iter().filter(|_| told.is_none()).map(tidy).collect(),
         evaluation: told,
+        load_curves: LoadCurves::of(run, None).map(|curves| curves.figure()),
         // one number of containers makes no curve
         scaling: Scaling::of(run).filter(|scaling| scaling.lines.len() > 1).map(|scaling| scaling.figure()),
         environment: parts::environment(&view, facts(run)),
@@ -96,6 +98,7 @@ struct Page<'a> {
     claims: Vec<parts::ClaimRow>,
     notices: Vec<Notice>,
     evaluation: Option<EvaluationPart>,
+    load_curves: Option<String>,
     scaling: Option<String>,
     environment: parts::EnvironmentPart,
     builds: Vec<parts::Build>,

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use postgres::error::Severity;
 use postgres::types::private::BytesMut;
 use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 use postgres::{Client, Config, NoTls, SimpleQueryMessage, Statement};
@@ -149,6 +150,14 @@ fn sorted(error: postgres::Error) -> DbError {
             "{text}; give user and password in the address (--address postgres://user:password@host:port/database)"
         )),
         "3D000" => DbError::Refused(format!("{text}; make it (CREATE DATABASE), or name another one")),
+        // the session has ended, and what became of its transaction nobody knows: a PANIC over a failed flush of the log
+        // is told to the client whose commit it was, which may be there after recovery
+        _ if ends_session(&error) => DbError::Gone(text),
         _ => DbError::Other(text),
     }
+}
+
+fn ends_session(error: &postgres::Error) -> bool {
+    let severity = error.as_db_error().and_then(|told| told.parsed_severity());
+    matches!(severity, Some(Severity::Fatal | Severity::Panic))
 }

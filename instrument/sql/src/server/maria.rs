@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use super::process::{self, find};
+use serve::process::{self, find};
+
 use super::settings::Settings;
 use crate::SqlError;
 use crate::db::Address;
@@ -41,12 +42,12 @@ fn user() -> String {
 
 pub(super) fn create(settings: &Settings, data: &Utf8Path) -> Result<(), SqlError> {
     let program = find("mariadb-install-db", &[], "mariadb-server")?;
-    let mut command = process::command(&program, settings.engine);
+    let mut command = process::command(&program, &settings.engine.identity());
     command.arg("--no-defaults").arg(format!("--user={}", user())).arg(format!("--datadir={data}"));
     command.args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]);
     // what is made is written out when the server is shut down for the first time; the log gets its size then
     command.args(["--innodb-flush-method=nosync", "--innodb-log-file-size=8M"]);
-    process::run(command)
+    Ok(process::run(command)?)
 }
 
 pub(super) fn command(
@@ -57,7 +58,7 @@ pub(super) fn command(
 ) -> Result<(Command, Utf8PathBuf, Address), SqlError> {
     let program = find("mariadbd", &[], "mariadb-server")?;
     let socket = run.join("mysql.sock");
-    let mut command = process::command(&program, settings.engine);
+    let mut command = process::command(&program, &settings.engine.identity());
     let file = std::fs::File::options().append(true).open(log).map_err(SqlError::at(log))?;
     command.stdout(Stdio::null()).stderr(file);
     command.arg("--no-defaults").arg(format!("--user={}", user())).arg(format!("--datadir={data}"));

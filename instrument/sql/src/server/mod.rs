@@ -10,11 +10,9 @@
 //! | `settings` | what it is told: memory, log, durability |
 //! | `maria` | how MariaDB is made and started |
 //! | `postgres` | how PostgreSQL is |
-//! | `process` | the processes: start, end, kill, what is left of them |
 
 mod maria;
 mod postgres;
-mod process;
 mod settings;
 
 use std::sync::Arc;
@@ -27,7 +25,7 @@ pub use settings::{Flush, Settings};
 
 use crate::SqlError;
 use crate::db::{Address, Connection, DATABASE, DbError, Row};
-use process::Processes;
+use serve::process::{self, Processes};
 
 /// Longest wait until a server answers. Recovery of a large log is in it.
 const START_PATIENCE: Duration = Duration::from_secs(300);
@@ -91,7 +89,7 @@ impl Server {
         let temporary = if longest > SOCKET_PATH_MAX { Utf8Path::new("/tmp") } else { temporary };
         let folder = PrivateTree::new(journal, temporary)?;
         let run = folder.path().join("run");
-        process::private_folder(&run, settings.engine)?;
+        process::private_folder(&run, &settings.engine.identity())?;
         let log = folder.path().join("log");
         std::fs::write(&log, "").map_err(SqlError::at(&log))?;
         let (command, socket, address) = if settings.engine.is_mysql() {
@@ -104,7 +102,7 @@ impl Server {
                 "{socket} is too long for a socket ({SOCKET_PATH_MAX} bytes); set TMPDIR to a short directory"
             )));
         }
-        let processes = Processes::start(command, settings.engine, journal)?;
+        let processes = Processes::start(command, &settings.engine.identity(), journal)?;
         let mut server = Server {
             settings: settings.clone(),
             data: data.to_owned(),
@@ -248,7 +246,7 @@ impl Server {
     /// # Errors
     /// A signal could not be sent.
     pub fn freeze(&mut self) -> Result<(), SqlError> {
-        self.processes.freeze()
+        Ok(self.processes.freeze()?)
     }
 
     /// Ends it as its own tools would: what it holds in memory is written.
@@ -277,7 +275,7 @@ impl Server {
     /// # Errors
     /// A process cannot be killed.
     pub fn kill_now(&mut self) -> Result<(), SqlError> {
-        self.processes.kill()
+        Ok(self.processes.kill()?)
     }
 
     /// The data directory.

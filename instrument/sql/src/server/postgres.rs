@@ -5,7 +5,9 @@ use std::process::{Command, Stdio};
 
 use camino::{Utf8Path, Utf8PathBuf};
 
-use super::process::{self, find};
+use serve::ServeError;
+use serve::process::{self, find};
+
 use super::settings::{Flush, Settings};
 use crate::SqlError;
 use crate::db::{Address, DATABASE};
@@ -30,13 +32,14 @@ fn folders() -> Vec<Utf8PathBuf> {
 
 pub(super) fn check() -> Result<(), SqlError> {
     find("postgres", &folders(), PACKAGE)?;
-    find("initdb", &folders(), PACKAGE).map(drop)
+    find("initdb", &folders(), PACKAGE)?;
+    Ok(())
 }
 
 pub(super) fn create(data: &Utf8Path) -> Result<(), SqlError> {
     let initdb = find("initdb", &folders(), PACKAGE)?;
-    process::private_folder(data, Engine::Postgres)?;
-    let mut command = process::command(&initdb, Engine::Postgres);
+    process::private_folder(data, &Engine::Postgres.identity())?;
+    let mut command = process::command(&initdb, &Engine::Postgres.identity());
     command.args([
         "-D",
         data.as_str(),
@@ -50,8 +53,8 @@ pub(super) fn create(data: &Utf8Path) -> Result<(), SqlError> {
         "--no-sync",
     ]);
     process::run(command).map_err(|error| match error {
-        SqlError::Server(text)
-            if text.contains("ermission denied") && process::other_user(Engine::Postgres) =>
+        ServeError::Server(text)
+            if text.contains("ermission denied") && Engine::Postgres.identity().other_user() =>
         {
             SqlError::Unavailable {
                 reason: format!("PostgreSQL, which runs as `nobody`, cannot reach {data}"),
@@ -60,7 +63,7 @@ pub(super) fn create(data: &Utf8Path) -> Result<(), SqlError> {
                         .into(),
             }
         }
-        other => other,
+        other => other.into(),
     })
 }
 
@@ -71,7 +74,7 @@ pub(super) fn command(
     log: &Utf8Path,
 ) -> Result<(Command, Utf8PathBuf, Address), SqlError> {
     let program = find("postgres", &folders(), PACKAGE)?;
-    let mut command = process::command(&program, Engine::Postgres);
+    let mut command = process::command(&program, &Engine::Postgres.identity());
     let file = std::fs::File::options().append(true).open(log).map_err(SqlError::at(log))?;
     command.stdout(Stdio::null()).stderr(file);
     command.args(["-D", data.as_str(), "-k", run.as_str()]);

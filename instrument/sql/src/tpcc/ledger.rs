@@ -98,18 +98,20 @@ impl Ledger {
 
     /// It was acknowledged. Once the ledger is closed nobody knows.
     pub(super) fn acknowledge(&self, number: usize) {
+        self.end(number, Fate::Acknowledged);
+    }
+
+    /// It was refused. Once the ledger is closed nobody knows: a server that has lost its device tells what it likes.
+    pub(super) fn deny(&self, number: usize) {
+        self.end(number, Fate::Denied);
+    }
+
+    fn end(&self, number: usize, fate: Fate) {
         let mut book = self.book();
         if !book.closed
             && let Some(entry) = book.entries.get_mut(number)
         {
-            entry.1 = Fate::Acknowledged;
-        }
-    }
-
-    /// It was refused.
-    pub(super) fn deny(&self, number: usize) {
-        if let Some(entry) = self.book().entries.get_mut(number) {
-            entry.1 = Fate::Denied;
+            entry.1 = fate;
         }
     }
 
@@ -192,7 +194,11 @@ fn judge(entries: &[(Entry, Fate)], settled: &BTreeMap<Key, Held>, found: &BTree
     for (key, held) in found {
         if lawful.get(key) != Some(held) {
             loss.foreign += 1;
-            loss.example.get_or_insert_with(|| format!("{key:?} holds {held:?}, which nobody wrote"));
+            loss.example.get_or_insert_with(|| {
+                let ours = entries.iter().rfind(|(entry, _)| entry.row().0 == *key);
+                let known = ours.map(|(entry, fate)| format!(": {entry:?} was {fate:?}")).unwrap_or_default();
+                format!("{key:?} holds {held:?}, which nobody wrote{}", known)
+            });
         }
     }
     for (key, held) in settled {
@@ -238,17 +244,19 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_ledger_acknowledges_nothing() {
+    fn a_closed_ledger_takes_no_word_of_the_server() {
         let ledger = Ledger::new();
         let (before, after) = (ledger.invoke(order(1)), ledger.invoke(order(2)));
         ledger.acknowledge(before);
-        ledger.close();
-        ledger.acknowledge(after);
-        assert_eq!(ledger.acknowledged(), 1);
         let refused = ledger.invoke(order(3));
         ledger.deny(refused);
+        let late = ledger.invoke(order(4));
+        ledger.close();
+        ledger.acknowledge(after);
+        ledger.deny(late);
+        assert_eq!(ledger.acknowledged(), 1);
         let fates: Vec<Fate> = ledger.book().entries.iter().map(|(_, fate)| *fate).collect();
-        assert_eq!(fates, [Fate::Acknowledged, Fate::Invoked, Fate::Denied]);
+        assert_eq!(fates, [Fate::Acknowledged, Fate::Invoked, Fate::Denied, Fate::Invoked]);
     }
 
     #[test]

@@ -129,6 +129,8 @@ impl TpccTerminal {
 }
 
 impl Terminal for TpccTerminal {
+    type Error = DbError;
+
     fn choose(&mut self) -> usize {
         let (kind, input) = self.drawer.next();
         self.input = input;

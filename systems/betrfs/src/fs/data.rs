@@ -1,6 +1,7 @@
 //! Contents of files: blocks of 4 KiB, a missing one reads as zeros. A write never reads.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use betree::WriteBatch;
 
@@ -27,6 +28,35 @@ pub enum Whence {
     Data,
     /// `SEEK_HOLE`.
     Hole,
+}
+
+/// Which way a read or write came from the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Through {
+    /// Its page cache, which holds these data now.
+    Cache,
+    /// Past that.
+    Direct,
+}
+
+impl Through {
+    fn note(self, node: &Node) {
+        // Looked at first: many threads may read one file.
+        if self == Through::Cache && !node.cached.load(Ordering::Relaxed) {
+            node.cached.store(true, Ordering::SeqCst);
+        }
+    }
+}
+
+/// What a write came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Written {
+    /// Bytes.
+    pub bytes: usize,
+    /// The set-user-ID or set-group-ID bit is gone, which the kernel does not know.
+    pub stripped: bool,
+    /// It went past a page cache that may hold what was there before.
+    pub stale: bool,
 }
 
 fn regular(inode: &Inode) -> Result<()> {
@@ -64,7 +94,18 @@ impl Fs {
     /// # Errors
     /// [`Error::IsDirectory`], [`Error::Invalid`], the store's.
     pub fn read(&self, ino: u64, off: u64, len: usize) -> Result<Vec<u8>> {
+        self.read_node(&*self.node(ino)?, off, len)
+    }
+
+    /// Reads for the kernel.
+    pub(crate) fn serve_read(&self, ino: u64, off: u64, len: usize, from: Through) -> Result<Vec<u8>> {
         let node = self.node(ino)?;
+        // Before the lock: whoever writes after this read knows of it.
+        from.note(&node);
+        self.read_node(&node, off, len)
+    }
+
+    fn read_node(&self, node: &Node, off: u64, len: usize) -> Result<Vec<u8>> {
         let state = node.read();
         regular(&state.inode)?;
         let len = (len as u64).min(state.inode.size.saturating_sub(off));
@@ -72,7 +113,7 @@ impl Fs {
         if len == 0 {
             return Ok(out);
         }
-        self.streams.flush_file(ino)?;
+        self.streams.flush_file(node.ino)?;
         let home = node.home(&state)?;
         let (first, last) = (off / SIZE, (off + len - 1) / SIZE);
         if first == last {
@@ -97,6 +138,26 @@ impl Fs {
         let node = self.node(ino)?;
         let mut state = node.write();
         self.write_to(&node, &mut state, off, data, kill_priv)
+    }
+
+    /// Writes for the kernel.
+    pub(crate) fn serve_write(
+        &self,
+        ino: u64,
+        off: u64,
+        data: &[u8],
+        kill_priv: bool,
+        from: Through,
+    ) -> Result<Written> {
+        let node = self.node(ino)?;
+        from.note(&node);
+        let mut state = node.write();
+        let mode = state.inode.mode;
+        let bytes = self.write_to(&node, &mut state, off, data, kill_priv)?;
+        let stripped = state.inode.mode != mode;
+        drop(state);
+        let stale = from == Through::Direct && node.cached.load(Ordering::SeqCst);
+        Ok(Written { bytes, stripped, stale })
     }
 
     /// Writes `data` at the end of the file; otherwise as [`Fs::write`].
@@ -221,7 +282,8 @@ impl Fs {
     }
 
     /// `fallocate`: extends the file (mode 0), punches a hole, or zeroes a range, with or without keeping the size.
-    /// Space is not reserved, only looked for: every write takes new space anyway.
+    /// Space is not reserved, only looked for: every write takes new space anyway. The blocks that the range touches count
+    /// as the file's from then on, as far as it reaches.
     ///
     /// # Errors
     /// [`Error::NotSupported`] for other modes; [`Error::NoSpace`]; as [`Fs::write`].
@@ -250,6 +312,11 @@ impl Fs {
         }
         if !keep && end > inode.size {
             inode.grow_to(end);
+        }
+        if kind != libc::FALLOC_FL_PUNCH_HOLE && inode.flags & SPARSE != 0 {
+            // Every block that the range touches counts as there, as a write of it would have it.
+            let touched = end.div_ceil(SIZE) - off / SIZE;
+            inode.blocks = inode.blocks.saturating_add(touched).min(inode.size.div_ceil(SIZE));
         }
         let now = now();
         (inode.mtime, inode.ctime) = (now, now);

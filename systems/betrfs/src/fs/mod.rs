@@ -20,6 +20,7 @@ mod stream;
 mod xattr;
 
 pub use attr::{Attr, SetAttr, SetTime, Space};
+pub(crate) use data::Through;
 pub use data::Whence;
 pub use dir::{DirItem, DirStream};
 pub use names::NewFile;

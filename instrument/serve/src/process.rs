@@ -11,8 +11,7 @@ use host::{Host, ProcessId};
 use journal::{EntryId, Journal};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::SqlError;
-use crate::engine::Engine;
+use crate::ServeError;
 
 /// User and group number of a server that refuses root: `nobody`, `nogroup`.
 const NOBODY: u32 = 65_534;
@@ -23,35 +22,51 @@ const TICK: Duration = Duration::from_millis(5);
 /// Bytes of a program's messages that an error shows.
 const MESSAGE_BYTES: usize = 800;
 
+/// What a server is called, who it runs as, and how it is told to end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// Its name in messages and in the journal.
+    pub name: &'static str,
+    /// It refuses root: when we are root, it runs as `nobody`.
+    pub refuses_root: bool,
+    /// The signal that ends it cleanly.
+    pub stop: Signal,
+}
+
 /// The processes of a server: the first one and those that it has made. Dropped, they are killed.
 #[derive(Debug)]
-pub(super) struct Processes {
+pub struct Processes {
     child: Child,
-    engine: Engine,
+    identity: Identity,
     status: Option<ExitStatus>,
     journal: Arc<Journal>,
     entry: EntryId,
 }
 
-/// Whether the server of this engine must run as another user than ours: PostgreSQL refuses root.
-pub(super) fn other_user(engine: Engine) -> bool {
-    engine == Engine::Postgres && rustix::process::geteuid().is_root()
+impl Identity {
+    /// Whether it must run as another user than ours.
+    pub fn other_user(&self) -> bool {
+        self.refuses_root && rustix::process::geteuid().is_root()
+    }
 }
 
 /// Makes a directory that only the server's user can enter.
-pub(super) fn private_folder(path: &Utf8Path, engine: Engine) -> Result<(), SqlError> {
-    std::fs::DirBuilder::new().mode(0o700).create(path).map_err(SqlError::at(path))?;
-    if other_user(engine) {
-        chown(path, Some(NOBODY), Some(NOBODY)).map_err(SqlError::at(path))?;
+///
+/// # Errors
+/// It is there already, or cannot be made.
+pub fn private_folder(path: &Utf8Path, identity: &Identity) -> Result<(), ServeError> {
+    std::fs::DirBuilder::new().mode(0o700).create(path).map_err(ServeError::at(path))?;
+    if identity.other_user() {
+        chown(path, Some(NOBODY), Some(NOBODY)).map_err(ServeError::at(path))?;
     }
     Ok(())
 }
 
 /// A command in the C locale without input, run by the server's user, that ends with the thread that starts it.
-pub(super) fn command(program: &Utf8Path, engine: Engine) -> Command {
+pub fn command(program: &Utf8Path, identity: &Identity) -> Command {
     let mut command = Command::new(program);
     command.env("LC_ALL", "C").stdin(Stdio::null()).current_dir("/");
-    if other_user(engine) {
+    if identity.other_user() {
         // the groups of root go as well
         command.uid(NOBODY).gid(NOBODY);
     }
@@ -61,30 +76,38 @@ pub(super) fn command(program: &Utf8Path, engine: Engine) -> Command {
 }
 
 /// Runs a program to its end.
-pub(super) fn run(mut command: Command) -> Result<(), SqlError> {
+///
+/// # Errors
+/// It fails: with the end of what it printed.
+pub fn run(mut command: Command) -> Result<(), ServeError> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let output = command.output().map_err(SqlError::at(name.clone()))?;
+    let output = command.output().map_err(ServeError::at(name.clone()))?;
     if output.status.success() {
         return Ok(());
     }
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     let from = text.char_indices().rev().nth(MESSAGE_BYTES).map_or(0, |(at, _)| at);
-    Err(SqlError::Server(format!("{name} failed ({}): {}", describe(output.status), text[from..].trim())))
+    Err(ServeError::Server(format!("{name} failed ({}): {}", describe(output.status), text[from..].trim())))
 }
 
 /// Finds a program: in these directories, then in PATH and the directories of root.
-pub(super) fn find(
+///
+/// # Errors
+/// It is not there: with the package to install.
+pub fn find(
     name: &str,
     first: &[camino::Utf8PathBuf],
     package: &str,
-) -> Result<camino::Utf8PathBuf, SqlError> {
+) -> Result<camino::Utf8PathBuf, ServeError> {
     let path = std::env::var("PATH").unwrap_or_default();
     let others = path.split(':').chain(["/usr/sbin", "/sbin", "/usr/bin"]).map(camino::Utf8PathBuf::from);
     let places = first.iter().cloned().chain(others);
-    places.map(|folder| folder.join(name)).find(|file| file.is_file()).ok_or_else(|| SqlError::Unavailable {
-        reason: format!("the program `{name}` is not found"),
-        remedy: format!("install it (scripts/setup.sh {package}, or apt install {package})"),
+    places.map(|folder| folder.join(name)).find(|file| file.is_file()).ok_or_else(|| {
+        ServeError::Unavailable {
+            reason: format!("the program `{name}` is not found"),
+            remedy: format!("install it (scripts/setup.sh {package}, or apt install {package})"),
+        }
     })
 }
 
@@ -96,23 +119,29 @@ fn describe(status: ExitStatus) -> String {
 }
 
 impl Processes {
-    pub(super) fn start(
+    /// Starts a server; it is in the journal before this returns.
+    ///
+    /// # Errors
+    /// It cannot be started, or has ended at once.
+    pub fn start(
         mut command: Command,
-        engine: Engine,
+        identity: &Identity,
         journal: &Arc<Journal>,
-    ) -> Result<Processes, SqlError> {
+    ) -> Result<Processes, ServeError> {
         let _making = journal.begin()?;
         let name = command.get_program().to_string_lossy().into_owned();
-        let mut child = command.spawn().map_err(SqlError::at(name))?;
-        match journal.record_process(child.id(), &format!("server for {engine}")) {
-            Ok(entry) => Ok(Processes { child, engine, status: None, journal: journal.clone(), entry }),
+        let mut child = command.spawn().map_err(ServeError::at(name))?;
+        match journal.record_process(child.id(), &format!("server for {}", identity.name)) {
+            Ok(entry) => {
+                Ok(Processes { child, identity: *identity, status: None, journal: journal.clone(), entry })
+            }
             Err(error) => {
                 let _ = child.kill();
                 let status = child.wait();
                 match (error, status) {
                     // a zombie counts as dead
-                    (journal::JournalError::NoSuchProcess { .. }, Ok(status)) => Err(SqlError::Server(
-                        format!("the server for {engine} ended at once ({})", describe(status)),
+                    (journal::JournalError::NoSuchProcess { .. }, Ok(status)) => Err(ServeError::Server(
+                        format!("the server for {} ended at once ({})", identity.name, describe(status)),
                     )),
                     (error, _) => Err(error.into()),
                 }
@@ -120,11 +149,13 @@ impl Processes {
         }
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    /// Number of the first process.
+    pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub(super) fn ended(&mut self) -> Option<String> {
+    /// How the first process ended, if it has.
+    pub fn ended(&mut self) -> Option<String> {
         if self.status.is_none() {
             self.status = self.child.try_wait().ok().flatten();
         }
@@ -142,7 +173,7 @@ impl Processes {
 
     /// Processor seconds of all of them, and of their children that have ended: fields 14 to 17 of /proc/PID/stat
     /// (proc(5)).
-    pub(super) fn cpu_seconds(&self) -> Option<f64> {
+    pub fn cpu_seconds(&self) -> Option<f64> {
         let host = Host::system();
         let ticks = |process: &ProcessId, fields: usize| -> Option<u64> {
             let stat = host.read(format!("/proc/{}/stat", process.pid)).ok()?;
@@ -172,8 +203,11 @@ impl Processes {
 
     /// Stops the first process, then its children, until no child is new: PostgreSQL's processes are the children of
     /// one.
-    pub(super) fn freeze(&mut self) -> Result<(), SqlError> {
-        let failed = |error: rustix::io::Errno| SqlError::Server(format!("SIGSTOP: {error}"));
+    ///
+    /// # Errors
+    /// A signal could not be sent.
+    pub fn freeze(&mut self) -> Result<(), ServeError> {
+        let failed = |error: rustix::io::Errno| ServeError::Server(format!("SIGSTOP: {error}"));
         self.signal(Signal::STOP).map_err(failed)?;
         for process in self.all().into_iter().skip(1) {
             signal_one(process, Signal::STOP);
@@ -182,10 +216,8 @@ impl Processes {
     }
 
     /// Tells it to end; whether it has.
-    pub(super) fn stop(&mut self, patience: Duration) -> bool {
-        // PostgreSQL: SIGINT is the fast shutdown, SIGTERM waits for clients
-        let signal = if self.engine == Engine::Postgres { Signal::INT } else { Signal::TERM };
-        let _ = self.signal(signal);
+    pub fn stop(&mut self, patience: Duration) -> bool {
+        let _ = self.signal(self.identity.stop);
         let start = Instant::now();
         while self.ended().is_none() {
             if start.elapsed() > patience {
@@ -198,7 +230,11 @@ impl Processes {
         true
     }
 
-    pub(super) fn kill(&mut self) -> Result<(), SqlError> {
+    /// Kills all of them and waits until they are gone.
+    ///
+    /// # Errors
+    /// One sleeps in the kernel.
+    pub fn kill(&mut self) -> Result<(), ServeError> {
         let all = self.all();
         let _ = self.signal(Signal::KILL);
         for process in all.iter().skip(1) {
@@ -208,7 +244,7 @@ impl Processes {
         let start = Instant::now();
         while self.ended().is_none() || all.iter().any(|process| process.is_alive(&host)) {
             if start.elapsed() > DEATH_PATIENCE {
-                return Err(SqlError::Server(format!(
+                return Err(ServeError::Server(format!(
                     "process {} cannot be killed; it sleeps in the kernel",
                     self.child.id()
                 )));

@@ -1,0 +1,142 @@
+//! Key-value engines in the laboratory: what the commands print, and that nothing is left.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use needs::needs;
+
+struct Place {
+    dir: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        Place { dir: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
+    }
+
+    fn loadline(&self, words: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loadline"));
+        command.current_dir(self.dir.path()).args(words).env("LOADLINE_HOME", self.dir.path().join("home"));
+        command.stdin(Stdio::null()).output().unwrap()
+    }
+
+    fn is_clean(&self) {
+        let here = self.dir.path().to_str().unwrap();
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert_eq!(mounts.lines().find(|line| line.contains(here)), None);
+        for folder in ["home/journal", "home/images"] {
+            assert_eq!(names(&self.dir.path().join(folder)), Vec::<String>::new(), "{folder}");
+        }
+        for process in names(Path::new("/proc")).into_iter().filter(|name| name.parse::<u32>().is_ok()) {
+            let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            assert!(!line.contains(here) || line.contains("/deps/"), "{process}: {line}");
+        }
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+fn text(output: &Output) -> String {
+    let told =
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat();
+    told.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn engines_in_the_process_run_without_root() {
+    needs!(RocksDb);
+    let place = Place::new();
+    let words = ["run", "ycsb-a", "--engine", "rocksdb,sqlite,lmdb", "--verify", "--set", "recordcount=2000"];
+    let output = place.loadline(&[&words[..], &["--on", "dir:.", "--for", "300ms", "-n", "1"]].concat());
+    let told = text(&output);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    for word in [
+        "ycsb-a engine=rocksdb",
+        "ycsb-a engine=sqlite",
+        "ycsb-a engine=lmdb",
+        "update",
+        "all 2000 records were read after the run and are right",
+        "synchronous=1",
+        "no_sync=true",
+    ] {
+        assert!(told.contains(word), "{word}: {told}");
+    }
+    place.is_clean();
+}
+
+#[test]
+fn redis_and_a_cluster_run_on_a_file_system_of_their_own() {
+    needs!(Root, Mounts, Loop, Ext4, Redis);
+    let place = Place::new();
+    let words = ["run", "ycsb-b", "--engine", "redis,redis-cluster", "--verify", "--set", "recordcount=2000"];
+    let more = ["--rate", "500", "--on", "ext4@image:256M", "--for", "1s", "-n", "1"];
+    let output = place.loadline(&[&words[..], &more].concat());
+    let told = text(&output);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    for word in
+        ["engine=redis-cluster", "masters=3", "appendfsync=no", "2000 records were read after the run"]
+    {
+        assert!(told.contains(word), "{word}: {told}");
+    }
+    place.is_clean();
+}
+
+#[test]
+fn property_files_of_ycsb_run_unchanged() {
+    let place = Place::new();
+    let file = "# a workload as YCSB ships it\nrecordcount=1000\noperationcount=1000\n\
+        workload=site.ycsb.workloads.CoreWorkload\n\nreadallfields=true\n\nreadproportion=0.5\nupdateproportion=0.5\n\
+        scanproportion=0\ninsertproportion=0\n\nrequestdistribution=zipfian\n\nhdrhistogram.percentiles=50,95,99\n\
+        a.property.of.somebody=x\n";
+    std::fs::write(place.dir.path().join("workloada"), file).unwrap();
+    std::fs::write(place.dir.path().join("work.f"), "run 1").unwrap();
+    let words =
+        ["run", "workloada", "--engine", "sqlite", "--set", "fieldlength=20", "--on", "dir:.", "-n", "1"];
+    let output = place.loadline(&words);
+    let told = text(&output);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains("not known, and not used: a.property.of.somebody"), "{told}");
+    assert!(told.contains("ycsb-core") && told.contains("read") && told.contains("update"), "{told}");
+    let both = text(&place.loadline(&["run", "workloada", "work.f", "--on", "dir:."]));
+    assert!(both.contains("are one workload"), "{both}");
+    place.is_clean();
+}
+
+#[test]
+fn patterns_run_by_their_names() {
+    needs!(RocksDb);
+    let place = Place::new();
+    let words =
+        ["run", "readseq", "multireadrandom", "--set", "num=20000", "--on", "dir:.", "--for", "200ms"];
+    let output = place.loadline(&[&words[..], &["-n", "1"]].concat());
+    let told = text(&output);
+    assert_eq!(output.status.code(), Some(0), "{told}");
+    assert!(told.contains("readseq") && told.contains("multireadrandom"), "{told}");
+    place.is_clean();
+}
+
+#[test]
+fn wrong_words_are_explained() {
+    let place = Place::new();
+    for (words, told) in [
+        (&["run", "ycsb-a", "--engine", "innodb", "--on", "dir:."][..], "rocksdb, sqlite, lmdb, redis"),
+        (&["run", "ycsb-a", "--set", "recordcount=0", "--on", "dir:."], "at least 1"),
+        (&["run", "ycsb-a", "--set", "requestdistribution=pareto", "--on", "dir:."], "zipf (exact)"),
+        (&["run", "ycsb-a", "--address", "http://x", "--on", "dir:."], "redis://user:password@host:port"),
+        (&["run", "readrandom", "--engine", "redis", "--on", "dir:."], "a pattern on rocksdb"),
+    ] {
+        let output = place.loadline(words);
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains(told), "{words:?}: {said}");
+    }
+    let refused = ["run", "ycsb-a", "--address", "redis://127.0.0.1:1", "--on", "dir:.", "-n", "1"];
+    let output = place.loadline(&refused);
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("is a server running there"), "{said}");
+}

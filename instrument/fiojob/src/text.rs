@@ -1,0 +1,76 @@
+//! Sections and options with their lines.
+
+use crate::error::JobError;
+use crate::names::{FLAGS, nearest_known};
+
+/// The option of `--set` that chooses a section.
+const JOB: &str = "job";
+
+/// A section with its options, those of `[global]` and `--set` included; later ones go before earlier ones.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// Its name.
+    pub name: String,
+    /// The line of its head.
+    pub line: usize,
+    /// Name, value, line.
+    pub options: Vec<(String, String, usize)>,
+}
+
+/// The jobs of a file.
+pub fn jobs(text: &str, set: &[(String, String)]) -> Result<Vec<Section>, JobError> {
+    let (mut global, mut jobs): (Vec<(String, String, usize)>, Vec<Section>) = (Vec::new(), Vec::new());
+    let mut in_global = None;
+    for (number, line) in text.lines().enumerate().map(|(at, line)| (at + 1, line)) {
+        // fio cuts the line there even within a value
+        let line = line.split([';', '#']).next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        if let Some(head) = line.strip_prefix('[') {
+            let name = head
+                .strip_suffix(']')
+                .ok_or_else(|| JobError::new(number, "the `]` of the section is missing"))?;
+            in_global = Some(name == "global");
+            if name != "global" {
+                jobs.push(Section { name: name.to_string(), line: number, options: global.clone() });
+            }
+            continue;
+        }
+        if line.starts_with("include ") || line.contains("${") || line.contains('$') {
+            let message =
+                "include, ${VARIABLE} and $ncpus are not followed: write the values, or give them by --set";
+            return Err(JobError::new(number, message));
+        }
+        let option = match line.split_once('=') {
+            Some((name, value)) => (name.trim().to_string(), value.trim().to_string(), number),
+            None if FLAGS.contains(&line) => (line.to_string(), "1".to_string(), number),
+            None => {
+                return Err(JobError::new(number, format!("`{line}` has no value{}", nearest_known(line))));
+            }
+        };
+        match (in_global, jobs.last_mut()) {
+            (Some(true), _) => global.push(option),
+            (Some(false), Some(job)) => job.options.push(option),
+            _ => return Err(JobError::new(number, "an option stands before the first [section]")),
+        }
+    }
+    if let Some((_, wanted)) = set.iter().rev().find(|(name, _)| name == JOB) {
+        let known: Vec<String> = jobs.iter().map(|job| job.name.clone()).collect();
+        jobs.retain(|job| job.name == *wanted);
+        if jobs.is_empty() {
+            return Err(JobError::new(
+                0,
+                format!("no section is called `{wanted}`; there are: {}", known.join(", ")),
+            ));
+        }
+    }
+    let own =
+        set.iter().filter(|(name, _)| name != JOB).map(|(name, value)| (name.clone(), value.clone(), 0));
+    let own: Vec<_> = own.collect();
+    jobs.iter_mut().for_each(|job| job.options.extend(own.iter().cloned()));
+    if jobs.is_empty() {
+        return Err(JobError::new(text.lines().count().max(1), "no job: add a section such as [randread]"));
+    }
+    Ok(jobs)
+}

@@ -1,0 +1,108 @@
+//! LMDB through crate `heed`: one map of the whole database, one writer at a time.
+
+use camino::Utf8Path;
+use heed::types::Bytes;
+use heed::{Database, Env, EnvFlags, EnvOpenOptions};
+
+use super::session::{Embedded, Session, Settings};
+use crate::KvError;
+
+/// Least size of the map: address space, not memory.
+const MAP_BYTES_MIN: u64 = 4 << 30;
+/// Map beyond the records that are expected: inserts, pages half full, pages of old readers.
+const MAP_FACTOR: u64 = 8;
+/// Readers beyond the sessions: settling, checking.
+const READERS_MORE: u32 = 8;
+
+/// An open environment.
+pub(super) struct Lmdb {
+    env: Env,
+    database: Database<Bytes, Bytes>,
+    sync: bool,
+}
+
+fn failed(error: heed::Error) -> KvError {
+    KvError::engine("LMDB", error)
+}
+
+impl Lmdb {
+    pub(super) fn open(path: &Utf8Path, settings: &Settings) -> Result<Lmdb, KvError> {
+        let mut options = EnvOpenOptions::new();
+        let map = settings.bytes.saturating_mul(MAP_FACTOR).max(MAP_BYTES_MIN);
+        options.map_size(usize::try_from(map).unwrap_or(usize::MAX) & !0xfff);
+        options.max_readers(settings.sessions + READERS_MORE);
+        // SAFETY: without a sync at each commit a power cut may spoil the database, which the user chose; NO_READ_AHEAD is
+        // not set, and no flag that takes locks away.
+        unsafe {
+            if !settings.sync {
+                options.flags(EnvFlags::NO_SYNC);
+            }
+        }
+        // SAFETY: the directory is loadline's own, so that no other process changes or cuts its files while they are mapped.
+        let env = unsafe { options.open(path) }.map_err(failed)?;
+        let mut transaction = env.write_txn().map_err(failed)?;
+        let database = env.create_database(&mut transaction, None).map_err(failed)?;
+        transaction.commit().map_err(failed)?;
+        Ok(Lmdb { env, database, sync: settings.sync })
+    }
+}
+
+impl Embedded for Lmdb {
+    fn session(&self) -> Result<Box<dyn Session + '_>, KvError> {
+        Ok(Box::new(Shared(self)))
+    }
+
+    fn settle(&self, _stopped: &dyn Fn() -> bool) -> Result<(), KvError> {
+        self.env.force_sync().map_err(failed)
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        let version = heed::lmdb_version();
+        vec![
+            ("version".into(), format!("{}.{}.{}", version.major, version.minor, version.patch)),
+            ("no_sync".into(), (!self.sync).to_string()),
+            ("map_size".into(), self.env.info().map_size.to_string()),
+        ]
+    }
+}
+
+struct Shared<'a>(&'a Lmdb);
+
+impl Session for Shared<'_> {
+    fn get(&mut self, key: &[u8], show: &mut dyn FnMut(&[u8])) -> Result<bool, KvError> {
+        let transaction = self.0.env.read_txn().map_err(failed)?;
+        let found = self.0.database.get(&transaction, key).map_err(failed)?;
+        if let Some(value) = found {
+            show(value);
+        }
+        Ok(found.is_some())
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), KvError> {
+        let mut transaction = self.0.env.write_txn().map_err(failed)?;
+        self.0.database.put(&mut transaction, key, value).map_err(failed)?;
+        transaction.commit().map_err(failed)
+    }
+
+    fn load(&mut self, records: &[(Vec<u8>, Vec<u8>)]) -> Result<(), KvError> {
+        let mut transaction = self.0.env.write_txn().map_err(failed)?;
+        for (key, value) in records {
+            self.0.database.put(&mut transaction, key, value).map_err(failed)?;
+        }
+        transaction.commit().map_err(failed)
+    }
+
+    fn scan(&mut self, key: &[u8], most: u64, show: &mut dyn FnMut(&[u8], &[u8])) -> Result<(), KvError> {
+        use std::ops::Bound;
+        let transaction = self.0.env.read_txn().map_err(failed)?;
+        // LMDB has no empty key: it is before every other one
+        let from = if key.is_empty() { Bound::Unbounded } else { Bound::Included(key) };
+        let range = (from, Bound::Unbounded);
+        let found = self.0.database.range(&transaction, &range).map_err(failed)?;
+        for entry in found.take(usize::try_from(most).unwrap_or(usize::MAX)) {
+            let (key, value) = entry.map_err(failed)?;
+            show(key, value);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,29 @@
+//! Redis and Redis Cluster, private or at an address.
+//!
+//! A record is one value under its key (SET, GET). A load with scans keeps the keys in a sorted set as well, as YCSB does
+//! (`_indices`); all scores in it are 0, so that its order is that of the keys.
+//!
+//! | module | holds |
+//! |---|---|
+//! | [`resp`] | the protocol, addresses, a connection |
+//! | [`slots`] | slots of a cluster |
+//! | [`ring`] | all masters as one client sees them; redirections |
+//! | [`server`] | private servers |
+//! | [`mux`] | many connections on few threads: the terminals |
+//! | [`fill`] | the load of the records, the reading of all of them |
+
+pub mod fill;
+pub mod mux;
+pub mod resp;
+pub mod ring;
+pub mod server;
+pub mod slots;
+
+use std::time::Duration;
+
+pub use server::{Log, Servers};
+
+/// The sorted set of all keys (YCSB's name).
+pub const INDEX: &[u8] = b"_indices";
+/// Time before a command that a changing cluster refused is sent again.
+pub(crate) const LATER: Duration = Duration::from_millis(20);

@@ -1,0 +1,406 @@
+//! YCSB's core workload as properties say it (YCSB, class CoreWorkload): what a record is, which operations come how
+//! often, which records they ask for.
+
+use crate::KvError;
+use crate::generators::Distribution;
+use crate::keys::KeyFormat;
+use crate::properties::Properties;
+use crate::values::HEADER_BYTES;
+
+/// The classes by which property files name this workload: since 2019, and before.
+const CLASSES: [&str; 2] = ["site.ycsb.workloads.CoreWorkload", "com.yahoo.ycsb.workloads.CoreWorkload"];
+/// Records when nobody says how many: 100 MB of values.
+const RECORDS: u64 = 100_000;
+/// Longest value, in bytes: what Redis takes (512 MB); RocksDB and SQLite take more.
+const VALUE_BYTES_MAX: u64 = 512 << 20;
+
+/// Properties that are understood. Those of YCSB's own output, of the table's and the fields' names change nothing here, nor
+/// do `readallfields` and `writeallfields`: a record is one value.
+pub const KNOWN: [&str; 36] = [
+    "workload",
+    "recordcount",
+    "operationcount",
+    "insertstart",
+    "insertcount",
+    "fieldcount",
+    "fieldlength",
+    "minfieldlength",
+    "fieldlengthdistribution",
+    "readallfields",
+    "writeallfields",
+    "readproportion",
+    "updateproportion",
+    "insertproportion",
+    "scanproportion",
+    "readmodifywriteproportion",
+    "requestdistribution",
+    "minscanlength",
+    "maxscanlength",
+    "scanlengthdistribution",
+    "insertorder",
+    "zeropadding",
+    "hotspotdatafraction",
+    "hotspotopnfraction",
+    "exponential.percentile",
+    "exponential.frac",
+    "dataintegrity",
+    "threadcount",
+    "target",
+    "maxexecutiontime",
+    "table",
+    "fieldnameprefix",
+    "measurementtype",
+    "measurement.interval",
+    "status",
+    "hdrhistogram.percentiles",
+];
+
+/// A length within two ends, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Length {
+    /// The least.
+    pub low: u64,
+    /// The most.
+    pub high: u64,
+    /// Short ones most (YCSB's zipfian), else each as likely as each other.
+    pub zipfian: bool,
+}
+
+impl Length {
+    fn constant(length: u64) -> Length {
+        Length { low: length, high: length, zipfian: false }
+    }
+}
+
+/// Shares of the operations.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shares {
+    /// Reads of a record.
+    pub read: f64,
+    /// Updates of one that is there.
+    pub update: f64,
+    /// Inserts of a new one.
+    pub insert: f64,
+    /// Scans from a record on.
+    pub scan: f64,
+    /// Reads that are followed by an update of the same record.
+    pub modify: f64,
+}
+
+/// A core workload.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Workload {
+    /// Records of the database.
+    pub records: u64,
+    /// Operations after which the run ends; 0: it has no such end.
+    pub operations: u64,
+    /// The first record of this load, and how many it inserts.
+    pub insert_start: u64,
+    /// See [`Workload::insert_start`].
+    pub insert_count: u64,
+    /// Fields of a record; a record is one value of all its fields.
+    pub fields: u64,
+    /// Bytes of a field.
+    pub field_length: Length,
+    /// Shares of the operations.
+    pub shares: Shares,
+    /// Which records are asked for.
+    pub requests: Distribution,
+    /// Records of a scan.
+    pub scan_length: Length,
+    /// How keys are written.
+    pub keys: KeyFormat,
+    /// YCSB's check of values.
+    pub integrity: bool,
+    /// Values that say which record and version they are of, checked by every read and scan, and all at the end.
+    pub verify: bool,
+    /// Threads, if the properties say how many.
+    pub threads: Option<u64>,
+    /// Offered operations a second, if the properties say so.
+    pub rate: Option<f64>,
+    /// Longest run in seconds, if the properties say so.
+    pub seconds: Option<f64>,
+}
+
+/// The six core workloads by their letters: shares, distribution, longest scan.
+pub fn builtin(letter: char) -> Option<Properties> {
+    let lines: &[(&str, &str)] = match letter {
+        'a' => &[("readproportion", "0.5"), ("updateproportion", "0.5"), ("requestdistribution", "zipfian")],
+        'b' => {
+            &[("readproportion", "0.95"), ("updateproportion", "0.05"), ("requestdistribution", "zipfian")]
+        }
+        'c' => &[("readproportion", "1"), ("updateproportion", "0"), ("requestdistribution", "zipfian")],
+        'd' => &[
+            ("readproportion", "0.95"),
+            ("updateproportion", "0"),
+            ("insertproportion", "0.05"),
+            ("requestdistribution", "latest"),
+        ],
+        'e' => &[
+            ("readproportion", "0"),
+            ("updateproportion", "0"),
+            ("scanproportion", "0.95"),
+            ("insertproportion", "0.05"),
+            ("requestdistribution", "zipfian"),
+            ("maxscanlength", "100"),
+        ],
+        'f' => &[
+            ("readproportion", "0.5"),
+            ("updateproportion", "0"),
+            ("readmodifywriteproportion", "0.5"),
+            ("requestdistribution", "zipfian"),
+        ],
+        _ => return None,
+    };
+    let mut properties = Properties::default();
+    lines.iter().for_each(|(name, value)| properties.set(name, value));
+    properties.set("recordcount", &RECORDS.to_string());
+    Some(properties)
+}
+
+struct Reader<'a>(&'a Properties);
+
+impl Reader<'_> {
+    fn parse<T: std::str::FromStr>(&self, name: &str, default: T, what: &str) -> Result<T, KvError> {
+        match self.0.get(name).filter(|text| !text.is_empty()) {
+            None => Ok(default),
+            Some(text) => {
+                text.parse().map_err(|_| KvError::Parameter(format!("{name} = {text} is not {what}")))
+            }
+        }
+    }
+
+    fn number(&self, name: &str, default: u64) -> Result<u64, KvError> {
+        self.parse(name, default, "a whole number from 0 on")
+    }
+
+    fn share(&self, name: &str, default: f64) -> Result<f64, KvError> {
+        let share: f64 = self.parse(name, default, "a number")?;
+        if (0.0..=1.0).contains(&share) {
+            return Ok(share);
+        }
+        Err(KvError::Parameter(format!("{name} = {share} is not between 0 and 1")))
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        self.0.get(name).is_some_and(|text| text.eq_ignore_ascii_case("true") || text == "1")
+    }
+
+    fn length(&self, low: u64, high: u64, kind: &str, default: &str) -> Result<Length, KvError> {
+        match self.0.get(kind).filter(|text| !text.is_empty()).unwrap_or(default) {
+            "constant" => Ok(Length::constant(high)),
+            "uniform" => Ok(Length { low: low.min(high), high, zipfian: false }),
+            "zipfian" => Ok(Length { low: low.min(high), high, zipfian: true }),
+            other => Err(KvError::Parameter(format!(
+                "{kind} = {other} is not offered; known are constant, uniform, zipfian"
+            ))),
+        }
+    }
+}
+
+impl Workload {
+    /// The workload that properties say; what they leave out has YCSB's defaults.
+    ///
+    /// # Errors
+    /// A value that cannot be read, values that contradict each other.
+    pub fn of(properties: &Properties, verify: bool) -> Result<Workload, KvError> {
+        let read = Reader(properties);
+        if let Some(class) = properties.get("workload")
+            && !CLASSES.contains(&class)
+        {
+            return Err(KvError::Parameter(format!(
+                "workload = {class} is not offered; this is {}",
+                CLASSES[0]
+            )));
+        }
+        let records = read.number("recordcount", 0)?;
+        let insert_start = read.number("insertstart", 0)?;
+        let insert_count = read.number("insertcount", records.saturating_sub(insert_start))?;
+        if records == 0 || insert_start.checked_add(insert_count).is_none_or(|end| end > records) {
+            return Err(KvError::Parameter(format!(
+                "recordcount = {records} must be at least 1, and at least insertstart + insertcount = {insert_start} + \
+                 {insert_count}"
+            )));
+        }
+        let shares = Shares {
+            read: read.share("readproportion", 0.95)?,
+            update: read.share("updateproportion", 0.05)?,
+            insert: read.share("insertproportion", 0.0)?,
+            scan: read.share("scanproportion", 0.0)?,
+            modify: read.share("readmodifywriteproportion", 0.0)?,
+        };
+        if shares.sum() <= 0.0 {
+            return Err(KvError::Parameter("all proportions are 0: there is nothing to do".into()));
+        }
+        let high = read.number("fieldlength", 100)?;
+        let workload = Workload {
+            records,
+            operations: read.number("operationcount", 0)?,
+            insert_start,
+            insert_count,
+            fields: read.number("fieldcount", 10)?,
+            field_length: read.length(
+                read.number("minfieldlength", 1)?,
+                high,
+                "fieldlengthdistribution",
+                "constant",
+            )?,
+            shares,
+            requests: Self::requests(&read)?,
+            scan_length: read.length(
+                read.number("minscanlength", 1)?,
+                read.number("maxscanlength", 1000)?,
+                "scanlengthdistribution",
+                "uniform",
+            )?,
+            keys: KeyFormat {
+                hashed: properties.get("insertorder").is_none_or(|order| order == "hashed"),
+                digits: read.number("zeropadding", 1)?.min(64) as usize,
+            },
+            integrity: read.flag("dataintegrity"),
+            verify,
+            threads: Some(read.number("threadcount", 0)?).filter(|threads| *threads > 0),
+            rate: Some(read.parse("target", 0.0, "a number")?).filter(|rate: &f64| *rate > 0.0),
+            seconds: Some(read.parse("maxexecutiontime", 0.0, "a number of seconds")?)
+                .filter(|seconds: &f64| *seconds > 0.0),
+        };
+        workload.check()?;
+        Ok(workload)
+    }
+
+    fn requests(read: &Reader<'_>) -> Result<Distribution, KvError> {
+        let name = read.0.get("requestdistribution").unwrap_or("uniform");
+        Ok(match name.parse().map_err(KvError::Parameter)? {
+            Distribution::Hotspot { data, requests } => Distribution::Hotspot {
+                data: read.share("hotspotdatafraction", data)?,
+                requests: read.share("hotspotopnfraction", requests)?,
+            },
+            Distribution::Exponential { percentile, share } => {
+                let percentile = read.parse("exponential.percentile", percentile, "a number")?;
+                if !(percentile > 0.0 && percentile < 100.0) {
+                    return Err(KvError::Parameter(format!(
+                        "exponential.percentile = {percentile} is not between 0 and 100"
+                    )));
+                }
+                let share = read.share("exponential.frac", share)?.max(f64::MIN_POSITIVE);
+                Distribution::Exponential { percentile, share }
+            }
+            other => other,
+        })
+    }
+
+    fn check(&self) -> Result<(), KvError> {
+        let wrong = |text: String| Err(KvError::Parameter(text));
+        let longest = self.fields.saturating_mul(self.field_length.high);
+        if self.fields == 0 || longest == 0 || longest > VALUE_BYTES_MAX {
+            return wrong(format!(
+                "fieldcount = {} of fieldlength = {} make values of {longest} bytes; 1 to {VALUE_BYTES_MAX} are possible",
+                self.fields, self.field_length.high
+            ));
+        }
+        if self.integrity && self.field_length.low != self.field_length.high {
+            return wrong("dataintegrity wants fieldlengthdistribution = constant, as YCSB does".into());
+        }
+        if self.verify && self.integrity {
+            return wrong("verify and dataintegrity exclude each other: both say what is in a value".into());
+        }
+        if self.verify && self.fields * self.field_length.low < HEADER_BYTES as u64 {
+            return wrong(format!("verify needs values of at least {HEADER_BYTES} bytes"));
+        }
+        if self.scan_length.high == 0 {
+            return wrong("maxscanlength = 0: a scan reads at least one record".into());
+        }
+        Ok(())
+    }
+
+    /// Properties that are not known, of which nothing was taken.
+    pub fn unknown(properties: &Properties) -> Vec<&str> {
+        properties.iter().map(|(name, _)| name).filter(|name| !KNOWN.contains(name)).collect()
+    }
+
+    /// Longest value in bytes.
+    pub fn value_bytes_max(&self) -> u64 {
+        self.fields * self.field_length.high
+    }
+
+    /// Bytes of keys and values of the whole database, roughly.
+    pub fn bytes(&self) -> u64 {
+        let value = self.fields * (self.field_length.low + self.field_length.high) / 2;
+        self.insert_count.saturating_mul(value + 24)
+    }
+}
+
+impl Shares {
+    /// Sum of all; operations are chosen by their part of it.
+    pub fn sum(&self) -> f64 {
+        self.read + self.update + self.insert + self.scan + self.modify
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file as YCSB ships them: the same names, in the same order, with comments.
+    const FILE: &str = "# Yahoo! Cloud System Benchmark\n# short ranges\n\nrecordcount=1000\noperationcount=1000\n\
+        workload=site.ycsb.workloads.CoreWorkload\n\nreadallfields=true\n\nreadproportion=0\nupdateproportion=0\n\
+        scanproportion=0.95\ninsertproportion=0.05\n\nrequestdistribution=zipfian\n\nmaxscanlength=100\n\n\
+        scanlengthdistribution=uniform\n";
+
+    fn of(text: &str) -> Result<Workload, KvError> {
+        Workload::of(&Properties::parse(text).unwrap(), false)
+    }
+
+    #[test]
+    fn a_file_of_ycsb_is_its_workload() {
+        let workload = of(FILE).unwrap();
+        assert_eq!((workload.records, workload.operations, workload.insert_count), (1000, 1000, 1000));
+        let shares = Shares { read: 0.0, update: 0.0, insert: 0.05, scan: 0.95, modify: 0.0 };
+        assert_eq!((workload.shares, workload.requests), (shares, Distribution::Zipfian));
+        assert_eq!((workload.scan_length.low, workload.scan_length.high), (1, 100));
+        assert_eq!(workload.value_bytes_max(), 1000);
+        assert!(workload.keys.hashed);
+        assert!(Workload::unknown(&Properties::parse(FILE).unwrap()).is_empty());
+        // the built-in one differs in its size only
+        let builtin = Workload::of(&builtin('e').unwrap(), false).unwrap();
+        let sized =
+            |workload: &Workload| Workload { records: 0, operations: 0, insert_count: 0, ..workload.clone() };
+        assert_eq!(sized(&builtin), sized(&workload));
+    }
+
+    #[test]
+    fn what_is_left_out_has_ycsbs_defaults() {
+        let workload = of("recordcount=5").unwrap();
+        assert_eq!((workload.shares.read, workload.shares.update), (0.95, 0.05));
+        assert_eq!((workload.requests, workload.scan_length.high), (Distribution::Uniform, 1000));
+        assert_eq!((workload.threads, workload.rate, workload.seconds), (None, None, None));
+        for letter in 'a'..='f' {
+            Workload::of(&builtin(letter).unwrap(), true).unwrap();
+        }
+        assert!(builtin('g').is_none());
+    }
+
+    #[test]
+    fn mistakes_are_told_with_what_would_be_right() {
+        for (text, told) in [
+            ("recordcount=0", "at least 1"),
+            ("recordcount=x", "recordcount = x is not a whole number"),
+            ("recordcount=10\ninsertstart=8\ninsertcount=5", "8 + 5"),
+            ("recordcount=1\nreadproportion=1.5", "between 0 and 1"),
+            ("recordcount=1\nreadproportion=0\nupdateproportion=0", "nothing to do"),
+            ("recordcount=1\nrequestdistribution=pareto", "hotspot"),
+            ("recordcount=1\nfieldlengthdistribution=histogram", "constant, uniform, zipfian"),
+            ("recordcount=1\nworkload=site.ycsb.workloads.TimeSeriesWorkload", "CoreWorkload"),
+            ("recordcount=1\nfieldlength=0", "0 bytes"),
+            ("recordcount=1\ndataintegrity=true\nfieldlengthdistribution=uniform", "constant"),
+            ("recordcount=1\nmaxscanlength=0", "at least one"),
+        ] {
+            let error = of(text).unwrap_err().to_string();
+            assert!(error.contains(told), "{text}: {error}");
+        }
+        let short = Properties::parse("recordcount=1\nfieldlength=2").unwrap();
+        assert!(Workload::of(&short, true).unwrap_err().to_string().contains("at least 24"));
+        let typo = Properties::parse("recordcount=1\nreadpropotion=1").unwrap();
+        assert_eq!(Workload::unknown(&typo), ["readpropotion"]);
+    }
+}

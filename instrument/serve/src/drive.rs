@@ -1,0 +1,559 @@
+//! Terminals: threads with a connection each that run operations, one after the other (closed loop) or each at the time
+//! at which it is due (open loop), and count them.
+//!
+//! Without a rate and without waits the end of one operation is the start of the next: an operation costs one reading of
+//! the clock. What serves many connections on one thread takes part through [`drive_with`] and its [`Clock`].
+
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use stats::{Direction, Ended, Histogram, Metric, OpClass, OpOutcome, Outcome};
+
+/// How long a terminal sleeps before it looks again whether it is to end.
+const NAP: Duration = Duration::from_millis(50);
+/// Attempts of one transaction that other transactions are in the way of; then it counts as an error.
+const ATTEMPTS_MAX: u32 = 100;
+
+/// What a terminal can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    /// Its name in results.
+    pub name: &'static str,
+    /// Whether it only reads.
+    pub direction: Direction,
+}
+
+/// What a terminal's connection answers when an operation fails.
+pub trait Failure: Display + Send {
+    /// Another transaction was in the way: the same can be tried again.
+    fn is_conflict(&self) -> bool {
+        false
+    }
+
+    /// The error of a terminal whose thread panicked.
+    fn panicked() -> Self;
+}
+
+/// One terminal: it knows its connection, its random numbers, its load.
+pub trait Terminal: Send {
+    /// What its connection answers when an operation fails.
+    type Error: Failure;
+
+    /// Whether there is something left to do: a load may be a number of operations.
+    fn has_more(&mut self) -> bool {
+        true
+    }
+
+    /// Chooses the next transaction: the number of its kind.
+    fn choose(&mut self) -> usize;
+
+    /// Runs the chosen transaction from its beginning; the same once more after a conflict.
+    ///
+    /// # Errors
+    /// What the server answered; after a conflict it has been rolled back.
+    fn attempt(&mut self) -> Result<Done, Self::Error>;
+
+    /// Seconds that a person would key and think before a transaction of this kind; 0: none.
+    fn wait_seconds(&mut self, kind: usize) -> f64 {
+        let _ = kind;
+        0.0
+    }
+}
+
+impl<T: Terminal + ?Sized> Terminal for Box<T> {
+    type Error = T::Error;
+
+    fn has_more(&mut self) -> bool {
+        (**self).has_more()
+    }
+
+    fn choose(&mut self) -> usize {
+        (**self).choose()
+    }
+
+    fn attempt(&mut self) -> Result<Done, T::Error> {
+        (**self).attempt()
+    }
+
+    fn wait_seconds(&mut self, kind: usize) -> f64 {
+        (**self).wait_seconds(kind)
+    }
+}
+
+/// How a transaction ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Done {
+    /// It was committed.
+    Committed,
+    /// It was rolled back because the load wants that.
+    RolledBack,
+    /// One call did so many operations, which moved so many bytes; each has the call's latency.
+    Moved {
+        /// Operations.
+        ops: u64,
+        /// Bytes of keys and values, or of values alone, as the load says.
+        bytes: u64,
+    },
+}
+
+/// How long and how fast.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pace {
+    /// Seconds before the measured interval.
+    pub warmup_seconds: f64,
+    /// Measured seconds.
+    pub seconds: f64,
+    /// Transactions a second that are offered to all terminals together; without one each begins the next at once.
+    pub rate: Option<f64>,
+}
+
+/// What one terminal, or one thread with many connections, counts.
+#[derive(Debug, Clone)]
+pub struct Counts {
+    of: Vec<CountsOfKind>,
+    retries: u64,
+}
+
+#[derive(Debug, Clone, Default)]
+struct CountsOfKind {
+    ops: u64,
+    bytes: u64,
+    rolled_back: u64,
+    errors: u64,
+    service: Histogram,
+    intended: Histogram,
+    ops_by_second: Vec<u64>,
+    bytes_by_second: Vec<u64>,
+}
+
+/// What all terminals did.
+#[derive(Debug)]
+pub struct Driven<E> {
+    /// As the laboratory stores it.
+    pub outcome: Outcome,
+    /// Transactions that were rolled back by intent, in the measured interval.
+    pub rolled_back: u64,
+    /// The first error that ended the run, if one did.
+    pub failed: Option<E>,
+}
+
+/// Runs the terminals to the end of the interval, until `stopped`, or until one meets an error that is no conflict.
+pub fn drive<T: Terminal>(
+    kinds: &[Kind],
+    terminals: Vec<T>,
+    pace: &Pace,
+    stopped: &(dyn Fn() -> bool + Sync),
+) -> Driven<T::Error> {
+    let run = |mut terminal: T, clock: &Clock<'_>| clock.run(&mut terminal, kinds.len());
+    drive_with(kinds, terminals, pace, stopped, run)
+}
+
+/// Runs each part on a thread of its own; a part takes what is due from the clock, and counts itself.
+pub fn drive_with<P: Send, E: Failure>(
+    kinds: &[Kind],
+    parts: Vec<P>,
+    pace: &Pace,
+    stopped: &(dyn Fn() -> bool + Sync),
+    run: impl Fn(P, &Clock<'_>) -> (Counts, Option<E>) + Sync,
+) -> Driven<E> {
+    let start = Instant::now();
+    let begin = start + Duration::from_secs_f64(pace.warmup_seconds);
+    let end = begin + Duration::from_secs_f64(pace.seconds);
+    let clock = Clock {
+        start,
+        begin,
+        end,
+        rate: pace.rate,
+        tickets: AtomicU64::new(0),
+        over: AtomicBool::new(false),
+        stopped,
+    };
+    let mut results = Vec::new();
+    std::thread::scope(|scope| {
+        let running: Vec<_> = parts
+            .into_iter()
+            .map(|part| {
+                let (clock, run) = (&clock, &run);
+                scope.spawn(move || run(part, clock))
+            })
+            .collect();
+        for thread in running {
+            results.push(thread.join());
+        }
+    });
+    let ended = Instant::now();
+    let mut all = Counts::new(kinds.len());
+    let mut failed = None;
+    for result in results {
+        match result {
+            Ok((counts, error)) => {
+                all.merge(&counts);
+                failed = failed.or(error);
+            }
+            Err(_) => failed = failed.or_else(|| Some(E::panicked())),
+        }
+    }
+    let measured = ended.min(end).saturating_duration_since(begin).as_secs_f64();
+    let why = match &failed {
+        Some(error) => Ended::Failed { message: error.to_string() },
+        None if stopped() => Ended::Interrupted,
+        None if ended < end => Ended::Done,
+        None => Ended::TimeUp,
+    };
+    let (outcome, rolled_back) = summarize(kinds, all, why, measured, pace);
+    Driven { outcome, rolled_back, failed }
+}
+
+/// The clock that all terminals share.
+pub struct Clock<'a> {
+    start: Instant,
+    begin: Instant,
+    end: Instant,
+    rate: Option<f64>,
+    tickets: AtomicU64,
+    over: AtomicBool,
+    stopped: &'a (dyn Fn() -> bool + Sync),
+}
+
+impl Clock<'_> {
+    fn run<T: Terminal>(&self, terminal: &mut T, kinds: usize) -> (Counts, Option<T::Error>) {
+        let mut counts = Counts::new(kinds);
+        let mut now = Instant::now();
+        while terminal.has_more() && !self.is_over(now) {
+            let kind = terminal.choose();
+            let Some((began, due)) = self.due(terminal, kind, now) else { return (counts, None) };
+            let mut retries = 0;
+            let done = loop {
+                match terminal.attempt() {
+                    Ok(done) => break Some(done),
+                    Err(error) if error.is_conflict() && retries < ATTEMPTS_MAX => retries += 1,
+                    // nothing of it counts that ends after the interval
+                    Err(_) if self.is_over(Instant::now()) => return (counts, None),
+                    Err(error) if error.is_conflict() => break None,
+                    Err(error) => {
+                        self.fail();
+                        return (counts, Some(error));
+                    }
+                }
+            };
+            now = Instant::now();
+            if let Some(second) = self.second(now) {
+                counts.retries += u64::from(retries);
+                let due = due.map(|due| now.saturating_duration_since(due));
+                counts.count(kind, done, now - began, due, second);
+            }
+        }
+        (counts, None)
+    }
+
+    /// Ends all that share this clock.
+    pub fn fail(&self) {
+        self.over.store(true, Ordering::Release);
+    }
+
+    /// Whether nothing may begin any more.
+    pub fn is_over(&self, now: Instant) -> bool {
+        now >= self.end || self.over.load(Ordering::Acquire) || (self.stopped)()
+    }
+
+    /// The second of the measured interval that this moment is in, if it is in one.
+    pub fn second(&self, now: Instant) -> Option<usize> {
+        (now >= self.begin && now < self.end).then(|| (now - self.begin).as_secs() as usize)
+    }
+
+    /// With a rate: takes the next operation, which is to begin at this moment.
+    pub fn next_due(&self) -> Option<Instant> {
+        let rate = self.rate?;
+        let number = self.tickets.fetch_add(1, Ordering::Relaxed);
+        Some(self.start + Duration::from_secs_f64(number as f64 / rate))
+    }
+
+    /// Waits until the next transaction is due: when it begins, and when it should (with a rate); none when the run is over.
+    fn due<T: Terminal>(
+        &self,
+        terminal: &mut T,
+        kind: usize,
+        now: Instant,
+    ) -> Option<(Instant, Option<Instant>)> {
+        let due = self.next_due();
+        let until = match due {
+            Some(due) => due,
+            None => {
+                let wait = terminal.wait_seconds(kind);
+                if wait == 0.0 {
+                    return Some((now, None));
+                }
+                now + Duration::from_secs_f64(wait)
+            }
+        };
+        loop {
+            let now = Instant::now();
+            if self.is_over(now) {
+                return None;
+            }
+            let left = until.saturating_duration_since(now);
+            if left.is_zero() {
+                return Some((now, due));
+            }
+            std::thread::sleep(left.min(NAP));
+        }
+    }
+}
+
+impl Counts {
+    /// Nothing, of so many kinds.
+    pub fn new(kinds: usize) -> Counts {
+        Counts { of: vec![CountsOfKind::default(); kinds], retries: 0 }
+    }
+
+    /// Counts an operation of a kind that ended in this second of the interval; none: it failed.
+    #[inline]
+    pub fn count(
+        &mut self,
+        kind: usize,
+        done: Option<Done>,
+        service: Duration,
+        intended: Option<Duration>,
+        second: usize,
+    ) {
+        let counts = &mut self.of[kind];
+        let (ops, bytes) = match done {
+            Some(Done::Moved { ops, bytes }) => (ops, bytes),
+            Some(Done::Committed) => (1, 0),
+            Some(Done::RolledBack) => {
+                counts.rolled_back += 1;
+                (1, 0)
+            }
+            None => {
+                counts.errors += 1;
+                return;
+            }
+        };
+        counts.ops += ops;
+        counts.bytes += bytes;
+        counts.service.record_n(nanoseconds(service), ops);
+        if let Some(intended) = intended {
+            counts.intended.record_n(nanoseconds(intended), ops);
+        }
+        if counts.ops_by_second.len() <= second {
+            counts.ops_by_second.resize(second + 1, 0);
+            counts.bytes_by_second.resize(second + 1, 0);
+        }
+        counts.ops_by_second[second] += ops;
+        counts.bytes_by_second[second] += bytes;
+    }
+
+    fn merge(&mut self, other: &Counts) {
+        self.retries += other.retries;
+        for (mine, theirs) in self.of.iter_mut().zip(&other.of) {
+            mine.ops += theirs.ops;
+            mine.bytes += theirs.bytes;
+            mine.rolled_back += theirs.rolled_back;
+            mine.errors += theirs.errors;
+            mine.service.merge(&theirs.service);
+            mine.intended.merge(&theirs.intended);
+            for (mine, theirs) in [
+                (&mut mine.ops_by_second, &theirs.ops_by_second),
+                (&mut mine.bytes_by_second, &theirs.bytes_by_second),
+            ] {
+                mine.resize(mine.len().max(theirs.len()), 0);
+                mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine += theirs);
+            }
+        }
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn summarize(
+    kinds: &[Kind],
+    all: Counts,
+    ended: Ended,
+    measured_seconds: f64,
+    pace: &Pace,
+) -> (Outcome, u64) {
+    let rolled_back = all.of.iter().map(|one| one.rolled_back).sum();
+    let metrics = vec![
+        Metric { name: "retries".into(), unit: "1".into(), value: all.retries as f64 },
+        Metric { name: "rolled_back".into(), unit: "1".into(), value: rolled_back as f64 },
+    ];
+    let ops = kinds.iter().zip(all.of).map(|(kind, counts)| OpOutcome {
+        name: kind.name.to_string(),
+        kind: "transaction".into(),
+        class: OpClass::Io,
+        direction: kind.direction,
+        ops: counts.ops,
+        bytes: counts.bytes,
+        errors: counts.errors,
+        starved: 0,
+        service: counts.service,
+        intended: pace.rate.map(|_| counts.intended),
+        ops_per_second: counts.ops_by_second,
+        bytes_per_second: counts.bytes_by_second,
+    });
+    let outcome = Outcome {
+        measured_seconds,
+        warmup_seconds: pace.warmup_seconds,
+        ended,
+        ops: ops.collect(),
+        metrics,
+        notes: Vec::new(),
+    };
+    (outcome, rolled_back)
+}
+
+/// Sums of each 5 whole seconds; a rest is left out.
+pub fn by_five_seconds(by_second: &[u64]) -> Vec<u64> {
+    by_second.chunks_exact(5).map(|five| five.iter().sum()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: [Kind; 2] =
+        [Kind { name: "a", direction: Direction::Read }, Kind { name: "b", direction: Direction::Write }];
+
+    #[derive(Debug, PartialEq)]
+    enum Fault {
+        Conflict,
+        Gone,
+        Panicked,
+    }
+
+    impl std::fmt::Display for Fault {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            write!(f, "{self:?}")
+        }
+    }
+
+    impl Failure for Fault {
+        fn is_conflict(&self) -> bool {
+            *self == Fault::Conflict
+        }
+
+        fn panicked() -> Fault {
+            Fault::Panicked
+        }
+    }
+
+    /// Takes the transactions in turns; each attempt but the last of a transaction is a conflict.
+    struct Fake {
+        number: usize,
+        conflicts: u32,
+        left: u32,
+        fails_at: usize,
+    }
+
+    impl Terminal for Fake {
+        type Error = Fault;
+
+        fn choose(&mut self) -> usize {
+            self.number += 1;
+            self.left = self.conflicts;
+            self.number % 2
+        }
+
+        fn attempt(&mut self) -> Result<Done, Fault> {
+            if self.number >= self.fails_at {
+                return Err(Fault::Gone);
+            }
+            if self.left > 0 {
+                self.left -= 1;
+                return Err(Fault::Conflict);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+            Ok(if self.number.is_multiple_of(10) { Done::RolledBack } else { Done::Committed })
+        }
+    }
+
+    fn run(conflicts: u32, fails_at: usize, rate: Option<f64>) -> Driven<Fault> {
+        let fake = || Fake { number: 0, conflicts, left: 0, fails_at };
+        let pace = Pace { warmup_seconds: 0.0, seconds: 0.3, rate };
+        drive(&KINDS, vec![fake(), fake()], &pace, &|| false)
+    }
+
+    #[test]
+    fn transactions_are_counted_by_kind_and_conflicts_are_tried_again() {
+        let driven = run(2, usize::MAX, None);
+        let (outcome, ops) = (&driven.outcome, driven.outcome.io_ops());
+        assert!(ops > 0 && driven.failed.is_none() && outcome.ended == Ended::TimeUp);
+        assert_eq!(outcome.io_service().count(), ops);
+        assert_eq!(outcome.io_ops_by_second().iter().sum::<u64>(), ops);
+        assert!(outcome.ops.iter().all(|op| op.intended.is_none()));
+        let retries = outcome.metrics.iter().find(|metric| metric.name == "retries").unwrap().value;
+        assert_eq!(retries, 2.0 * ops as f64);
+        assert!(driven.rolled_back > 0);
+    }
+
+    #[test]
+    fn an_error_ends_all_terminals_and_is_told() {
+        let driven = run(0, 5, None);
+        assert_eq!(driven.failed, Some(Fault::Gone));
+        assert!(matches!(&driven.outcome.ended, Ended::Failed { message } if message == "Gone"));
+    }
+
+    #[test]
+    fn at_a_rate_no_more_is_begun_than_is_due_and_lateness_counts() {
+        let driven = run(0, usize::MAX, Some(100.0));
+        assert!(driven.outcome.io_ops() <= 31, "{}", driven.outcome.io_ops());
+        let overload = run(0, usize::MAX, Some(100_000.0));
+        let late = overload.outcome.ops.iter().map(|op| op.intended.as_ref().unwrap().max().unwrap_or(0));
+        let service = overload.outcome.io_service().max().unwrap();
+        assert!(late.max().unwrap() > service, "a queue of transactions that are due adds to their latency");
+    }
+
+    /// Ten calls of three operations each.
+    struct Few(u32);
+
+    impl Terminal for Few {
+        type Error = Fault;
+
+        fn has_more(&mut self) -> bool {
+            self.0 < 10
+        }
+
+        fn choose(&mut self) -> usize {
+            self.0 += 1;
+            0
+        }
+
+        fn attempt(&mut self) -> Result<Done, Fault> {
+            Ok(Done::Moved { ops: 3, bytes: 7 })
+        }
+    }
+
+    #[test]
+    fn a_number_of_operations_ends_by_itself_and_calls_of_many_count_each() {
+        let pace = Pace { warmup_seconds: 0.0, seconds: 60.0, rate: None };
+        let driven = drive(&KINDS[..1], vec![Few(0), Few(5)], &pace, &|| false);
+        assert_eq!((driven.outcome.io_ops(), driven.outcome.io_bytes()), (45, 105));
+        assert_eq!(driven.outcome.io_service().count(), 45);
+        assert_eq!(driven.outcome.ended, Ended::Done);
+        assert!(driven.outcome.measured_seconds < 60.0);
+    }
+
+    #[test]
+    fn a_terminal_that_panics_is_an_error_of_the_run() {
+        let pace = Pace { warmup_seconds: 0.0, seconds: 60.0, rate: None };
+        struct Panics;
+        impl Terminal for Panics {
+            type Error = Fault;
+            fn choose(&mut self) -> usize {
+                0
+            }
+            fn attempt(&mut self) -> Result<Done, Fault> {
+                panic!("planted")
+            }
+        }
+        assert_eq!(drive(&KINDS, vec![Panics], &pace, &|| false).failed, Some(Fault::Panicked));
+    }
+
+    #[test]
+    fn seconds_are_summed_in_fives() {
+        assert_eq!(by_five_seconds(&[1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 9]), [5, 10]);
+    }
+}
