@@ -66,6 +66,8 @@ pub enum Command {
     Reproduce(Box<crate::reproduce::Reproduce>),
     /// Run a workload in virtual time: containers on order-preserving and other stacks
     Simulate(Box<crate::simulate::Simulate>),
+    /// Join the runs of shards (`run --shard`) to one, without loss
+    Merge(crate::merge::Merge),
     /// List or delete stored runs
     Runs(Runs),
     /// Write a commented study or workload to begin with
@@ -118,6 +120,7 @@ Examples:
   loadline run workloada --engine rocksdb --on ext4     a property file of YCSB, unchanged
   loadline run study.toml; loadline run study.toml --resume
   mpirun -n 64 loadline run workloads/varmail.f --on dir:/shared --for 60s
+  loadline run study.toml --shard 3/40 --home /shared/shard3; loadline merge /shared/shard*
   loadline run paper.toml --scale quick --rows ext4,xfs --columns table3")]
 pub struct Run {
     /// Workloads in Filebench's WML, property files of YCSB, built-in loads by name (tpcc, ycsb-a ...), or one study (*.toml)
@@ -202,6 +205,9 @@ pub struct Run {
     /// Go on with the latest unfinished run of the same study
     #[arg(long)]
     pub resume: bool,
+    /// Run part K of N of the plan only, such as 3/40, on this machine; `loadline merge` joins the parts
+    #[arg(long, value_name = "K/N")]
+    pub shard: Option<record::shard::Shard>,
     /// A block device, or a file for `backing=`, that may be overwritten; all data on it is lost
     #[arg(long, value_name = "DEVICE|FILE", value_hint = ValueHint::FilePath)]
     pub erase: Option<String>,

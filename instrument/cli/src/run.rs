@@ -15,6 +15,7 @@ use lab::store::StoreError;
 use lab::{Campaign, Site};
 use record::grid::Grid;
 use record::results::{Judgement, Run, Status};
+use record::shard::Shard;
 use record::study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study};
 use rustix::process::Signal;
 use spec::StackSpec;
@@ -53,6 +54,8 @@ pub struct Launch<'a> {
     pub erase: Option<&'a str>,
     /// Go on with the latest unfinished run.
     pub resume: bool,
+    /// The part of the plan that is run.
+    pub shard: Option<Shard>,
     /// What the user calls the run.
     pub name: Option<&'a str>,
     /// No progress.
@@ -68,6 +71,7 @@ impl<'a> Launch<'a> {
             work_dir: arguments.work_dir.as_deref(),
             erase: arguments.erase.as_deref(),
             resume: arguments.resume,
+            shard: arguments.shard,
             name: arguments.name.as_deref(),
             quiet: arguments.quiet,
             allow_system: arguments.allow_system,
@@ -123,8 +127,13 @@ fn run_with(
     let loads = check_workloads(&study, launch.allow_system)?;
     let site = site(&home, launch.work_dir.unwrap_or(&home.join("images")), launch.erase)?;
     let name = launch.name.map(str::to_string);
-    let opening =
-        Opening { resume: launch.resume, name, command_line: std::env::args().collect(), on_signal };
+    let opening = Opening {
+        resume: launch.resume,
+        shard: launch.shard,
+        name,
+        command_line: std::env::args().collect(),
+        on_signal,
+    };
     let mut campaign = Campaign::open(study, loads, site, &opening, &mut say_opened).map_err(refused)?;
     if let Some(crew) = crew {
         campaign.lead(crew);
@@ -150,6 +159,7 @@ fn refused(error: CampaignError) -> anyhow::Error {
     match error {
         CampaignError::Overwrite(error) => bad_input(error),
         CampaignError::Store(error @ StoreError::Name { .. }) => bad_input(error),
+        CampaignError::Shard(error) => bad_input(format!("--shard: {error}")),
         CampaignError::Unavailable(_) => cannot_here(error),
         other => other.into(),
     }

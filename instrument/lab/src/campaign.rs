@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use journal::{Journal, UndoReport};
 use record::plan;
 use record::results::Run;
+use record::shard::{Shard, ShardError};
 use record::study::Study;
 use stack::Availability;
 
@@ -36,6 +37,8 @@ pub struct Campaign {
 pub struct Opening {
     /// Take up the latest unfinished run of the study, if there is one.
     pub resume: bool,
+    /// Run this part of the plan only.
+    pub shard: Option<Shard>,
     /// What the user calls the run.
     pub name: Option<String>,
     /// The command that began it, program name first.
@@ -79,6 +82,9 @@ pub enum CampaignError {
     /// No trials can be run.
     #[error(transparent)]
     Runner(#[from] RunnerError),
+    /// The study cannot be split.
+    #[error(transparent)]
+    Shard(#[from] ShardError),
     /// Signals cannot be heard.
     #[error("signals: {0}")]
     Signals(std::io::Error),
@@ -97,6 +103,7 @@ impl Campaign {
         opening: &Opening,
         tell: &mut dyn FnMut(Opened<'_>),
     ) -> Result<Campaign, CampaignError> {
+        opening.shard.map_or(Ok(()), |_| Shard::admits(&study))?;
         some_stack(&study, &site)?;
         let models = loads.iter().filter_map(|load| Some((load.workload.as_str(), load.model()?)));
         overwrite::check(&site, &study, models, &mut |line| tell(Opened::Overwrites(line)))?;
@@ -190,13 +197,13 @@ fn begin(
 ) -> Result<Run, StoreError> {
     opening.name.as_deref().map_or(Ok(()), check_name)?;
     if opening.resume {
-        if let Some(found) = store.unfinished(&study.hash())?.last() {
+        if let Some(found) = store.unfinished_shard(&study.hash(), opening.shard)?.last() {
             tell(Opened::Resumes { run: &found.id, done: found.trials_done, planned: found.trials_planned });
             return store.resume(&found.id);
         }
         tell(Opened::NothingToResume);
     }
-    let run = store.begin(study, &opening.command_line)?;
+    let run = store.begin_shard(study, &opening.command_line, opening.shard)?;
     if let Some(name) = &opening.name {
         store.name(&run.id, name)?;
     }

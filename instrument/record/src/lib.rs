@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`study`] | the question: one TOML file, or what a command line means |
 //! | [`plan`] | its cells, and the shuffled order of their trials |
+//! | [`shard`] | parts of a plan for many machines |
 //! | [`results`] | the answer: runs, cells, trials as they are stored |
 //! | `period` | of these, what a script asked for beside the result: `psrun`, `enable lathist` |
 //! | [`environment`], [`mod@diff`] | the machine as a trial found it; what differs between two |
@@ -38,6 +39,7 @@ mod period;
 pub mod plan;
 pub mod regime;
 pub mod results;
+pub mod shard;
 pub mod study;
 pub mod sweep;
 pub mod trend;
