@@ -1,13 +1,14 @@
 //! Many ranks under a launcher, and the shards of a study: as their users start them, and what is left.
 
+use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use needs::needs;
 use needs::Need::Tool;
-use serde_json::Value;
+use needs::needs;
+use serde_json::{Value, json};
 
 const MPIRUN: needs::Need = Tool { program: "mpirun", package: "openmpi-bin" };
 /// Files are made before, so that what is counted are reads and appends only.
@@ -57,7 +58,15 @@ impl Place {
         let mut command = self.command("mpirun", "home");
         // what Open MPI demands of root, and more ranks than CPUs
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
-        command.args(["-n", ranks, "--oversubscribe", "--bind-to", "none", env!("CARGO_BIN_EXE_loadline"), "run"]);
+        command.args([
+            "-n",
+            ranks,
+            "--oversubscribe",
+            "--bind-to",
+            "none",
+            env!("CARGO_BIN_EXE_loadline"),
+            "run",
+        ]);
         command.args(words);
         // SAFETY: setsid(2) may be called between fork and exec.
         unsafe {
@@ -81,7 +90,9 @@ impl Place {
         for process in names(Path::new("/proc")).into_iter().filter_map(|name| name.parse::<i32>().ok()) {
             let read = |name: &str| std::fs::read(format!("/proc/{process}/{name}")).unwrap_or_default();
             let environment = String::from_utf8_lossy(&read("environ")).into_owned();
-            let variable = |name: &str| environment.split('\0').find_map(|one| Some(one.strip_prefix(name)?.to_string()));
+            let variable = |name: &str| {
+                environment.split('\0').find_map(|one| Some(one.strip_prefix(name)?.to_string()))
+            };
             let ours = variable("LOADLINE_HOME=").is_some_and(|home| home.starts_with(here));
             let words = String::from_utf8_lossy(&read("cmdline")).into_owned();
             // the load itself runs in a child of each rank, which has another first word
@@ -127,18 +138,28 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until all ranks measure: each has a load process of its own with an open file below `shared`.
+/// Whether something below `folder` has this name.
+fn is_below(folder: &Path, name: &str) -> bool {
+    names(folder).into_iter().any(|one| one == name || is_below(&folder.join(one), name))
+}
+
+/// Bytes of all files below `folder` whose path has `part` in it.
+fn bytes_below(folder: &Path, part: &str) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let bytes = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(data) if data.is_dir() => bytes_below(&entry.path(), part),
+        Ok(data) if entry.path().to_string_lossy().contains(part) => data.len(),
+        _ => 0,
+    };
+    entries.map(bytes).sum()
+}
+
+/// Waits until all ranks have files below `shared`.
 fn measuring(place: &Place, ranks: usize, child: &mut Child) {
     let shared = place.path().join("shared");
     until("all ranks measure", || {
         assert!(child.try_wait().unwrap().is_none(), "the launcher has ended");
-        let made = |folder: std::path::PathBuf| {
-            names(&folder).into_iter().any(|name| name.starts_with("rank-"))
-                || names(&folder).iter().any(|name| {
-                    names(&folder.join(name)).into_iter().any(|name| name.starts_with("rank-"))
-                })
-        };
-        place.ranks().len() == ranks && made(shared.clone())
+        place.ranks().len() == ranks && (0..ranks).all(|rank| is_below(&shared, &format!("rank-{rank:05}")))
     });
 }
 
@@ -146,19 +167,29 @@ fn measuring(place: &Place, ranks: usize, child: &mut Child) {
 fn what_ranks_did_is_added_to_the_unit() {
     needs!(MPIRUN);
     let place = Place::new();
-    let output = place.mpirun("4", &["mail.f", "--on", "dir:shared", "--for", "500ms", "--warmup", "0", "-n", "1"]).output();
+    let output = place
+        .mpirun("8", &["mail.f", "--on", "dir:shared", "--for", "500ms", "--warmup", "0", "-n", "1"])
+        .output();
     let output = output.unwrap();
     assert!(output.status.success(), "{}", text(&output));
-    let run = place.last("home");
-    let trial = &run["trials"][0];
+    let shown = place.last("home");
+    let trial = &shown["run"]["trials"][0];
     let whole = &trial["outcome"];
     let parts = trial["extras"]["ranks"].as_array().unwrap_or_else(|| panic!("{trial:#}"));
-    assert_eq!(parts.len(), 4);
+    assert_eq!(parts.len(), 8);
     for (at, op) in whole["ops"].as_array().unwrap().iter().enumerate() {
         for field in ["ops", "bytes"] {
             let sum: u64 = parts.iter().map(|part| part["outcome"]["ops"][at][field].as_u64().unwrap()).sum();
-            assert_eq!(op[field].as_u64(), Some(sum), "{field} of {op:#}");
+            assert_eq!(op[field].as_u64(), Some(sum), "{field} of {}", op["name"]);
         }
+        let mut buckets = BTreeMap::<u64, u64>::new();
+        for part in parts {
+            for bucket in part["outcome"]["ops"][at]["service"]["buckets"].as_array().unwrap() {
+                *buckets.entry(bucket[0].as_u64().unwrap()).or_default() += bucket[1].as_u64().unwrap();
+            }
+        }
+        let added: Vec<Value> = buckets.into_iter().map(|(bucket, count)| json!([bucket, count])).collect();
+        assert_eq!(op["service"]["buckets"], json!(added), "histogram of {}", op["name"]);
     }
     place.is_clean();
 }
@@ -195,7 +226,7 @@ fn nothing_outlives_a_killed_launcher() {
 /// A launcher that ends its ranks may leave rank 0 no time: the doctor takes away the rest.
 fn left_by_a_killed_rank(place: &Place) {
     until("no rank runs", || place.ranks().is_empty());
-    let doctor = place.loadline("home", &["doctor", "--fix"]);
+    let doctor = place.loadline("home", &["doctor"]);
     assert!(doctor.status.success(), "{}", text(&doctor));
     place.is_clean();
     assert_eq!(names(&place.path().join("shared")), Vec::<String>::new());
@@ -209,16 +240,16 @@ fn kill(process: i32, signal: rustix::process::Signal) {
 fn a_rank_that_stood_still_is_shown() {
     needs!(MPIRUN);
     let place = Place::new();
-    let mut mpirun = place.mpirun("3", &["mail.f", "--on", "dir:shared", "--for", "4s", "--warmup", "0", "-n", "1"]);
+    let mut mpirun =
+        place.mpirun("3", &["mail.f", "--on", "dir:shared", "--for", "4s", "--warmup", "0", "-n", "1"]);
     let mut child = mpirun.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     measuring(&place, 3, &mut child);
     // the load of rank 1 is a child of it
     let rank = place.ranks().into_iter().find(|(rank, _)| *rank == 1).unwrap().1;
-    let mut loads = Vec::new();
-    until("the load of rank 1 runs", || {
-        loads = children(rank);
-        !loads.is_empty()
-    });
+    // files are about 4 KiB before it appends to them
+    until("rank 1 measures", || bytes_below(&place.path().join("shared"), "rank-00001") > 1 << 20);
+    let loads = children(rank);
+    assert!(!loads.is_empty());
     loads.iter().for_each(|load| kill(*load, rustix::process::Signal::STOP));
     std::thread::sleep(Duration::from_secs(3));
     loads.iter().for_each(|load| kill(*load, rustix::process::Signal::CONT));
@@ -226,14 +257,38 @@ fn a_rank_that_stood_still_is_shown() {
     let told = text(&output);
     assert!(output.status.success(), "{told}");
     let run = place.last("home").to_string();
-    assert!(told.contains("straggler: rank 1") || run.contains("straggler: rank 1"), "{told} {run}");
+    assert!(run.contains("straggler: rank 1"), "{told}");
+    place.is_clean();
+}
+
+#[test]
+fn a_full_disk_is_told_with_the_rank() {
+    needs!(MPIRUN, Root, Mounts);
+    let place = Place::new();
+    let shared = place.path().join("shared");
+    let flags = rustix::mount::MountFlags::NODEV;
+    rustix::mount::mount("full", &shared, "tmpfs", flags, c"size=512k").unwrap();
+    let output = place
+        .mpirun("3", &["mail.f", "--on", "dir:shared", "--for", "20s", "--warmup", "0", "-n", "1"])
+        .output()
+        .unwrap();
+    rustix::mount::unmount(&shared, rustix::mount::UnmountFlags::empty()).unwrap();
+    let told = text(&output);
+    assert!(!output.status.success(), "{told}");
+    assert!(told.contains("on host") && told.contains("No space left on device"), "{told}");
     place.is_clean();
 }
 
 fn children(process: i32) -> Vec<i32> {
     let tasks = names(Path::new(&format!("/proc/{process}/task")));
-    let read = |task: &String| std::fs::read_to_string(format!("/proc/{process}/task/{task}/children")).unwrap_or_default();
-    tasks.iter().map(read).flat_map(|list| list.split_whitespace().map(|one| one.parse().unwrap()).collect::<Vec<i32>>()).collect()
+    let read = |task: &String| {
+        std::fs::read_to_string(format!("/proc/{process}/task/{task}/children")).unwrap_or_default()
+    };
+    tasks
+        .iter()
+        .map(read)
+        .flat_map(|list| list.split_whitespace().map(|one| one.parse().unwrap()).collect::<Vec<i32>>())
+        .collect()
 }
 
 #[test]
@@ -257,7 +312,7 @@ fn shards_are_merged_to_the_run_of_one_machine() {
     let place = Place::new();
     place.write(
         "study.toml",
-        "stacks = ['dir:shared']\ntrials = 4\nseconds = 0.02\nwarmup = 0\n[[workload]]\nfile = 'mail.f'\n[workload.set]\n",
+        "stacks = ['dir:shared']\n[[workload]]\nfile = 'mail.f'\n[study]\ntrials = 4\nseconds = 0.02\nwarmup = 0\n",
     );
     for shard in ["1/3", "2/3", "3/3"] {
         let home = format!("home{}", &shard[..1]);
@@ -271,16 +326,19 @@ fn shards_are_merged_to_the_run_of_one_machine() {
     let (code, told) = merge(&["home1", "home2", "home3"], "whole");
     assert_eq!(code, Some(0), "{told}");
     assert!(told.contains("3 runs joined, 4 of 4 trials have a result"), "{told}");
-    assert_eq!(place.last("whole")["trials"].as_array().unwrap().len(), 4);
+    assert_eq!(place.last("whole")["run"]["trials"].as_array().unwrap().len(), 4);
     // a hole is named, and filled
     let (code, told) = merge(&["home1", "home3"], "part");
     assert_eq!(code, Some(1), "{told}");
     assert!(told.contains("shard 2/3: 1 trials are missing"), "{told}");
     let output = place.loadline("part", &["run", "study.toml", "--resume"]);
     assert!(output.status.success(), "{}", text(&output));
-    assert_eq!(place.last("part")["trials"].as_array().unwrap().len(), 4);
+    assert_eq!(place.last("part")["run"]["trials"].as_array().unwrap().len(), 4);
     // what does not fit
-    place.write("other.toml", &std::fs::read_to_string(place.path().join("study.toml")).unwrap().replace("0.02", "0.03"));
+    place.write(
+        "other.toml",
+        &std::fs::read_to_string(place.path().join("study.toml")).unwrap().replace("0.02", "0.03"),
+    );
     let output = place.loadline("other", &["run", "other.toml", "--shard", "2/3"]);
     assert!(output.status.success(), "{}", text(&output));
     let (code, told) = merge(&["home1", "other"], "refused");

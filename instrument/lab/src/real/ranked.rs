@@ -8,7 +8,7 @@ use cluster::balance::Balance;
 use cluster::{ClusterError, Heard, Offset};
 use engine::options::{Event, RunOptions, Stage};
 use record::results::RankPart;
-use stats::{Metric, Outcome, parallel};
+use stats::{Ended, Metric, Outcome, parallel};
 
 use super::ending::Failure;
 use super::trial::{Part, Processes, Trial};
@@ -215,14 +215,17 @@ impl Way<'_, '_, '_> {
                     Answer::Ended { began, result, raw_output } => {
                         (seat.ended, seat.began) = (true, began);
                         self.raw_output.push_str(&raw_output);
-                        match result {
-                            Ok(outcome) => seat.outcome = Some(*outcome),
-                            Err(why) => {
-                                return Err(Failure::Message(format!(
-                                    "{name}: {why}; the others were ended"
-                                )));
-                            }
-                        }
+                        let failed = match result {
+                            Ok(outcome) => match outcome.ended {
+                                Ended::Failed { message } => message,
+                                _ => {
+                                    seat.outcome = Some(*outcome);
+                                    return Ok(());
+                                }
+                            },
+                            Err(why) => why,
+                        };
+                        return Err(Failure::Message(format!("{name}: {failed}; the others were ended")));
                     }
                 }
                 Ok(())
