@@ -390,7 +390,7 @@ fn a_device_that_is_only_read_needs_no_consent_and_keeps_what_it_has() {
     let script = text.replace("size=1m,prealloc\n", "size=1m,readonly\n");
     std::fs::write(bench.path("lies.f"), script).unwrap();
     let (code, _) = bench.run(&["run", "lies.f", "--on", "dir:target", "--for", "200ms", "-n", "1", "-q"]);
-    assert_eq!((code, sum(&device)), (1, before.clone()));
+    assert_eq!((code, sum(&device)), (1, before));
     // nor is its node created or deleted
     let script =
         text.replace("flowop write name=w", "flowop deletefile name=d").replace(",iosize=4k,random", "");

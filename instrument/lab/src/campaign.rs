@@ -103,7 +103,7 @@ impl Campaign {
         opening: &Opening,
         tell: &mut dyn FnMut(Opened<'_>),
     ) -> Result<Campaign, CampaignError> {
-        opening.shard.map_or(Ok(()), |_| Shard::admits(&study))?;
+        opening.shard.map_or(Ok(()), |_| record::deal::admits(&study))?;
         some_stack(&study, &site)?;
         let models = loads.iter().filter_map(|load| Some((load.workload.as_str(), load.model()?)));
         overwrite::check(&site, &study, models, &mut |line| tell(Opened::Overwrites(line)))?;

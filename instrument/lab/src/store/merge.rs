@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
 
+use record::deal;
 use record::results::Run;
-use record::shard::{self, Part};
+use record::shard::Part;
 use record::study::Study;
 
 use super::{BUSY_PATIENCE, Store, StoreError, free_id, head, insert_run, owner, schema};
@@ -69,21 +70,8 @@ pub enum MergeError {
     #[error("{}: no run of a shard is stored there{}", .0.display(), if *.1 { " of this study" } else { "" })]
     NoShards(PathBuf, bool),
     /// Two runs that do not fit.
-    #[error("{b} does not fit {a}: {what} is {of_b} instead of {of_a}; {remedy}")]
-    Differs {
-        /// The first run.
-        a: String,
-        /// The one that does not fit.
-        b: String,
-        /// What differs.
-        what: &'static str,
-        /// In the first.
-        of_a: String,
-        /// In the other.
-        of_b: String,
-        /// What to do.
-        remedy: &'static str,
-    },
+    #[error(transparent)]
+    Differs(Box<Difference>),
     /// Two results of one trial.
     #[error(
         "{label}, trial {trial}: {run} has another result than a run before it; delete one of the runs (`loadline runs --delete`)"
@@ -96,6 +84,24 @@ pub enum MergeError {
         /// The later run.
         run: String,
     },
+}
+
+/// Why two runs do not fit.
+#[derive(Debug, thiserror::Error)]
+#[error("{b} does not fit {a}: {what} is {of_b} instead of {of_a}; {remedy}")]
+pub struct Difference {
+    /// The first run.
+    pub a: String,
+    /// The one that does not fit.
+    pub b: String,
+    /// What differs.
+    pub what: &'static str,
+    /// In the first.
+    pub of_a: String,
+    /// In the other.
+    pub of_b: String,
+    /// What to do.
+    pub remedy: &'static str,
 }
 
 /// A run that takes part.
@@ -166,7 +172,7 @@ impl Store {
             }
         }
         let done = done_trials(&transaction, &run.id)?;
-        let holes = shard::holes(&study, shards, |slot| done.contains(&(slot.cell, slot.index)));
+        let holes = deal::holes(&study, shards, |slot| done.contains(&(slot.cell, slot.index)));
         let missing: u64 = holes.values().sum();
         let planned = record::plan::order(&study).len() as u64;
         if missing == 0 {
@@ -249,7 +255,8 @@ fn fits(first: &Source, other: &Source) -> Result<(), MergeError> {
     ];
     for (what, of_a, of_b, remedy) in checks {
         if of_a != of_b {
-            return Err(MergeError::Differs { a: first.label(), b: other.label(), what, of_a, of_b, remedy });
+            let difference = Difference { a: first.label(), b: other.label(), what, of_a, of_b, remedy };
+            return Err(MergeError::Differs(Box::new(difference)));
         }
     }
     Ok(())

@@ -24,9 +24,10 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use record::compare::Past;
+use record::deal;
 use record::plan;
 use record::results::{MetricName, Run, Trial, VERSION};
-use record::shard::{self, Shard};
+use record::shard::Shard;
 use record::study::Study;
 
 pub use error::StoreError;
@@ -148,7 +149,7 @@ impl Store {
         };
         let transaction = self.write()?;
         run.id = free_id(&transaction, started)?;
-        insert_run(&transaction, &run, shard::order(study, shard).len(), Some(owner::this_process()))?;
+        insert_run(&transaction, &run, deal::order(study, shard).len(), Some(owner::this_process()))?;
         transaction.commit()?;
         Ok(run)
     }
