@@ -180,13 +180,18 @@ pub fn engine_run(workload: &Workload, root: &Path, seconds: f64) -> anyhow::Res
 
 /// One run of the engine with these options; operations per second.
 pub fn engine_run_with(workload: &Workload, root: &Path, options: &RunOptions) -> anyhow::Result<f64> {
+    Ok(outcome(workload, root, options)?.io_ops_per_second())
+}
+
+/// What one run of the engine with these options came to.
+pub fn outcome(workload: &Workload, root: &Path, options: &RunOptions) -> anyhow::Result<stats::Outcome> {
     let outcome = engine::run(workload, root, options, &Control::new(), &mut |_| {})?;
     anyhow::ensure!(
         matches!(outcome.ended, stats::Ended::TimeUp),
         "the run ended otherwise than by its time: {:?}",
         outcome.ended
     );
-    Ok(outcome.io_ops_per_second())
+    Ok(outcome)
 }
 
 fn prepare(workload: &Workload, root: &Path) -> anyhow::Result<Files> {

@@ -9,6 +9,7 @@
 //! | `sysbench` | sysbench's mixes on one server |
 //! | `kv` | db_bench's patterns, redis-benchmark's commands |
 //! | `pure` | planning of filesets, parsing of WML |
+//! | `scale` | thousands of ranks added, a hundred shards merged |
 //! | `pairs` | taking turns, ratios, medians |
 //! | `trust` | whether verdicts are right: the same against the same, and planted differences |
 
@@ -18,6 +19,7 @@ mod fio;
 mod kv;
 mod pairs;
 mod pure;
+mod scale;
 mod sysbench;
 mod trust;
 
@@ -98,6 +100,9 @@ fn main() -> anyhow::Result<()> {
     }
     if wanted("pure") {
         pure::measure()?;
+    }
+    if wanted("scale") {
+        scale::measure(&arguments.tmpfs)?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use needs::needs;
@@ -18,6 +19,8 @@ const WORKLOAD: &str = "define fileset name=files,path=/tmp,size=4k,entries=200,
       flowop deletefile name=delete,filesetname=files\n\
     } }\nrun 60\n";
 
+/// What tells the seeds of rows apart.
+const SEED_STEP: u64 = 1_000_003;
 /// Set in the process that has a mount namespace of its own: no other doctor meets what is killed here.
 const INSIDE: &str = "LOADLINE_TEST_KILLED";
 /// A device whose run was killed goes by itself when its daemon sees that; the last data are written first.
@@ -327,21 +330,34 @@ fn kill_all() {
     let seed = number("LOADLINE_SEED").unwrap_or(1);
     let kills = number("LOADLINE_KILLS").unwrap_or(4);
     println!("LOADLINE_SEED={seed} LOADLINE_KILLS={kills}");
-    let place = Place::new();
-    let mut moments = Moments(seed);
     let only = std::env::var("LOADLINE_COMMAND").unwrap_or_default();
-    for (name, longest, words) in COMMANDS.into_iter().filter(|(name, ..)| name.contains(&only)) {
-        let mut line = format!("{name:24}");
-        for _ in 0..kills {
-            let after = Duration::from_millis(moments.below(longest));
-            let (pid, ended) = place.kill(words, after);
-            let made = place.left(pid).len();
-            place.take_back();
-            let visits = place.cure(pid, &format!("{name}, killed after {after:?}"));
-            let how = if ended { "ended" } else { "killed" };
-            let _ =
-                write!(line, "  {how} after {:4} ms, {made:2} left, doctor x{visits}: 0;", after.as_millis());
+    let rows: Vec<_> =
+        COMMANDS.into_iter().enumerate().filter(|(_, (name, ..))| name.contains(&only)).collect();
+    // most of a row is waiting: two at a time, each in a place of its own
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let place = Place::new();
+                while let Some((number, row)) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    kill_row(&place, *row, kills, seed.wrapping_add(*number as u64 * SEED_STEP));
+                }
+            });
         }
-        println!("{line}");
+    });
+}
+
+fn kill_row(place: &Place, (name, longest, words): (&str, u64, &[&str]), kills: u64, seed: u64) {
+    let mut moments = Moments(seed);
+    let mut line = format!("{name:24}");
+    for _ in 0..kills {
+        let after = Duration::from_millis(moments.below(longest));
+        let (pid, ended) = place.kill(words, after);
+        let made = place.left(pid).len();
+        place.take_back();
+        let visits = place.cure(pid, &format!("{name}, killed after {after:?}"));
+        let how = if ended { "ended" } else { "killed" };
+        let _ = write!(line, "  {how} after {:4} ms, {made:2} left, doctor x{visits}: 0;", after.as_millis());
     }
+    println!("{line}");
 }
