@@ -55,8 +55,9 @@ fn ranks(outcome: &Outcome) -> anyhow::Result<()> {
 
 fn shards(outcome: &Outcome, folder: &Path) -> anyhow::Result<()> {
     let text = format!(
-        "stacks = ['ext4', 'xfs']\n[study]\ntrials = 1\n[[workload]]\nname = 'a'\ntext = 'run'\nparameters = {{ n = {:?} }}\n",
-        (0..CELLS / 2).collect::<Vec<u32>>()
+        "stacks = ['ext4', 'xfs']\n[study]\ntrials = 1\n[[workload]]\nname = 'a'\ntext = 'run'\nparameters = {{ n = {:?}, m = {:?} }}\n",
+        (0..100).collect::<Vec<u32>>(),
+        (0..CELLS / 200).collect::<Vec<u32>>()
     );
     let study = Study::from_stored(&text)?;
     let mut stores: Vec<PathBuf> = Vec::new();
