@@ -20,7 +20,7 @@ pub struct App {
 type Make = fn(&mut Parameters) -> Result<Box<dyn Load>, AppError>;
 
 /// Every load.
-const LOADS: [(&str, Make); 36] = [
+const LOADS: [(&str, Make); 37] = [
     ("large-file", |parameters| Ok(Box::new(micro::LargeFile::new(parameters)?))),
     ("random-write", |parameters| Ok(Box::new(micro::RandomWrite::new(parameters)?))),
     ("tokubench", |parameters| Ok(Box::new(micro::TokuBench::new(parameters)?))),
@@ -28,6 +28,7 @@ const LOADS: [(&str, Make); 36] = [
     ("git", |parameters| Ok(Box::new(programs::Git::new(parameters)?))),
     ("tar", |parameters| Ok(Box::new(programs::Tar::new(parameters)?))),
     ("rsync", |parameters| Ok(Box::new(programs::Rsync::new(parameters)?))),
+    ("compile", |parameters| Ok(Box::new(programs::Compile::new(parameters)?))),
     ("dbench", |parameters| Ok(Box::new(programs::Dbench::new(parameters)?))),
     ("sysbench", |parameters| Ok(Box::new(programs::Sysbench::new(parameters)?))),
     ("imap", |parameters| Ok(Box::new(imap::Imap::new(parameters)?))),

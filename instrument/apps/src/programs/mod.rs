@@ -5,10 +5,12 @@
 //! | `run` | finding and running a program; git without configuration |
 //! | `git` | `git-clone`, `git-diff` |
 //! | `tar` | `untar`, `tar` |
+//! | `compile` | `unpack`, `compile` |
 //! | `dbench` | none: its operations, in containers too |
 //! | `sysbench`, `mariadb` | none: transactions on a private server, in containers too |
 //! | `rsync` | `rsync`, `rsync-inplace` |
 
+mod compile;
 mod dbench;
 mod git;
 mod mariadb;
@@ -17,6 +19,7 @@ mod run;
 mod sysbench;
 mod tar;
 
+pub use compile::Compile;
 pub use dbench::Dbench;
 pub use git::Git;
 pub use rsync::Rsync;
