@@ -157,6 +157,7 @@ fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
         let (mut apps, files) = loads(&arguments.files);
         let (files, properties) = property_files(files)?;
         let mut set = database_settings(arguments, files.is_empty())?;
+        set.extend(by_fio(arguments, &files)?);
         if let Some(properties) = properties {
             if !files.is_empty() || !apps.is_empty() {
                 return Err(bad_input("property files of YCSB are one workload: give no others beside them"));
@@ -249,6 +250,16 @@ fn database_settings(arguments: &options::Run, only_apps: bool) -> anyhow::Resul
         set.push(format!("{name}={value}"));
     }
     Ok(set)
+}
+
+/// `--with` as the variable of job files that says who runs them.
+fn by_fio(arguments: &options::Run, files: &[PathBuf]) -> anyhow::Result<Option<String>> {
+    let Some(with) = &arguments.with else { return Ok(None) };
+    let is_job = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "fio");
+    if files.is_empty() || !files.iter().all(is_job) {
+        return Err(bad_input("--with is for job files of fio (*.fio)"));
+    }
+    Ok(Some(format!("{}={with}", lab::load::WITH)))
 }
 
 fn current_directory() -> anyhow::Result<String> {

@@ -247,7 +247,8 @@ impl Grid {
 
     /// Whether a row is compleat on all columns that count; what was not run, or too seldom, leaves it open.
     pub fn compleat(&self, row: usize) -> Compleat {
-        let its = self.counted().filter(|at| self.study.rows[row].is_of_table(&self.study.columns[*at].table));
+        let its =
+            self.counted().filter(|at| self.study.rows[row].is_of_table(&self.study.columns[*at].table));
         let standings: Vec<Standing> = its.map(|at| Standing::against(&self.effects(row, at))).collect();
         compleat(&standings, Thresholds::default().alpha)
     }
@@ -392,7 +393,13 @@ fn value(study: &Study, column: &Column, outcome: &Outcome) -> Option<f64> {
 /// What a trial measured of the operations of one name.
 fn of_op(outcome: &Outcome, name: &str) -> Outcome {
     let ops = outcome.ops.iter().filter(|op| op.name == name).cloned().collect();
-    Outcome { ops, metrics: outcome.metrics.clone(), notes: Vec::new(), ended: outcome.ended.clone(), ..*outcome }
+    Outcome {
+        ops,
+        metrics: outcome.metrics.clone(),
+        notes: Vec::new(),
+        ended: outcome.ended.clone(),
+        ..*outcome
+    }
 }
 
 /// How many of a metric's own unit (nanoseconds, bytes a second) are one of the column's.

@@ -97,7 +97,9 @@ impl<'a> Names<'a> {
             Rule::NoneBelow { row, .. } | Rule::MostAt { row, .. } => is_known(row, &self.rows, "row"),
             Rule::Columns(rule) => {
                 is_known(&rule.row, &self.rows, "row")?;
-                [&rule.column, &rule.over].into_iter().try_for_each(|word| is_known(word, &self.columns, "column"))
+                [&rule.column, &rule.over]
+                    .into_iter()
+                    .try_for_each(|word| is_known(word, &self.columns, "column"))
             }
             Rule::Gain(rule) => {
                 let rows = std::iter::once(&rule.row).chain(&rule.over);
