@@ -73,7 +73,6 @@ fn check_jobs(arguments: &options::Check, file: &str, set: Vec<(String, String)>
     let checked =
         lab::check::workloads(&study, lab::load::machine(None, FREE_BYTES_ASSUMED)).map_err(bad_input)?;
     let mut text = format!("{file}: ok\n");
-    let mut told: Vec<&str> = Vec::new();
     for load in checked.iter() {
         let parameters: Vec<String> =
             load.parameters.iter().map(|p| format!("{}={}", p.name, p.value)).collect();
@@ -91,11 +90,8 @@ fn check_jobs(arguments: &options::Check, file: &str, set: Vec<(String, String)>
             };
             text += &format!("  reads and writes by {io} (change it with --io)\n");
         }
-        told.extend(load.warnings.lines());
     }
-    told.sort_unstable();
-    told.dedup();
-    told.iter().for_each(|note| eprintln!("{note}"));
+    crate::run::say_warnings(&checked);
     screen::print(text.trim_end())?;
     Ok(Exit::Done)
 }
@@ -142,10 +138,8 @@ fn check_study(arguments: &options::Check) -> anyhow::Result<Exit> {
                 }
             }
         }
-        if !load.warnings.is_empty() {
-            eprintln!("{}", load.warnings.trim_end());
-        }
     }
+    crate::run::say_warnings(&checked);
     screen::print(&text)?;
     Ok(Exit::Done)
 }

@@ -333,13 +333,22 @@ fn site(home: &Path, work: &Path, erase: Option<&str>) -> anyhow::Result<Site> {
     Ok(site)
 }
 
+/// Tells what the loads of a study warn of, each text once.
+pub fn say_warnings(loads: &Loads) {
+    let mut told: Vec<&str> = Vec::new();
+    for warnings in loads.iter().map(|load| load.warnings.trim_end()) {
+        if !warnings.is_empty() && !told.contains(&warnings) {
+            eprintln!("{warnings}");
+            told.push(warnings);
+        }
+    }
+}
+
 /// Resolves every load as a trial would, so that a mistake shows now, and programs that nobody allowed.
 fn check_workloads(study: &Study, by_option: bool) -> anyhow::Result<Loads> {
     let machine = lab::load::machine(study.study.memory.map(|bytes| bytes.0), FREE_BYTES_ASSUMED);
     let loads = lab::check::workloads(study, machine).map_err(bad_input)?;
-    for load in loads.iter().filter(|load| !load.warnings.is_empty()) {
-        eprintln!("{}", load.warnings.trim_end());
-    }
+    say_warnings(&loads);
     let permission = match (by_option, study.study.allow_system) {
         (true, _) => Permission::Option,
         (false, true) => Permission::Study,
