@@ -23,8 +23,10 @@ setup:
 build: setup
 	$(CARGO) build --release --locked -p loadline -p loadline-prefetch-preload
 
-demo: build
-	$(ROOT) $(TARGET)/release/loadline run studies/everyday.toml --html report.html
+# Quick to build; what is installed and benchmarked is built by `build`.
+demo: setup
+	$(CARGO) build --profile demo --locked -p loadline -p loadline-prefetch-preload
+	$(ROOT) $(TARGET)/demo/loadline run studies/everyday.toml --html report.html
 
 setup-tests:
 	@scripts/setup.sh --tests

@@ -51,6 +51,7 @@ need_for_tests() {
     need file:/usr/lib/mysql/plugin/ha_rocksdb.so mariadb-plugin-rocksdb
     need file:/usr/lib/postgresql postgresql
     need sysbench sysbench
+    need mpirun openmpi-bin
 }
 for extra in "$@"; do
     if [ "$extra" = --tests ]; then need_for_tests; else need "$extra" "$extra"; fi

@@ -149,6 +149,7 @@ fn stacks(options: &Options, arguments: &Ab, file: &std::path::Path) -> anyhow::
     let launch = Launch {
         work_dir: arguments.work_dir.as_deref(),
         erase: arguments.erase.as_deref(),
+        shard: None,
         resume: arguments.resume,
         name: arguments.name.as_deref(),
         quiet: arguments.quiet,

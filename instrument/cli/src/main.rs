@@ -16,6 +16,7 @@
 //! | `harm` | whether the prefetcher harms on this machine |
 //! | `turns` | a program without and with the prefetcher, compared |
 //! | `library` | the prefetching library as options name it |
+//! | `merge` | runs of shards joined to one |
 //! | `making` | what a command makes: journal, signals |
 //! | `pages` | man pages and completions |
 //! | `reproduce`, `evaluation` | published evaluations: the run of an embedded study; the options that choose scale, rows, columns |
@@ -38,6 +39,7 @@ mod front;
 mod harm;
 mod library;
 mod making;
+mod merge;
 mod new;
 mod options;
 mod pages;
@@ -104,6 +106,7 @@ fn main() -> ExitCode {
         Command::Simulate(what) => simulate::simulate(&options, what),
         Command::Sweep(what) => sweep::sweep(&options, what),
         Command::Trend(trend) => trend::trend(&options, trend),
+        Command::Merge(merge) => merge::merge(&options, merge),
         Command::Runs(runs) => runs::runs(&options, runs),
         Command::Ssd(ssd) => ssd::ssd(&options, ssd),
         Command::Prefetch(what) => prefetch::prefetch(&options, what),

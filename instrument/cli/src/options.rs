@@ -66,6 +66,8 @@ pub enum Command {
     Reproduce(Box<crate::reproduce::Reproduce>),
     /// Run a workload in virtual time: containers on order-preserving and other stacks
     Simulate(Box<crate::simulate::Simulate>),
+    /// Join the runs of shards (`run --shard`) to one, without loss
+    Merge(crate::merge::Merge),
     /// List or delete stored runs
     Runs(Runs),
     /// Write a commented study or workload to begin with
@@ -118,6 +120,8 @@ Examples:
   loadline run workloada --engine rocksdb --on ext4     a property file of YCSB, unchanged
   loadline run job.fio --on ext4@980pro --with loadline,fio --for 10s
   loadline run study.toml; loadline run study.toml --resume
+  mpirun -n 64 loadline run workloads/varmail.f --on dir:/shared --for 60s
+  loadline run study.toml --shard 3/40 --home /shared/shard3; loadline merge /shared/shard*
   loadline run paper.toml --scale quick --rows ext4,xfs --columns table3")]
 pub struct Run {
     /// Workloads in Filebench's WML, job files of fio (*.fio), property files of YCSB, built-in loads by name (tpcc, ycsb-a ...), or one study (*.toml)
@@ -178,6 +182,12 @@ pub struct Run {
     /// Run the load in N containers at once, begun together; several numbers, separated by commas, are swept
     #[arg(long, value_name = "N")]
     pub containers: Option<String>,
+    /// Under mpirun or srun: each rank has files of its own, or all work on one set of files
+    #[arg(long, value_enum, default_value_t = Share::PerRank, value_name = "HOW")]
+    pub share: Share,
+    /// Under mpirun or srun: a directory that all hosts see, where the ranks meet [default: in the home of results]
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub rendezvous: Option<PathBuf>,
     /// Stretch the emulated SSD's time, so that a small machine is bound by the device and ratios hold; 0.01 to 10000
     #[arg(long, value_name = "FACTOR")]
     pub time_scale: Option<f64>,
@@ -199,6 +209,9 @@ pub struct Run {
     /// Go on with the latest unfinished run of the same study
     #[arg(long)]
     pub resume: bool,
+    /// Run part K of N of the plan only, such as 3/40, on this machine; `loadline merge` joins the parts
+    #[arg(long, value_name = "K/N")]
+    pub shard: Option<record::shard::Shard>,
     /// A block device, or a file for `backing=`, that may be overwritten; all data on it is lost
     #[arg(long, value_name = "DEVICE|FILE", value_hint = ValueHint::FilePath)]
     pub erase: Option<String>,
@@ -228,6 +241,15 @@ pub struct Run {
     /// No progress, only results
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// How the ranks of a launcher use the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Share {
+    /// Files of its own for each rank
+    PerRank,
+    /// One set of files for all
+    Shared,
 }
 
 /// Options of `check`.

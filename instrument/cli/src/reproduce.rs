@@ -89,6 +89,7 @@ pub fn reproduce(options: &Options, arguments: &Reproduce) -> anyhow::Result<Exi
     let launch = Launch {
         work_dir: arguments.work_dir.as_deref(),
         erase: arguments.erase.as_deref(),
+        shard: None,
         resume: arguments.resume,
         name: arguments.name.as_deref(),
         quiet: arguments.quiet,

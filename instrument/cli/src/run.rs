@@ -8,13 +8,16 @@ use kv::properties::Properties;
 use lab::campaign::{CampaignError, Opened, Opening};
 use lab::check::Loads;
 use lab::load::FREE_BYTES_ASSUMED;
+use lab::ranks::{Crew, Meeting};
 use lab::session::Ending;
 use lab::stop::Wish;
 use lab::store::StoreError;
 use lab::{Campaign, Site};
 use record::grid::Grid;
 use record::results::{Judgement, Run, Status};
+use record::shard::Shard;
 use record::study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study};
+use rustix::process::Signal;
 use spec::StackSpec;
 use stats::Thresholds;
 
@@ -27,7 +30,16 @@ use crate::words;
 
 /// Runs, and tells what came of it.
 pub fn run(options: &Options, arguments: &options::Run) -> anyhow::Result<Exit> {
-    let (run, ending) = run_study(options, study(arguments)?, &Launch::of(arguments))?;
+    let launch = Launch::of(arguments);
+    let study = study(arguments)?;
+    let ranked = cluster::Launch::of_environment().map_err(bad_input)?;
+    let (run, ending) = match ranked {
+        None => run_study(options, study, &launch)?,
+        Some(ranked) => match meet(options, arguments, &study, ranked)? {
+            None => return Ok(Exit::Done),
+            Some(crew) => run_with(options, study, &launch, Some(crew))?,
+        },
+    };
     let shown = Shown { html: arguments.html.as_deref(), csv: arguments.csv.as_deref() };
     let judgements = tell(options, &shown, &run)?;
     Ok(exit_of(&run, ending, &judgements))
@@ -42,6 +54,8 @@ pub struct Launch<'a> {
     pub erase: Option<&'a str>,
     /// Go on with the latest unfinished run.
     pub resume: bool,
+    /// The part of the plan that is run.
+    pub shard: Option<Shard>,
     /// What the user calls the run.
     pub name: Option<&'a str>,
     /// No progress.
@@ -57,6 +71,7 @@ impl<'a> Launch<'a> {
             work_dir: arguments.work_dir.as_deref(),
             erase: arguments.erase.as_deref(),
             resume: arguments.resume,
+            shard: arguments.shard,
             name: arguments.name.as_deref(),
             quiet: arguments.quiet,
             allow_system: arguments.allow_system,
@@ -66,13 +81,63 @@ impl<'a> Launch<'a> {
 
 /// Runs a study to its end, or until the user stops it; shows what happens. What came of it is in the run.
 pub fn run_study(options: &Options, study: Study, launch: &Launch<'_>) -> anyhow::Result<(Run, Ending)> {
+    run_with(options, study, launch, None)
+}
+
+/// Brings the ranks of a launcher together. Rank 0 gets them all; the others serve it, and are done when this returns `None`.
+fn meet(
+    options: &Options,
+    arguments: &options::Run,
+    study: &Study,
+    ranked: cluster::Launch,
+) -> anyhow::Result<Option<Crew>> {
+    let rank = ranked.rank;
+    // rank 0 undoes what it has made; the others have made nothing
+    let signal = if rank == 0 { Signal::TERM } else { Signal::KILL };
+    cluster::launch::end_with_launcher(signal)?;
+    let folder = match &arguments.rendezvous {
+        Some(folder) => std::path::absolute(folder)?,
+        None => home(options)?.join("rendezvous"),
+    };
+    let plan = format!(
+        "study {} of loadline {}, --share {:?}",
+        study.hash(),
+        env!("CARGO_PKG_VERSION"),
+        arguments.share
+    );
+    let meeting = Meeting { folder, launch: ranked, plan };
+    if rank > 0 {
+        meeting.serve()?;
+        return Ok(None);
+    }
+    let share = match arguments.share {
+        options::Share::PerRank => lab::ranks::Share::PerRank,
+        options::Share::Shared => lab::ranks::Share::Shared,
+    };
+    Ok(Some(meeting.lead(share)?))
+}
+
+fn run_with(
+    options: &Options,
+    study: Study,
+    launch: &Launch<'_>,
+    crew: Option<Crew>,
+) -> anyhow::Result<(Run, Ending)> {
     let home = home(options)?;
     let loads = check_workloads(&study, launch.allow_system)?;
     let site = site(&home, launch.work_dir.unwrap_or(&home.join("images")), launch.erase)?;
     let name = launch.name.map(str::to_string);
-    let opening =
-        Opening { resume: launch.resume, name, command_line: std::env::args().collect(), on_signal };
+    let opening = Opening {
+        resume: launch.resume,
+        shard: launch.shard,
+        name,
+        command_line: std::env::args().collect(),
+        on_signal,
+    };
     let mut campaign = Campaign::open(study, loads, site, &opening, &mut say_opened).map_err(refused)?;
+    if let Some(crew) = crew {
+        campaign.lead(crew);
+    }
     campaign.provide(&mut |label, line| {
         if !launch.quiet {
             eprintln!("{label}: {line}");
@@ -94,6 +159,7 @@ fn refused(error: CampaignError) -> anyhow::Error {
     match error {
         CampaignError::Overwrite(error) => bad_input(error),
         CampaignError::Store(error @ StoreError::Name { .. }) => bad_input(error),
+        CampaignError::Shard(error) => bad_input(format!("--shard: {error}")),
         CampaignError::Unavailable(_) => cannot_here(error),
         other => other.into(),
     }

@@ -103,6 +103,7 @@ pub fn simulate(options: &Options, arguments: &Simulate) -> anyhow::Result<Exit>
     let launch = Launch {
         work_dir: None,
         erase: None,
+        shard: None,
         resume: arguments.resume,
         name: arguments.name.as_deref(),
         quiet: arguments.quiet,

@@ -59,5 +59,5 @@ pub mod volume;
 pub use control::Control;
 pub use error::Error;
 pub use options::{Event, RunOptions, Stage};
-pub use run::{run, run_on, run_with_devices};
+pub use run::{changes_files, run, run_on, run_with_devices};
 pub use volume::Volume;

@@ -9,6 +9,8 @@ use workload::IoMode;
 pub struct RunOptions {
     /// Seed of every random choice: the same seed gives the same operations.
     pub seed: u64,
+    /// Seed of names and sizes of the files, when several runs with seeds of their own share the files.
+    pub files_seed: Option<u64>,
     /// Length of the measured interval in seconds; goes before the script's own.
     pub seconds: Option<f64>,
     /// End after this many I/O operations (all threads together).
@@ -33,10 +35,18 @@ pub struct RunOptions {
     pub allow_system: bool,
 }
 
+impl RunOptions {
+    /// The seed of names and sizes of the files.
+    pub fn seed_of_files(&self) -> u64 {
+        self.files_seed.unwrap_or(self.seed)
+    }
+}
+
 impl Default for RunOptions {
     fn default() -> Self {
         RunOptions {
             seed: 1,
+            files_seed: None,
             seconds: None,
             ops: None,
             warmup_seconds: None,

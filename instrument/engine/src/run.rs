@@ -114,7 +114,7 @@ fn on_ground(
     system::allowed(workload, options)?;
     raise_open_files();
     let trees = place::roots(&workload.filesets)?;
-    let layouts = layouts(workload, options.seed)?;
+    let layouts = layouts(workload, options.seed_of_files())?;
     let run = Run { workload, ground, options, control, trees, approved };
     if options.stage != Stage::Measure {
         run.prepare(&layouts, on_event)?;
@@ -242,12 +242,12 @@ impl Run<'_> {
             .iter()
             .zip(layouts)
             .map(|(fileset, layout)| {
-                layout.initial_files(fileset.prealloc_percent, self.options.seed).count() as u64
+                layout.initial_files(fileset.prealloc_percent, self.options.seed_of_files()).count() as u64
             })
             .sum();
         let creation = Creation {
             ground: self.ground,
-            seed: self.options.seed,
+            seed: self.options.seed_of_files(),
             data: self.data(),
             control: self.control,
             made: &made,
@@ -301,7 +301,7 @@ impl Run<'_> {
                 &self.trees[index],
                 changes.files[index],
                 percent,
-                self.options.seed,
+                self.options.seed_of_files(),
             );
             one.read_only = fileset.read_only;
             one.write_only = fileset.write_only;
@@ -454,6 +454,11 @@ fn ended(workload: &Workload, control: &Control, results: &[LaneResult], timing:
         EndMode::AllDone => lasting().next().is_none(),
     };
     if done { (Ended::Done, longest) } else { (Ended::TimeUp, mean) }
+}
+
+/// Whether files come or go under a workload: then two runs cannot share them, since each keeps books of its own.
+pub fn changes_files(workload: &Workload) -> bool {
+    changing(workload, &Programs::compile(workload)).files.contains(&true)
 }
 
 /// Which filesets a workload changes.

@@ -27,6 +27,7 @@ fn run(study: &Path, home: &Path, work: &Path, words: &[String]) -> Result<(), F
     let site = Site::new(&camino::absolute_utf8(home)?, &camino::absolute_utf8(work)?)?;
     let opening = Opening {
         resume: true,
+        shard: None,
         name: None,
         command_line: words.to_vec(),
         on_signal: |wish| eprintln!("{wish:?}"),

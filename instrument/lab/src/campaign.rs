@@ -6,12 +6,14 @@ use std::sync::atomic::AtomicBool;
 use journal::{Journal, UndoReport};
 use record::plan;
 use record::results::Run;
+use record::shard::{Shard, ShardError};
 use record::study::Study;
 use stack::Availability;
 
 use crate::check::Loads;
 use crate::overwrite::{self, OverwriteError};
 use crate::queue::Queue;
+use crate::ranks::Crew;
 use crate::real::{RealRunner, RunnerError, journal_folder};
 use crate::runner::Runner;
 use crate::session::{Ending, Means, Notice, Session};
@@ -35,6 +37,8 @@ pub struct Campaign {
 pub struct Opening {
     /// Take up the latest unfinished run of the study, if there is one.
     pub resume: bool,
+    /// Run this part of the plan only.
+    pub shard: Option<Shard>,
     /// What the user calls the run.
     pub name: Option<String>,
     /// The command that began it, program name first.
@@ -78,6 +82,9 @@ pub enum CampaignError {
     /// No trials can be run.
     #[error(transparent)]
     Runner(#[from] RunnerError),
+    /// The study cannot be split.
+    #[error(transparent)]
+    Shard(#[from] ShardError),
     /// Signals cannot be heard.
     #[error("signals: {0}")]
     Signals(std::io::Error),
@@ -96,6 +103,7 @@ impl Campaign {
         opening: &Opening,
         tell: &mut dyn FnMut(Opened<'_>),
     ) -> Result<Campaign, CampaignError> {
+        opening.shard.map_or(Ok(()), |_| record::deal::admits(&study))?;
         some_stack(&study, &site)?;
         let models = loads.iter().filter_map(|load| Some((load.workload.as_str(), load.model()?)));
         overwrite::check(&site, &study, models, &mut |line| tell(Opened::Overwrites(line)))?;
@@ -109,6 +117,11 @@ impl Campaign {
         let stop =
             stop::on_signals(runner.journal().clone(), opening.on_signal).map_err(CampaignError::Signals)?;
         Ok(Campaign { study, loads, run, store, runner, stop })
+    }
+
+    /// Lets loads be run by the ranks of a launcher.
+    pub fn lead(&mut self, crew: Crew) {
+        self.runner.lead(crew);
     }
 
     /// The run as it is by now.
@@ -184,13 +197,13 @@ fn begin(
 ) -> Result<Run, StoreError> {
     opening.name.as_deref().map_or(Ok(()), check_name)?;
     if opening.resume {
-        if let Some(found) = store.unfinished(&study.hash())?.last() {
+        if let Some(found) = store.unfinished_shard(&study.hash(), opening.shard)?.last() {
             tell(Opened::Resumes { run: &found.id, done: found.trials_done, planned: found.trials_planned });
             return store.resume(&found.id);
         }
         tell(Opened::NothingToResume);
     }
-    let run = store.begin(study, &opening.command_line)?;
+    let run = store.begin_shard(study, &opening.command_line, opening.shard)?;
     if let Some(name) = &opening.name {
         store.name(&run.id, name)?;
     }

@@ -16,7 +16,7 @@ use stats::{Metric, Outcome};
 use workload::Workload;
 
 use crate::inprocess::InProcess;
-use crate::protocol::{Issue, Message, Request, say};
+use crate::protocol::{Begin, Issue, Message, Request, say};
 
 /// Longest request that is read.
 const REQUEST_BYTES_MAX: u64 = 64 << 20;
@@ -35,9 +35,27 @@ pub fn main() -> u8 {
         Ok((request, control))
     });
     match began {
-        Ok((request, control)) => end(run(&request, &control, &Talk { say: &say, ready: &|| Ok(()) })),
+        Ok((request, control)) => {
+            let ready = || if request.waits { wait_for_begin() } else { Ok(()) };
+            end(run(&request, &control, &Talk { say: &say, ready: &ready }))
+        }
         Err(message) => end(Err(message)),
     }
+}
+
+/// Says that all is ready, and sleeps to the moment that the parent then names.
+fn wait_for_begin() -> Result<(), String> {
+    say(&Message::Waiting);
+    let mut line = String::new();
+    std::io::stdin()
+        .lock()
+        .read_line(&mut line)
+        .map_err(|error| format!("the begin cannot be read: {error}"))?;
+    let begin: Begin = serde_json::from_str(&line)
+        .map_err(|_| "the load was not begun, since another rank failed".to_string())?;
+    let late_ns = cluster::clock::sleep_until_ns(begin.at_ns);
+    say(&Message::Began { at_ns: begin.at_ns + late_ns, late_ns });
+    Ok(())
 }
 
 fn end(result: Result<Outcome, String>) -> u8 {

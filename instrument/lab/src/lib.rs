@@ -14,6 +14,7 @@
 //! | [`overwrite`] | what a study would overwrite, shown and decided before the first trial and again in each |
 //! | [`inprocess`] | betrfs without the kernel in between |
 //! | [`protocol`], [`supervise`], [`child`] | the trial's process: what is said, the parent's side, the child's |
+//! | [`ranks`] | the same under a launcher: what rank 0 and the others say to each other, and the others' side |
 //! | [`contained`] | the same within a container: what it is told by files, and the gate |
 //! | [`paired`] | two variants of a program in turns, judged: with the prefetching library and without |
 //! | [`store`] | the SQLite database of runs |
@@ -28,6 +29,7 @@ pub mod overwrite;
 pub mod paired;
 pub mod protocol;
 pub mod queue;
+pub mod ranks;
 pub mod read;
 pub mod real;
 pub mod runner;

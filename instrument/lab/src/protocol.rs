@@ -40,6 +40,9 @@ pub struct Request {
     /// The load goes in slices: after [`Message::Waiting`] it does what each [`Grant`] says, until standard input ends.
     #[serde(default)]
     pub in_slices: bool,
+    /// After [`Message::Waiting`] the load begins at the moment that [`Begin`] on standard input says.
+    #[serde(default)]
+    pub waits: bool,
 }
 
 /// A line on the standard input of a load in slices.
@@ -47,6 +50,13 @@ pub struct Request {
 pub struct Grant {
     /// I/O operations to do now.
     pub operations: u64,
+}
+
+/// The line on the standard input of a load that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begin {
+    /// Nanoseconds of the system's monotonic clock.
+    pub at_ns: i64,
 }
 
 /// What is run: nothing is left to be read or resolved.
@@ -81,8 +91,15 @@ pub enum Message {
         /// What.
         event: Event,
     },
-    /// A load in slices is ready for its first grant.
+    /// A load in slices is ready for its first grant, or one that waits for its begin.
     Waiting,
+    /// A load that waited begins.
+    Began {
+        /// Nanoseconds of the system's monotonic clock.
+        at_ns: i64,
+        /// How long after the moment it was told.
+        late_ns: i64,
+    },
     /// A grant is done.
     Slice {
         /// From its begin to the end of its last operation, what it owes written out.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use record::deal;
 use record::estimate::Estimate;
 use record::plan::{self, Slot};
 use record::results::{Run, Trial};
@@ -22,7 +23,7 @@ pub struct Queue {
 impl Queue {
     /// What is missing of `run`.
     pub fn new(study: &Study, run: &Run, loads: &Loads) -> Queue {
-        let waiting: VecDeque<Slot> = plan::remaining(&plan::order(study), &run.trials).into();
+        let waiting: VecDeque<Slot> = plan::remaining(&deal::order(study, run.shard), &run.trials).into();
         let seconds = |cell| loads.of(cell).map_or(0.0, Prepared::load_seconds);
         let mut estimate = Estimate::new(run.cells.iter().map(seconds).collect());
         run.trials.iter().for_each(|trial| estimate.learn(trial));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 use stats::Outcome;
 
-use crate::protocol::{Message, Request};
+use crate::protocol::{Begin, Message, Request};
 
 /// How often the clock and the user's wish are looked at.
 const TICK: Duration = Duration::from_millis(50);
@@ -77,6 +77,19 @@ pub fn supervise(
     admit: impl FnOnce(u32) -> Result<(), String>,
     hear: &mut dyn FnMut(Message),
 ) -> Departure {
+    supervise_gated(program, request, deadline, stop, admit, hear, &mut || None)
+}
+
+/// As [`supervise`]. When the child waits, `gate` says when it begins; without an answer it ends.
+pub(crate) fn supervise_gated(
+    program: &Program,
+    request: &Request,
+    deadline: Option<Instant>,
+    stop: &AtomicBool,
+    admit: impl FnOnce(u32) -> Result<(), String>,
+    hear: &mut dyn FnMut(Message),
+    gate: &mut dyn FnMut() -> Option<Begin>,
+) -> Departure {
     let failed = |message: String| Departure { result: Err(message), told: None, raw_output: String::new() };
     let mut child = match start(program) {
         Ok(child) => child,
@@ -88,11 +101,28 @@ pub fn supervise(
     let grace = program.grace;
     let mut watch =
         Watch { child, stop, deadline, grace, told: None, killed: None, outcome: None, error: None };
-    if let Err(message) = sent {
-        watch.kill();
-        watch.error = Some(message);
-    }
-    let exit = watch.until_end(&lines, hear);
+    let mut stdin = match sent {
+        Ok(stdin) => Some(stdin).filter(|_| request.waits),
+        Err(message) => {
+            watch.kill();
+            watch.error = Some(message);
+            None
+        }
+    };
+    let mut hear = |message: Message| match (message, stdin.take()) {
+        (Message::Waiting, Some(mut stdin)) => {
+            if let Some(Ok(mut line)) = gate().map(|begin| serde_json::to_vec(&begin)) {
+                line.push(b'\n');
+                // one that has died shows by its end
+                let _ = stdin.write_all(&line);
+            }
+        }
+        (message, kept) => {
+            stdin = kept;
+            hear(message);
+        }
+    };
+    let exit = watch.until_end(&lines, &mut hear);
     let result = watch.result(exit);
     let told = watch.told.map(|(told, _)| told);
     // A thread whose pipe is held by a process that cannot be killed would be awaited for ever.
@@ -196,11 +226,13 @@ fn start(program: &Program) -> std::io::Result<Child> {
         .spawn()
 }
 
-fn send(child: &mut Child, request: &Request) -> Result<(), String> {
+fn send(child: &mut Child, request: &Request) -> Result<ChildStdin, String> {
     let mut line = serde_json::to_vec(request).map_err(|error| error.to_string())?;
     line.push(b'\n');
     let mut stdin = child.stdin.take().ok_or("the trial's process has no standard input")?;
-    stdin.write_all(&line).map_err(|error| format!("the trial's process does not take its request: {error}"))
+    let sent = stdin.write_all(&line);
+    sent.map_err(|error| format!("the trial's process does not take its request: {error}"))?;
+    Ok(stdin)
 }
 
 fn read_lines(child: &mut Child) -> Receiver<Message> {

@@ -32,7 +32,7 @@ impl Place {
     fn open(&self, study: &Study, resume: bool) -> (Result<Campaign, CampaignError>, Vec<String>) {
         let site = Site::new(&self.home, &self.home.join("images")).unwrap();
         let command_line = vec!["loadline".to_string()];
-        let opening = Opening { resume, name: None, command_line, on_signal: |_| {} };
+        let opening = Opening { resume, shard: None, name: None, command_line, on_signal: |_| {} };
         let mut told = Vec::new();
         let mut tell = |opened: Opened<'_>| told.push(format!("{opened:?}"));
         let campaign = Campaign::open(study.clone(), loads(study), site, &opening, &mut tell);

@@ -24,6 +24,7 @@ fn request() -> Request {
         disk: None,
         ssd: None,
         in_slices: false,
+        waits: false,
     }
 }
 

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`study`] | the question: one TOML file, or what a command line means |
 //! | [`plan`] | its cells, and the shuffled order of their trials |
+//! | [`shard`], [`deal`] | parts of a plan for many machines, and which trials are theirs |
 //! | [`results`] | the answer: runs, cells, trials as they are stored |
 //! | `period` | of these, what a script asked for beside the result: `psrun`, `enable lathist` |
 //! | [`environment`], [`mod@diff`] | the machine as a trial found it; what differs between two |
@@ -25,6 +26,7 @@
 pub mod blocks;
 pub mod cache;
 pub mod compare;
+pub mod deal;
 pub mod diff;
 mod earlier;
 pub mod embedded;
@@ -38,6 +40,7 @@ mod period;
 pub mod plan;
 pub mod regime;
 pub mod results;
+pub mod shard;
 pub mod study;
 pub mod sweep;
 pub mod trend;

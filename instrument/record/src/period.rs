@@ -17,6 +17,30 @@ pub struct Extras {
     /// Periodic reports that were told and not kept, since there were too many.
     #[serde(skip_serializing_if = "is_zero")]
     pub periods_left_out: u64,
+    /// What each rank measured, when a launcher started several; their sum is the trial's outcome.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ranks: Vec<RankPart>,
+}
+
+/// What one rank of a launcher measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RankPart {
+    /// Its number.
+    pub rank: u32,
+    /// Its host's name.
+    pub host: String,
+    /// Nanoseconds that its monotonic clock was ahead of rank 0's when the load began.
+    pub clock_offset_ns: i64,
+    /// That is wrong by at most so many nanoseconds.
+    pub clock_bound_ns: i64,
+    /// Parts in a million that its clock ran faster during the trial, and how wrong that can be.
+    pub clock_drift_ppm: Option<(f64, f64)>,
+    /// How long after the agreed moment it began, in nanoseconds.
+    pub late_ns: i64,
+    /// When it was done, in seconds after the agreed moment, by rank 0's clock.
+    pub ended_seconds: f64,
+    /// What it measured.
+    pub outcome: stats::Outcome,
 }
 
 /// The figures of a stretch of a trial's measured interval, as far as Filebench's text shows them.

@@ -1,6 +1,6 @@
 //! The plan of a study: its cells, and the order of their trials.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -30,18 +30,15 @@ pub fn cells(study: &Study) -> Vec<Cell> {
         return in_turns(study, turns);
     }
     let mut cells: Vec<Cell> = Vec::new();
+    let mut known = HashSet::new();
     for workload in &study.workloads {
         for parameters in points(study, workload) {
             for (stack, own) in systems(study, workload) {
                 let id = u32::try_from(cells.len()).unwrap_or(u32::MAX);
                 let parameters = parameters.iter().cloned().chain(own).collect();
                 let cell = Cell { id, workload: workload.label().to_string(), stack, parameters };
-                let same = |known: &Cell| {
-                    (&known.workload, &known.stack, &known.parameters)
-                        == (&cell.workload, &cell.stack, &cell.parameters)
-                };
                 // two rows may stand for the same system
-                if !cells.iter().any(same) {
+                if known.insert((key(&cell.workload, &cell.parameters), cell.stack.clone())) {
                     cells.push(cell);
                 }
             }
@@ -205,21 +202,28 @@ fn downwards(cells: &[Cell], groups: &mut [Vec<u32>]) {
 }
 
 /// Cells that are compared with each other: those of one workload and parameter set, whatever the stack or row.
-fn groups(study: &Study, cells: &[Cell]) -> Vec<Vec<u32>> {
+pub(crate) fn groups(study: &Study, cells: &[Cell]) -> Vec<Vec<u32>> {
     let of_rows: Vec<&String> =
         study.rows.iter().flat_map(|row| row.parameters.iter().map(|(name, _)| name)).collect();
     let own = |cell: &Cell| -> Vec<Parameter> {
         cell.parameters.iter().filter(|one| !of_rows.contains(&&one.name)).cloned().collect()
     };
-    let mut groups: Vec<(&Cell, Vec<u32>)> = Vec::new();
+    let mut groups: Vec<Vec<u32>> = Vec::new();
+    let mut known: HashMap<_, usize> = HashMap::new();
     for cell in cells {
-        let same = |first: &Cell| first.workload == cell.workload && own(first) == own(cell);
-        match groups.iter_mut().find(|(first, _)| same(first)) {
-            Some((_, group)) => group.push(cell.id),
-            None => groups.push((cell, vec![cell.id])),
+        let number = *known.entry(key(&cell.workload, &own(cell))).or_insert(groups.len());
+        match groups.get_mut(number) {
+            Some(group) => group.push(cell.id),
+            None => groups.push(vec![cell.id]),
         }
     }
-    groups.into_iter().map(|(_, group)| group).collect()
+    groups
+}
+
+/// What tells workloads with their parameters apart; studies may have tens of thousands of cells.
+fn key(workload: &str, parameters: &[Parameter]) -> (String, Vec<(String, String)>) {
+    let parameters = parameters.iter().map(|one| (one.name.clone(), one.value.clone()));
+    (workload.to_string(), parameters.collect())
 }
 
 /// The planned trials that have no result yet, in the planned order.

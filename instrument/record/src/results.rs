@@ -7,7 +7,9 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-pub use crate::period::{Extras, Period, PeriodOp};
+use crate::shard::{Part, Shard};
+
+pub use crate::period::{Extras, Period, PeriodOp, RankPart};
 
 /// Version of the serialised form of these types.
 pub const VERSION: u32 = 1;
@@ -37,6 +39,12 @@ pub struct Run {
     pub study_hash: String,
     /// Trials that the plan has for each cell (early stopping may leave some out).
     pub planned_trials: u32,
+    /// The part of the plan that it has; `None`: the whole plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
+    /// Of a run that was merged: the shards that it was made of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
     /// The points of the study, in the order in which the study names them.
     pub cells: Vec<Cell>,
     /// What others published for cells of this study.

@@ -35,6 +35,8 @@ fn run(study: &Study, value: Value, more: fn(&str, &str, f64) -> Vec<(String, f6
         study: study.to_toml(),
         study_hash: study.hash(),
         planned_trials: study.study.trials,
+        shard: None,
+        parts: Vec::new(),
         cells: plan::cells(study),
         published: vec![],
         trials: vec![],

@@ -5,6 +5,7 @@
 //! | `trial` | one trial on the way: stack, processes, what is heard of them |
 //! | `kept` | stacks that are kept between trials, whose loads go in slices |
 //! | `crowd` | the processes of a trial in containers |
+//! | `ranked` | a trial whose load many ranks run, on other machines too |
 //! | `ending` | what it came to, as a status |
 //! | `evidence` | what is kept beside the measurement: commands, environment, counters |
 
@@ -12,10 +13,11 @@ mod crowd;
 mod ending;
 mod evidence;
 mod kept;
+mod ranked;
 mod trial;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use camino::{Utf8Path, Utf8PathBuf};
 use journal::Journal;
@@ -25,6 +27,7 @@ use stack::Availability;
 pub use evidence::fua_note;
 
 use crate::protocol::ARGUMENT;
+use crate::ranks::Crew;
 use crate::runner::{Job, Progress, Report, Runner};
 use crate::site::Site;
 use crate::supervise::Program;
@@ -41,6 +44,7 @@ pub struct RealRunner {
     /// Trials so far: each memory group has a name of its own.
     trials: u32,
     kept: Keeper,
+    crew: Option<Mutex<Crew>>,
 }
 
 impl RealRunner {
@@ -58,7 +62,13 @@ impl RealRunner {
             journal,
             trials: 0,
             kept: Keeper::default(),
+            crew: None,
         })
+    }
+
+    /// Lets loads be run by the ranks of a launcher from now on.
+    pub fn lead(&mut self, crew: Crew) {
+        self.crew = Some(Mutex::new(crew));
     }
 
     /// The journal of what this runner makes.
@@ -77,8 +87,13 @@ impl Runner for RealRunner {
 
     fn run(&mut self, job: &Job<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Report {
         self.trials += 1;
-        let place =
-            Place { site: &self.site, program: &self.program, journal: &self.journal, number: self.trials };
+        let place = Place {
+            site: &self.site,
+            program: &self.program,
+            journal: &self.journal,
+            crew: self.crew.as_ref(),
+            number: self.trials,
+        };
         let trial = Trial::new(place, job, stop, progress);
         match job.study.study.turns.as_ref().and_then(|turns| turns.slices) {
             Some(length) => self.kept.slice(trial, length.0),

@@ -1,8 +1,8 @@
 //! One trial on the way: stack, processes, what is heard of them.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use camino::Utf8PathBuf;
@@ -16,6 +16,7 @@ use super::ending::{Failure, conclude, leave, status};
 use super::evidence;
 use crate::load::{self, Prepared, Ready};
 use crate::protocol::{Message, Request};
+use crate::ranks::Crew;
 use crate::runner::{Job, Progress, Report};
 use crate::site::{Built, Site};
 use crate::supervise::{Departure, Program, supervise};
@@ -34,6 +35,8 @@ pub(super) struct Place<'a> {
     pub program: &'a Program,
     /// What it makes is noted there.
     pub journal: &'a Arc<Journal>,
+    /// The ranks that run the load, when a launcher started several.
+    pub crew: Option<&'a Mutex<Crew>>,
     /// Unlike that of any other trial of this process.
     pub number: u32,
 }
@@ -60,7 +63,7 @@ pub(super) struct Processes {
 
 /// What one process of a trial is to do.
 #[derive(Debug, Clone, Copy)]
-enum Part {
+pub(super) enum Part {
     /// A stage of a WML script.
     Stage(Stage),
     /// A phase of an application.
@@ -131,6 +134,7 @@ impl<'a> Trial<'a> {
         let (resized, processes) = self.ready(built)?;
         let load = resized.as_ref().unwrap_or(self.job.load);
         let mut departure = match &load.load {
+            _ if let Some(crew) = self.place.crew => self.ranked(crew, load, built, &processes)?,
             _ if load.containers.is_some() => self.contained(load, built, &processes)?,
             Ready::App(app) => self.phases(app.phases(), built, &processes)?,
             Ready::Wml(_) | Ready::Simulated(_) => self.stages(built, &processes)?,
@@ -166,6 +170,7 @@ impl<'a> Trial<'a> {
             disk: None,
             ssd: None,
             in_slices: false,
+            waits: false,
         };
         let program = self.place.program.clone();
         let processes = Processes { program, request, group: None, _temporary: None };
@@ -222,6 +227,7 @@ impl<'a> Trial<'a> {
             disk: environment.devices.last().map(|device| device.name.clone()),
             ssd: built.ssd().map(|ssd| ssd.state().name.clone()),
             in_slices: false,
+            waits: false,
         };
         self.report.environment = Some(environment);
         let temporary =
@@ -232,7 +238,7 @@ impl<'a> Trial<'a> {
     }
 
     /// Runs one process to its end.
-    fn child(&mut self, part: Part, processes: &Processes) -> Departure {
+    pub(super) fn child(&mut self, part: Part, processes: &Processes) -> Departure {
         let request = part.of(&processes.request);
         let admit = |pid: u32| match &processes.group {
             Some(group) => group.add_pid(pid).map_err(|error| error.to_string()),
@@ -357,6 +363,7 @@ fn run_options(job: &Job<'_>) -> RunOptions {
     let (settings, workload) = (&job.study.study, job.workload);
     RunOptions {
         seed: settings.seed.wrapping_add(u64::from(job.slot.index)),
+        files_seed: None,
         seconds: workload.seconds.or(settings.seconds).map(|seconds| seconds.0),
         ops: workload.ops.or(settings.ops),
         warmup_seconds: workload.warmup.or(settings.warmup).map(|seconds| seconds.0),

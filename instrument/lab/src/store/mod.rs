@@ -5,12 +5,14 @@
 //! | `mod` | opening; beginning, extending, reading and deleting runs |
 //! | `schema` | tables and their versions |
 //! | `error` | what can go wrong |
+//! | `merge` | joining the runs of shards |
 //! | `owner` | which process extends a run, so that two never do |
 //!
 //! Several processes may use a store at the same time: it is in WAL mode, every write is one short
 //! transaction that takes the write lock at its beginning, and waits for its turn.
 
 mod error;
+mod merge;
 mod owner;
 mod schema;
 
@@ -22,11 +24,14 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use record::compare::Past;
+use record::deal;
 use record::plan;
 use record::results::{MetricName, Run, Trial, VERSION};
+use record::shard::Shard;
 use record::study::Study;
 
 pub use error::StoreError;
+pub use merge::{MergeError, Merged};
 
 /// How long a write waits for another process's write.
 const BUSY_PATIENCE: Duration = Duration::from_secs(60);
@@ -110,6 +115,19 @@ impl Store {
     /// # Errors
     /// The store cannot be written.
     pub fn begin(&mut self, study: &Study, command_line: &[String]) -> Result<Run, StoreError> {
+        self.begin_shard(study, command_line, None)
+    }
+
+    /// Begins a run of a part of a study's plan, or of all of it.
+    ///
+    /// # Errors
+    /// The store cannot be written.
+    pub fn begin_shard(
+        &mut self,
+        study: &Study,
+        command_line: &[String],
+        shard: Option<Shard>,
+    ) -> Result<Run, StoreError> {
         let started = Timestamp::now();
         let mut run = Run {
             version: VERSION,
@@ -123,33 +141,15 @@ impl Store {
             study: study.to_toml(),
             study_hash: study.hash(),
             planned_trials: study.study.trials,
+            shard,
+            parts: Vec::new(),
             cells: plan::cells(study),
             published: plan::published(study),
             trials: Vec::new(),
         };
         let transaction = self.write()?;
-        loop {
-            run.id = new_id(started);
-            let taken: Option<i64> = transaction
-                .query_row("SELECT 1 FROM runs WHERE id = ?1", [&run.id], |row| row.get(0))
-                .optional()?;
-            if taken.is_none() {
-                break;
-            }
-        }
-        transaction.execute(
-            "INSERT INTO runs (id, title, started, study_hash, trials_planned, owner, record)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            params![
-                run.id,
-                run.title,
-                run.started.to_string(),
-                run.study_hash,
-                plan::order(study).len() as i64,
-                owner::this_process(),
-                pack(&run.id, &run)?,
-            ],
-        )?;
+        run.id = free_id(&transaction, started)?;
+        insert_run(&transaction, &run, deal::order(study, shard).len(), Some(owner::this_process()))?;
         transaction.commit()?;
         Ok(run)
     }
@@ -347,18 +347,31 @@ impl Store {
         Ok(runs)
     }
 
+    /// The same, of one shard; of the whole study, which a merged run is, without one.
+    ///
+    /// # Errors
+    /// The store cannot be read, or a record is damaged.
+    pub fn unfinished_shard(
+        &self,
+        study_hash: &str,
+        shard: Option<Shard>,
+    ) -> Result<Vec<Summary>, StoreError> {
+        let mut runs = Vec::new();
+        for run in self.unfinished(study_hash)? {
+            if head(&self.connection, &run.id)?.shard == shard {
+                runs.push(run);
+            }
+        }
+        Ok(runs)
+    }
+
     /// Reads a run: by its id, by a beginning of it that no other run has, or `last`.
     ///
     /// # Errors
     /// No such run, several such runs, or a damaged record.
     pub fn load_run(&self, wanted: &str) -> Result<Run, StoreError> {
         let id = self.find(wanted)?;
-        let (record, finished): (Vec<u8>, Option<String>) =
-            self.connection.query_row("SELECT record, finished FROM runs WHERE id = ?1", [&id], |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })?;
-        let mut run: Run = unpack(&id, &record)?;
-        run.finished = finished.map(time);
+        let mut run = head(&self.connection, &id)?;
         let mut statement = self.connection.prepare_cached(
             "SELECT record, raw_output FROM trials
              WHERE row IN (SELECT max(row) FROM trials WHERE run = ?1 GROUP BY cell, trial) ORDER BY row",
@@ -445,6 +458,53 @@ pub fn check_name(name: &str) -> Result<(), StoreError> {
     if !first || !name.chars().all(fits) || name == LAST || name.starts_with(LAST_BUT) {
         return Err(StoreError::Name { name: name.to_string() });
     }
+    Ok(())
+}
+
+/// A run without its trials.
+fn head(connection: &Connection, id: &str) -> Result<Run, StoreError> {
+    let (record, finished): (Vec<u8>, Option<String>) =
+        connection.query_row("SELECT record, finished FROM runs WHERE id = ?1", [id], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+    let mut run: Run = unpack(id, &record)?;
+    run.finished = finished.map(time);
+    Ok(run)
+}
+
+/// An id that no run of the store has.
+fn free_id(transaction: &Transaction<'_>, started: Timestamp) -> Result<String, StoreError> {
+    loop {
+        let id = new_id(started);
+        let taken: Option<i64> =
+            transaction.query_row("SELECT 1 FROM runs WHERE id = ?1", [&id], |row| row.get(0)).optional()?;
+        if taken.is_none() {
+            return Ok(id);
+        }
+    }
+}
+
+/// Stores the head of a run, with the number of trials that it is to have.
+fn insert_run(
+    transaction: &Transaction<'_>,
+    run: &Run,
+    planned: usize,
+    owner: Option<String>,
+) -> Result<(), StoreError> {
+    transaction.execute(
+        "INSERT INTO runs (id, title, started, finished, study_hash, trials_planned, owner, record)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        params![
+            run.id,
+            run.title,
+            run.started.to_string(),
+            run.finished.map(|time| time.to_string()),
+            run.study_hash,
+            planned as i64,
+            owner,
+            pack(&run.id, run)?,
+        ],
+    )?;
     Ok(())
 }
 

@@ -23,6 +23,8 @@ fn run() -> Run {
         study: study.to_toml(),
         study_hash: String::new(),
         planned_trials: 1,
+        shard: None,
+        parts: Vec::new(),
         cells: plan::cells(&study),
         published: Vec::new(),
         trials: Vec::new(),

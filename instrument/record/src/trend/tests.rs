@@ -18,6 +18,8 @@ fn head(settings: &str) -> Run {
         loadline: String::new(),
         study_hash: settings.into(),
         planned_trials: 1,
+        shard: None,
+        parts: Vec::new(),
         cells: plan::cells(&study),
         study: study.to_toml(),
         published: vec![],

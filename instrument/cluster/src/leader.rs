@@ -1,0 +1,384 @@
+//! Rank 0's side: a connection to every rank, its own load's included.
+
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
+
+use crate::clock::{Clock, Offset, ROUNDS};
+use crate::error::ClusterError;
+use crate::rendezvous::Published;
+use crate::wire::{self, Kind};
+
+/// How long the rest of a frame may take once it has begun, and an answer to a ping: a rank that is stopped answers neither.
+pub const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+
+/// What a rank says of itself when it comes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// From the rendezvous file.
+    pub secret: String,
+    /// Its number.
+    pub rank: u32,
+    /// How many ranks it knows of.
+    pub size: u32,
+    /// Its host's name.
+    pub host: String,
+    /// See [`crate::host::clock_id`].
+    pub clock: String,
+    /// What it is about to do: equal for all ranks.
+    pub plan: String,
+    /// Facts of its machine that should be equal, by name.
+    pub facts: Vec<(String, String)>,
+}
+
+/// A rank that has come.
+#[derive(Debug)]
+struct Peer {
+    stream: TcpStream,
+    hello: Hello,
+    lost: Option<String>,
+}
+
+/// All ranks, seen from rank 0.
+#[derive(Debug)]
+pub struct Leader {
+    peers: Vec<Peer>,
+    clock: Clock,
+}
+
+/// What was heard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    /// A rank says something.
+    Said(u32, Vec<u8>),
+    /// A rank is gone: it died, or it does not speak as it should. Told once.
+    Lost(u32),
+    /// Nothing until the time was up.
+    Nothing,
+}
+
+/// Whom rank 0 waits for.
+#[derive(Debug, Clone)]
+pub struct Expected {
+    /// How many ranks there are.
+    pub size: u32,
+    /// What all are about to do.
+    pub plan: String,
+    /// How long they are awaited.
+    pub patience: Duration,
+}
+
+impl Leader {
+    /// Waits until all ranks have come and agree.
+    ///
+    /// # Errors
+    /// Ranks that have not come, or that are about to do something else: named.
+    pub fn gather(
+        listener: &TcpListener,
+        published: &Published,
+        expected: &Expected,
+    ) -> Result<Leader, ClusterError> {
+        listener.set_nonblocking(true).map_err(ClusterError::Listen)?;
+        let deadline = Instant::now() + expected.patience;
+        let mut slots: Vec<Option<Peer>> = (0..expected.size).map(|_| None).collect();
+        let mut wrong = None;
+        while slots.iter().any(Option::is_none) && wrong.is_none() {
+            match listener.accept() {
+                Ok((stream, _)) => {
+                    // a stranger, or a rank that died at once, is none of ours
+                    let Ok((stream, hello)) = hello(stream) else { continue };
+                    if hello.secret != published.card.secret {
+                        continue;
+                    }
+                    wrong = refusal(&hello, expected, &slots);
+                    if let Some(why) = &wrong {
+                        let _ = wire::send(&mut &stream, Kind::Refused, why.as_bytes());
+                    } else {
+                        let at = hello.rank as usize;
+                        slots[at] = Some(Peer { stream, hello, lost: None });
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let Some(left) = deadline.checked_duration_since(Instant::now()) else { break };
+                    wait(&mut [PollFd::new(listener, PollFlags::IN)], left).map_err(ClusterError::Listen)?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => return Err(ClusterError::Listen(error)),
+            }
+        }
+        if let Some(why) = wrong {
+            for peer in slots.iter().flatten() {
+                let _ = wire::send(&mut &peer.stream, Kind::Refused, why.as_bytes());
+            }
+            return Err(ClusterError::Disagree(why));
+        }
+        let missing: Vec<String> = slots
+            .iter()
+            .enumerate()
+            .filter(|(_, slot)| slot.is_none())
+            .map(|(at, _)| at.to_string())
+            .collect();
+        let peers: Vec<Peer> = slots.into_iter().flatten().collect();
+        if !missing.is_empty() {
+            let error = ClusterError::Missing {
+                size: expected.size,
+                count: missing.len(),
+                missing: missing.join(", "),
+                path: published.path().display().to_string(),
+                patience: expected.patience,
+            };
+            for peer in &peers {
+                let _ = wire::send(&mut &peer.stream, Kind::Refused, error.to_string().as_bytes());
+            }
+            return Err(error);
+        }
+        let mut leader = Leader { peers, clock: Clock::system() };
+        for rank in 0..leader.size() {
+            leader.write(rank, Kind::Welcome, &[])?;
+        }
+        Ok(leader)
+    }
+
+    /// Lets a stopped rank be found sooner, for tests.
+    pub fn with_answer_patience(self, patience: Duration) -> Leader {
+        for peer in &self.peers {
+            // a refusal leaves the longer patience
+            let _ = peer.stream.set_read_timeout(Some(patience));
+        }
+        self
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> u32 {
+        self.peers.len() as u32
+    }
+
+    /// The name of a rank's host.
+    pub fn host(&self, rank: u32) -> &str {
+        self.peers.get(rank as usize).map_or("?", |peer| &peer.hello.host)
+    }
+
+    /// A rank with its host, for messages.
+    pub fn name(&self, rank: u32) -> String {
+        format!("rank {rank} on host {}", self.host(rank))
+    }
+
+    /// Why a rank is gone, if it is.
+    pub fn lost(&self, rank: u32) -> Option<&str> {
+        self.peers.get(rank as usize)?.lost.as_deref()
+    }
+
+    /// The first rank that is gone.
+    pub fn first_lost(&self) -> Option<ClusterError> {
+        let rank = (0..self.size()).find(|rank| self.lost(*rank).is_some())?;
+        Some(self.error(rank))
+    }
+
+    /// Facts that are not the same on all hosts: name, and each value with the first host that has it.
+    pub fn differing_facts(&self) -> Vec<(String, Vec<(String, String)>)> {
+        let Some(first) = self.peers.first() else { return Vec::new() };
+        let of = |peer: &Peer, name: &str| {
+            peer.hello.facts.iter().find(|(known, _)| known == name).map(|(_, v)| v.clone())
+        };
+        let mut differing = Vec::new();
+        for (name, _) in &first.hello.facts {
+            let mut values: Vec<(String, String)> = Vec::new();
+            for peer in &self.peers {
+                let value = of(peer, name).unwrap_or_default();
+                if values.iter().all(|(known, _)| *known != value) {
+                    values.push((value, peer.hello.host.clone()));
+                }
+            }
+            if values.len() > 1 {
+                differing.push((name.clone(), values));
+            }
+        }
+        differing
+    }
+
+    fn error(&self, rank: u32) -> ClusterError {
+        ClusterError::Lost { name: self.name(rank), why: self.lost(rank).unwrap_or("is gone").to_string() }
+    }
+
+    fn lose(&mut self, rank: u32, why: String) {
+        if let Some(peer) = self.peers.get_mut(rank as usize).filter(|peer| peer.lost.is_none()) {
+            // it learns of it, if it lives
+            let _ = peer.stream.shutdown(std::net::Shutdown::Both);
+            peer.lost = Some(why);
+        }
+    }
+
+    fn write(&mut self, rank: u32, kind: Kind, payload: &[u8]) -> Result<(), ClusterError> {
+        let Some(peer) = self.peers.get(rank as usize) else {
+            return Err(ClusterError::Launch(format!("there is no rank {rank}")));
+        };
+        if peer.lost.is_none()
+            && let Err(error) = wire::send(&mut &peer.stream, kind, payload)
+        {
+            self.lose(rank, describe(&error));
+        }
+        if self.lost(rank).is_some() { Err(self.error(rank)) } else { Ok(()) }
+    }
+
+    /// Says something to a rank.
+    ///
+    /// # Errors
+    /// The rank is gone.
+    pub fn say(&mut self, rank: u32, what: &[u8]) -> Result<(), ClusterError> {
+        self.write(rank, Kind::Data, what)
+    }
+
+    /// Gives a rank up, since it does not do its part.
+    pub fn give_up(&mut self, rank: u32, why: &str) {
+        self.lose(rank, why.to_string());
+    }
+
+    /// Waits until a rank says something or is lost, at most until `deadline`.
+    ///
+    /// # Errors
+    /// The system cannot wait.
+    pub fn hear(&mut self, deadline: Instant) -> Result<Heard, ClusterError> {
+        let living: Vec<u32> = (0..self.size()).filter(|rank| self.lost(*rank).is_none()).collect();
+        let ready = {
+            let mut fds: Vec<PollFd<'_>> = living
+                .iter()
+                .map(|rank| {
+                    PollFd::from_borrowed_fd(self.peers[*rank as usize].stream.as_fd(), PollFlags::IN)
+                })
+                .collect();
+            let left = deadline.saturating_duration_since(Instant::now());
+            wait(&mut fds, left).map_err(ClusterError::Listen)?;
+            fds.iter().position(|fd| !fd.revents().is_empty())
+        };
+        let Some(rank) = ready.map(|at| living[at]) else { return Ok(Heard::Nothing) };
+        Ok(match self.read(rank) {
+            Some((Kind::Data, payload)) => Heard::Said(rank, payload),
+            Some((Kind::Bye, payload)) => {
+                self.lose(rank, format!("has ended: {}", String::from_utf8_lossy(&payload)));
+                Heard::Lost(rank)
+            }
+            Some((kind, _)) => {
+                self.lose(rank, format!("said {kind:?}, which nobody asked for"));
+                Heard::Lost(rank)
+            }
+            None => Heard::Lost(rank),
+        })
+    }
+
+    fn read(&mut self, rank: u32) -> Option<(Kind, Vec<u8>)> {
+        let peer = self.peers.get(rank as usize).filter(|peer| peer.lost.is_none())?;
+        match wire::receive(&mut &peer.stream) {
+            Ok(frame) => Some(frame),
+            Err(error) => {
+                self.lose(rank, describe(&error));
+                None
+            }
+        }
+    }
+
+    /// How far a rank's clock is ahead of this one's. Nothing else may be on its way to or from the rank.
+    ///
+    /// # Errors
+    /// The rank is gone, or does not answer.
+    pub fn offset(&mut self, rank: u32) -> Result<Offset, ClusterError> {
+        let mut rounds = Vec::with_capacity(ROUNDS as usize);
+        for _ in 0..ROUNDS {
+            let sent = self.clock.now_ns();
+            self.write(rank, Kind::Ping, &[])?;
+            let answer = self.read(rank);
+            let came = self.clock.now_ns();
+            match answer {
+                Some((Kind::Pong, payload)) if payload.len() == 8 => {
+                    let mut bytes = [0; 8];
+                    bytes.copy_from_slice(&payload);
+                    rounds.push((sent, i64::from_le_bytes(bytes), came));
+                }
+                Some(_) => {
+                    self.lose(rank, "answered something else than the time".into());
+                    return Err(self.error(rank));
+                }
+                None => return Err(self.error(rank)),
+            }
+        }
+        Offset::of_rounds(rounds).ok_or_else(|| self.error(rank))
+    }
+
+    /// This side's clock.
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+}
+
+impl Leader {
+    /// Tells all that this is the planned end.
+    pub fn end(&mut self) {
+        for rank in 0..self.size() {
+            let _ = self.write(rank, Kind::Bye, &[]);
+        }
+    }
+}
+
+impl Drop for Leader {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn describe(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            "has died: its connection ended".into()
+        }
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "hangs: it did not answer in time".into(),
+        _ => format!("is lost: {error}"),
+    }
+}
+
+fn wait(fds: &mut [PollFd<'_>], left: Duration) -> io::Result<()> {
+    let limit =
+        Timespec { tv_sec: left.as_secs().min(1 << 30) as i64, tv_nsec: i64::from(left.subsec_nanos()) };
+    match poll(fds, Some(&limit)) {
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn hello(stream: TcpStream) -> io::Result<(TcpStream, Hello)> {
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
+    stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
+    match wire::receive(&mut &stream)? {
+        (Kind::Hello, payload) => Ok((stream, serde_json::from_slice(&payload)?)),
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Why a rank may not take part.
+fn refusal(hello: &Hello, expected: &Expected, slots: &[Option<Peer>]) -> Option<String> {
+    let Hello { rank, size, host, plan, .. } = hello;
+    if *size != expected.size || *rank >= *size {
+        return Some(format!(
+            "rank {rank} on host {host} knows of {size} ranks, rank 0 of {}",
+            expected.size
+        ));
+    }
+    if let Some(known) = &slots[*rank as usize] {
+        return Some(format!(
+            "there are two of rank {rank}: on host {} and on host {host}; two launches meet in one directory, or the \
+             launcher and its variables do not belong together (--rendezvous DIR)",
+            known.hello.host
+        ));
+    }
+    (*plan != expected.plan).then(|| {
+        format!(
+            "rank {rank} on host {host} is about to run something else than rank 0 ({plan}, not {}): program, command \
+             line and files must be the same on all hosts",
+            expected.plan
+        )
+    })
+}

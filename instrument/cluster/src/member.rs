@@ -1,0 +1,156 @@
+//! The side of every rank: comes to rank 0, answers for its clock, hears what is to be done.
+
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use crate::clock::Clock;
+use crate::error::ClusterError;
+use crate::leader::{ANSWER_PATIENCE, Hello};
+use crate::rendezvous;
+use crate::wire::{self, Kind};
+
+/// A rank's connection to rank 0.
+#[derive(Debug)]
+pub struct Member {
+    rank: u32,
+    out: Arc<Mutex<TcpStream>>,
+    heard: Receiver<Told>,
+}
+
+/// What rank 0 says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told {
+    /// Something for those who use this crate.
+    Data(Vec<u8>),
+    /// The planned end.
+    Bye,
+    /// Rank 0 is gone.
+    Gone(String),
+}
+
+impl Member {
+    /// Finds rank 0 by the file at `path`, and waits until all have come. `hello` lacks the secret, which is in the file.
+    /// `overhear` sees each message the moment it arrives, in a thread of its own.
+    ///
+    /// # Errors
+    /// Rank 0 is not reached within `patience`, or refuses.
+    pub fn join(
+        path: &Path,
+        hello: &Hello,
+        clock: Clock,
+        patience: Duration,
+        overhear: impl Fn(&Told) + Send + 'static,
+    ) -> Result<Member, ClusterError> {
+        let until = Instant::now() + patience;
+        let found = rendezvous::find(path, patience, |stream, card| {
+            let hello = Hello { secret: card.secret.clone(), ..hello.clone() };
+            admitted(stream, &hello, until)
+        })?;
+        let stream = found.map_err(|why| ClusterError::NoLeader {
+            rank: hello.rank,
+            host: hello.host.clone(),
+            patience,
+            why,
+        })?;
+        let lost = |error: io::Error| ClusterError::Lost { name: "rank 0".into(), why: error.to_string() };
+        stream.set_read_timeout(None).map_err(lost)?;
+        let reader = stream.try_clone().map_err(lost)?;
+        let out = Arc::new(Mutex::new(stream));
+        let (sender, heard) = channel();
+        let answers = out.clone();
+        let listen = move || {
+            loop {
+                let told = match next(&reader, &answers, clock) {
+                    Ok(Some(told)) => told,
+                    Ok(None) => continue,
+                    Err(error) => Told::Gone(error.to_string()),
+                };
+                overhear(&told);
+                let last = !matches!(told, Told::Data(_));
+                if sender.send(told).is_err() || last {
+                    break;
+                }
+            }
+        };
+        std::thread::Builder::new().name("rank 0".into()).spawn(listen).map_err(lost)?;
+        Ok(Member { rank: hello.rank, out, heard })
+    }
+
+    /// Its number.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Waits for what rank 0 says next.
+    pub fn hear(&self) -> Told {
+        self.heard.recv().unwrap_or_else(|_| Told::Gone("its connection ended".into()))
+    }
+
+    /// The same, for so long at most.
+    pub fn hear_within(&self, patience: Duration) -> Option<Told> {
+        match self.heard.recv_timeout(patience) {
+            Ok(told) => Some(told),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Told::Gone("its connection ended".into())),
+        }
+    }
+
+    /// Says something to rank 0.
+    ///
+    /// # Errors
+    /// Rank 0 is gone.
+    pub fn say(&self, what: &[u8]) -> Result<(), ClusterError> {
+        send(&self.out, Kind::Data, what)
+            .map_err(|error| ClusterError::Lost { name: "rank 0".into(), why: error.to_string() })
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        if let Ok(stream) = self.out.lock() {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn send(out: &Mutex<TcpStream>, kind: Kind, payload: &[u8]) -> io::Result<()> {
+    let mut stream = out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    wire::send(&mut *stream, kind, payload)
+}
+
+/// The next message; pings are answered here, at once.
+fn next(mut reader: &TcpStream, out: &Mutex<TcpStream>, clock: Clock) -> io::Result<Option<Told>> {
+    Ok(match wire::receive(&mut reader)? {
+        (Kind::Ping, _) => {
+            send(out, Kind::Pong, &clock.now_ns().to_le_bytes())?;
+            None
+        }
+        (Kind::Data, payload) => Some(Told::Data(payload)),
+        (Kind::Bye, _) => Some(Told::Bye),
+        (kind, _) => {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{kind:?} was not expected")));
+        }
+    })
+}
+
+/// Says hello and waits for all others; `None`: this is not our rank 0.
+fn admitted(stream: TcpStream, hello: &Hello, until: Instant) -> Result<Option<TcpStream>, ClusterError> {
+    let greet = || -> io::Result<(Kind, Vec<u8>)> {
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
+        wire::send(&mut &stream, Kind::Hello, &serde_json::to_vec(hello)?)?;
+        // rank 0 itself says when its patience is over
+        let left = until.saturating_duration_since(Instant::now()) + ANSWER_PATIENCE;
+        stream.set_read_timeout(Some(left))?;
+        wire::receive(&mut &stream)
+    };
+    match greet() {
+        Ok((Kind::Welcome, _)) => Ok(Some(stream)),
+        Ok((Kind::Refused, why)) => Err(ClusterError::Disagree(String::from_utf8_lossy(&why).into_owned())),
+        _ => Ok(None),
+    }
+}

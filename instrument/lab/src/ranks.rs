@@ -1,0 +1,207 @@
+//! A load that the ranks of a launcher run together: what rank 0 tells them, and what each of them does.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use cluster::leader::{Expected, Hello};
+use cluster::member::Told;
+use cluster::rendezvous::{self, PATIENCE};
+use cluster::{Clock, ClusterError, Launch, Leader, Member};
+use serde::{Deserialize, Serialize};
+use stats::Outcome;
+
+use crate::protocol::{ARGUMENT, Begin, Message, Request};
+use crate::supervise::{Program, supervise_gated};
+
+/// The file on the target by which a rank sees that it looks at the same directory as rank 0.
+pub(crate) const TOKEN: &str = "loadline-token";
+
+/// How ranks use the target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Share {
+    /// Each rank has files of its own, in a directory of its own.
+    #[default]
+    PerRank,
+    /// All ranks work on one set of files, which rank 0 makes.
+    Shared,
+}
+
+/// What rank 0 says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "say")]
+pub(crate) enum Order {
+    /// Get ready for this.
+    Run {
+        /// The load.
+        request: Box<Request>,
+        /// Where the token is.
+        token: PathBuf,
+        /// What stands in it.
+        secret: String,
+    },
+    /// Begin at this moment of the rank's own clock.
+    Begin(Begin),
+    /// End what runs.
+    Abort,
+}
+
+/// What a rank answers.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "say")]
+pub(crate) enum Answer {
+    /// Files and threads are there.
+    Ready,
+    /// It has ended.
+    Ended {
+        /// When it began and how late that was, in nanoseconds of its clock.
+        began: Option<(i64, i64)>,
+        /// What was measured, or why nothing was.
+        result: Result<Box<Outcome>, String>,
+        /// Standard error of the load.
+        raw_output: String,
+    },
+}
+
+/// All ranks, as rank 0 holds them.
+#[derive(Debug)]
+pub struct Crew {
+    pub(crate) leader: Leader,
+    pub(crate) share: Share,
+    own: Option<JoinHandle<Result<(), ClusterError>>>,
+}
+
+/// Where and why ranks meet.
+#[derive(Debug, Clone)]
+pub struct Meeting {
+    /// A directory that all ranks see.
+    pub folder: PathBuf,
+    /// This rank among all.
+    pub launch: Launch,
+    /// What they are about to do: equal for all.
+    pub plan: String,
+}
+
+impl Meeting {
+    fn hello(&self) -> Hello {
+        let uname = rustix::system::uname();
+        let facts = [
+            ("kernel", uname.release().to_string_lossy().into_owned()),
+            ("machine", uname.machine().to_string_lossy().into_owned()),
+            ("cpus", std::thread::available_parallelism().map_or(0, usize::from).to_string()),
+        ];
+        Hello {
+            secret: String::new(),
+            rank: self.launch.rank,
+            size: self.launch.size,
+            host: cluster::host::name(),
+            clock: cluster::host::clock_id(),
+            plan: self.plan.clone(),
+            facts: facts.map(|(name, value)| (name.to_string(), value)).into(),
+        }
+    }
+
+    fn file(&self) -> PathBuf {
+        rendezvous::file(&self.folder, &self.launch, &self.plan)
+    }
+
+    /// Rank 0: waits for the others, and for its own load's side, which is a thread here.
+    ///
+    /// # Errors
+    /// Ranks that do not come or do not agree.
+    pub fn lead(&self, share: Share) -> Result<Crew, ClusterError> {
+        let (listener, addresses) = rendezvous::listen(&self.launch)?;
+        let published = rendezvous::publish(&self.file(), addresses)?;
+        let own = self.clone();
+        let thread = std::thread::Builder::new().name("own rank".into()).spawn(move || own.serve());
+        let expected = Expected { size: self.launch.size, plan: self.plan.clone(), patience: PATIENCE };
+        let leader = Leader::gather(&listener, &published, &expected)?;
+        Ok(Crew { leader, share, own: thread.ok() })
+    }
+
+    /// Any rank: does what rank 0 says until the planned end. The calling thread must live as long.
+    ///
+    /// # Errors
+    /// Rank 0 is not reached, refuses, or is gone.
+    pub fn serve(&self) -> Result<(), ClusterError> {
+        let program = std::env::current_exe().map_err(|error| ClusterError::Launch(error.to_string()))?;
+        let program = Program::new(program, &[ARGUMENT]);
+        let stop = Arc::new(AtomicBool::new(false));
+        let wish = stop.clone();
+        let overhear = move |told: &Told| match told {
+            Told::Data(text) => {
+                let order = serde_json::from_slice::<Order>(text);
+                if !matches!(order, Ok(Order::Begin(_))) {
+                    wish.store(matches!(order, Ok(Order::Abort)), Ordering::Release);
+                }
+            }
+            Told::Bye | Told::Gone(_) => wish.store(true, Ordering::Release),
+        };
+        let member = Member::join(&self.file(), &self.hello(), Clock::system(), PATIENCE, overhear)?;
+        loop {
+            match member.hear() {
+                Told::Bye => return Ok(()),
+                Told::Gone(why) => return Err(ClusterError::Lost { name: "rank 0".into(), why }),
+                Told::Data(text) => {
+                    // an abort, or the begin of a load that has ended already, finds nothing to end
+                    if let Ok(Order::Run { request, token, secret }) = serde_json::from_slice(&text) {
+                        let answer = run(&member, &program, *request, &stop, (&token, &secret));
+                        say(&member, &answer)?;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Crew {
+    fn drop(&mut self) {
+        let Crew { leader, own, .. } = self;
+        leader.end();
+        if let Some(Err(error)) = own.take().and_then(|thread| thread.join().ok()) {
+            tracing::debug!("rank 0's own side: {error}");
+        }
+    }
+}
+
+fn say(member: &Member, answer: &Answer) -> Result<(), ClusterError> {
+    let text = serde_json::to_vec(answer).map_err(|error| ClusterError::Launch(error.to_string()))?;
+    member.say(&text)
+}
+
+fn run(
+    member: &Member,
+    program: &Program,
+    mut request: Request,
+    stop: &AtomicBool,
+    (token, secret): (&Path, &str),
+) -> Answer {
+    let refused = |why: String| Answer::Ended { began: None, result: Err(why), raw_output: String::new() };
+    match std::fs::read_to_string(token) {
+        Ok(found) if found == secret => {}
+        Ok(_) => return refused(format!("{}: not the directory that rank 0 sees", token.display())),
+        Err(error) => {
+            let what = "the target must be a directory that all hosts see";
+            return refused(format!("{}: {error}; {what}", token.display()));
+        }
+    }
+    request.parent = std::process::id();
+    request.waits = true;
+    let mut began = None;
+    let mut hear = |message: Message| {
+        if let Message::Began { at_ns, late_ns } = message {
+            began = Some((at_ns, late_ns));
+        }
+    };
+    let mut gate = || {
+        say(member, &Answer::Ready).ok()?;
+        let Told::Data(text) = member.hear() else { return None };
+        match serde_json::from_slice(&text) {
+            Ok(Order::Begin(begin)) => Some(begin),
+            _ => None,
+        }
+    };
+    let departure = supervise_gated(program, &request, None, stop, |_| Ok(()), &mut hear, &mut gate);
+    Answer::Ended { began, result: departure.result.map(Box::new), raw_output: departure.raw_output }
+}

@@ -1,0 +1,344 @@
+//! A trial whose load many ranks run: ready together, begun at one moment, silent while they measure, added without loss.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use cluster::balance::Balance;
+use cluster::{ClusterError, Heard, Offset};
+use engine::options::{Event, RunOptions, Stage};
+use record::results::RankPart;
+use stats::{Ended, Metric, Outcome, parallel};
+
+use super::ending::Failure;
+use super::trial::{Part, Processes, Trial};
+use crate::load::Prepared;
+use crate::protocol::{Begin, Request};
+use crate::ranks::{Answer, Crew, Order, Share, TOKEN};
+use crate::runner::Progress;
+use crate::site::Built;
+use crate::supervise::{Departure, Told};
+
+/// How often the user's wish and the time are looked at; no message is sent then.
+const TICK: Duration = Duration::from_millis(100);
+/// From the last rank's being ready to the start: enough to tell all of it, and for them to fall asleep.
+const LEAD_NS: i64 = 50_000_000;
+/// That much more for each rank, which has to be told.
+const LEAD_OF_RANK_NS: i64 = 100_000;
+/// After the first rank is done the others may take as long as the load, and this much more.
+const HANG_PATIENCE: Duration = Duration::from_secs(60);
+/// How long ranks may take to end when they are told to: as long as their processes may, and a little.
+const END_PATIENCE: Duration = Duration::from_secs(15);
+/// Seeds of a trial's ranks are so far apart.
+const SEED_STEP: u64 = 1_000_003;
+
+impl From<ClusterError> for Failure {
+    fn from(error: ClusterError) -> Self {
+        Failure::Message(error.to_string())
+    }
+}
+
+/// What is known of one rank.
+#[derive(Debug, Default)]
+struct Seat {
+    ready: bool,
+    ended: bool,
+    began: Option<(i64, i64)>,
+    outcome: Option<Outcome>,
+}
+
+impl Trial<'_> {
+    /// Runs the load on all ranks.
+    pub(super) fn ranked(
+        &mut self,
+        crew: &Mutex<Crew>,
+        load: &Prepared,
+        built: &Built,
+        processes: &Processes,
+    ) -> Result<Departure, Failure> {
+        let mut crew = crew.lock().unwrap_or_else(PoisonError::into_inner);
+        let refuse = |why: &str| Err(Failure::Message(format!("with several ranks: {why}")));
+        let settings = &self.job.study.study;
+        let Some(model) = load.model() else { return refuse("only workloads in WML can be run") };
+        if settings.cold || settings.explain || settings.memory.is_some() || load.containers.is_some() {
+            return refuse("leave out --cold, --explain, --memory and --containers");
+        }
+        if built.in_process().is_some() || !self.job.stack.label().starts_with("dir:") {
+            return refuse("the target must be a directory that all hosts see: --on dir:/shared");
+        }
+        if crew.share == Share::Shared && engine::changes_files(model) {
+            return refuse(
+                "this workload makes or deletes files, so that each rank needs its own: --share per-rank",
+            );
+        }
+        if let Some(lost) = crew.leader.first_lost() {
+            return Err(lost.into());
+        }
+        if crew.share == Share::Shared {
+            let prepared = self.child(Part::Stage(Stage::Prepare), processes);
+            if prepared.told.is_some() || prepared.result.is_err() {
+                return Ok(prepared);
+            }
+        }
+        let size = crew.leader.size();
+        let secret = format!("{} {} {}", self.job.run, self.place.number, std::process::id());
+        let token = built.path().join(TOKEN);
+        let failed = |error: std::io::Error| Failure::Message(format!("{token}: {error}"));
+        std::fs::write(&token, &secret).map_err(failed)?;
+        let mut way = Way { trial: self, crew: &mut crew, seats: Vec::new(), raw_output: String::new() };
+        way.seats.resize_with(size as usize, Seat::default);
+        for rank in 0..size {
+            let request = way.part(rank, size, &processes.request);
+            if way.crew.share == Share::PerRank {
+                std::fs::create_dir(&request.root).map_err(failed)?;
+            }
+            let order = Order::Run {
+                request: Box::new(request),
+                token: token.as_std_path().to_path_buf(),
+                secret: secret.clone(),
+            };
+            way.tell(rank, &order)?;
+        }
+        let result = way.run(load);
+        if !matches!(result, Ok(Departure { told: None, .. })) {
+            way.abort();
+        }
+        result
+    }
+}
+
+struct Way<'t, 'a, 'c> {
+    trial: &'t mut Trial<'a>,
+    crew: &'c mut Crew,
+    seats: Vec<Seat>,
+    raw_output: String,
+}
+
+impl Way<'_, '_, '_> {
+    /// The part of a rank in what is asked for.
+    fn part(&self, rank: u32, size: u32, whole: &Request) -> Request {
+        let seed = whole.options.seed;
+        let shared = self.crew.share == Share::Shared;
+        let options = RunOptions {
+            seed: seed.wrapping_add(u64::from(rank).wrapping_mul(SEED_STEP)),
+            files_seed: shared.then_some(seed),
+            stage: if shared { Stage::Measure } else { Stage::All },
+            rate: whole.options.rate.map(|rate| rate / f64::from(size)),
+            ops: whole.options.ops.map(|ops| ops.div_ceil(u64::from(size))),
+            ..whole.options.clone()
+        };
+        let root = if shared { whole.root.clone() } else { whole.root.join(format!("rank-{rank:05}")) };
+        // the device's counters are read once, by rank 0's own load
+        let own = |name: &Option<String>| name.clone().filter(|_| rank == 0);
+        Request { root, options, device: own(&whole.device), disk: own(&whole.disk), ..whole.clone() }
+    }
+
+    fn tell(&mut self, rank: u32, order: &Order) -> Result<(), Failure> {
+        let text = serde_json::to_vec(order).map_err(|error| Failure::Message(error.to_string()))?;
+        Ok(self.crew.leader.say(rank, &text)?)
+    }
+
+    fn run(&mut self, load: &Prepared) -> Result<Departure, Failure> {
+        if let Some(told) = self.until(|seat| seat.ready, self.trial.deadline)? {
+            return Ok(self.departed(Err("the ranks did not get ready".into()), Some(told)));
+        }
+        let before = self.offsets()?;
+        let lead = LEAD_NS + LEAD_OF_RANK_NS * i64::from(self.crew.leader.size());
+        let start_ns = self.crew.leader.clock().now_ns() + lead;
+        for rank in 0..self.crew.leader.size() {
+            let at_ns = before[rank as usize].there(start_ns);
+            self.tell(rank, &Order::Begin(Begin { at_ns }))?;
+        }
+        (self.trial.progress)(Progress::Engine(Event::Line {
+            text: format!("{} ranks begin together", self.seats.len()),
+        }));
+        let told = self.until(|seat| seat.ended, self.trial.deadline)?;
+        if told.is_some() {
+            self.abort();
+        }
+        let after = if told.is_some() { before.clone() } else { self.offsets()? };
+        let outcome = self.sum(&before, &after, start_ns, load);
+        Ok(self.departed(outcome.ok_or_else(|| "no rank came to a result".into()), told))
+    }
+
+    fn departed(&mut self, result: Result<Outcome, String>, told: Option<Told>) -> Departure {
+        Departure { result, told, raw_output: std::mem::take(&mut self.raw_output) }
+    }
+
+    fn offsets(&mut self) -> Result<Vec<Offset>, Failure> {
+        (0..self.crew.leader.size()).map(|rank| Ok(self.crew.leader.offset(rank)?)).collect()
+    }
+
+    /// Hears until all seats are as wanted; `Some` when the user or the clock wants an end.
+    ///
+    /// # Errors
+    /// A rank that failed, died or hangs.
+    fn until(&mut self, done: fn(&Seat) -> bool, deadline: Instant) -> Result<Option<Told>, Failure> {
+        let mut first_ended: Option<Instant> = None;
+        let load = Duration::from_secs_f64(self.trial.job.load.load_seconds());
+        while !self.seats.iter().all(done) {
+            if self.trial.stop.load(Ordering::Acquire) {
+                return Ok(Some(Told::Interrupted));
+            }
+            if Instant::now() >= deadline {
+                return Ok(Some(Told::TimedOut));
+            }
+            if first_ended.is_some_and(|since| since.elapsed() > load + HANG_PATIENCE)
+                && let Some(rank) = self.seats.iter().position(|seat| !seat.ended)
+            {
+                let why = format!("hangs: not done {} s after the first", (load + HANG_PATIENCE).as_secs());
+                self.crew.leader.give_up(rank as u32, &why);
+                return Err(Failure::Message(format!("{} {why}", self.crew.leader.name(rank as u32))));
+            }
+            self.hear(TICK)?;
+            if first_ended.is_none() && self.seats.iter().any(|seat| seat.ended) {
+                first_ended = Some(Instant::now());
+            }
+        }
+        Ok(None)
+    }
+
+    fn hear(&mut self, patience: Duration) -> Result<(), Failure> {
+        match self.crew.leader.hear(Instant::now() + patience)? {
+            Heard::Nothing => Ok(()),
+            Heard::Lost(rank) => {
+                let why = self.crew.leader.lost(rank).unwrap_or("is gone");
+                Err(Failure::Message(format!("{} {why}; the others were ended", self.crew.leader.name(rank))))
+            }
+            Heard::Said(rank, text) => {
+                let name = self.crew.leader.name(rank);
+                let wrong = |error| Failure::Message(format!("{name} cannot be understood: {error}"));
+                let answer = serde_json::from_slice::<Answer>(&text).map_err(wrong)?;
+                let seat = &mut self.seats[rank as usize];
+                match answer {
+                    Answer::Ready => seat.ready = true,
+                    Answer::Ended { began, result, raw_output } => {
+                        (seat.ended, seat.began) = (true, began);
+                        self.raw_output.push_str(&raw_output);
+                        let failed = match result {
+                            Ok(outcome) => match outcome.ended {
+                                Ended::Failed { message } => message,
+                                _ => {
+                                    seat.outcome = Some(*outcome);
+                                    return Ok(());
+                                }
+                            },
+                            Err(why) => why,
+                        };
+                        return Err(Failure::Message(format!("{name}: {failed}; the others were ended")));
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Ends what still runs, so that the next trial finds the ranks idle; a rank that does not end is given up.
+    fn abort(&mut self) {
+        let open = |way: &Self| -> Vec<u32> {
+            let ranks = 0..way.crew.leader.size();
+            ranks
+                .filter(|rank| !way.seats[*rank as usize].ended && way.crew.leader.lost(*rank).is_none())
+                .collect()
+        };
+        for rank in open(self) {
+            // one that is gone needs no order
+            let _ = self.tell(rank, &Order::Abort);
+        }
+        let deadline = Instant::now() + END_PATIENCE;
+        while !open(self).is_empty() && Instant::now() < deadline {
+            // the first failure is the one that is told
+            let _ = self.hear(TICK);
+        }
+        for rank in open(self) {
+            self.crew.leader.give_up(rank, "hangs: it did not end when it was told to");
+        }
+    }
+
+    /// All outcomes as one, the parts kept.
+    fn sum(
+        &mut self,
+        before: &[Offset],
+        after: &[Offset],
+        start_ns: i64,
+        load: &Prepared,
+    ) -> Option<Outcome> {
+        let mut parts = Vec::new();
+        for (rank, seat) in self.seats.iter_mut().enumerate() {
+            let Some(outcome) = seat.outcome.take() else { continue };
+            let (began_ns, late_ns) = seat.began.unwrap_or((before[rank].there(start_ns), 0));
+            let took_ns = ((outcome.warmup_seconds + outcome.measured_seconds) * 1e9) as i64;
+            let here = before[rank].between(&after[rank], start_ns + took_ns).here(began_ns + took_ns);
+            parts.push(RankPart {
+                rank: rank as u32,
+                host: self.crew.leader.host(rank as u32).to_string(),
+                clock_offset_ns: before[rank].ns,
+                clock_bound_ns: before[rank].bound_ns.max(after[rank].bound_ns),
+                clock_drift_ppm: before[rank].drift_ppm(&after[rank]),
+                late_ns,
+                ended_seconds: (here - start_ns) as f64 / 1e9,
+                outcome,
+            });
+        }
+        let mut whole = parallel::together(parts.iter().map(|part| part.outcome.clone()))?;
+        describe(&mut whole, &parts, load);
+        for (name, values) in self.crew.leader.differing_facts() {
+            let values: Vec<String> =
+                values.into_iter().map(|(value, host)| format!("{value} on {host}")).collect();
+            whole.notes.push(format!("the hosts differ in {name}: {}", values.join(", ")));
+        }
+        self.trial.report.extras.ranks = parts;
+        Some(whole)
+    }
+}
+
+fn metric(name: &str, unit: &str, value: f64) -> Metric {
+    Metric { name: name.into(), unit: unit.into(), value }
+}
+
+/// What shows how equal the ranks were, as metrics and as sentences.
+fn describe(whole: &mut Outcome, parts: &[RankPart], load: &Prepared) {
+    let rates: Vec<f64> = parts.iter().map(|part| part.outcome.io_ops_per_second()).collect();
+    let most = |of: fn(&RankPart) -> f64| parts.iter().map(of).fold(0.0, f64::max);
+    let late = most(|part| part.late_ns as f64 / 1e9);
+    let bound = most(|part| part.clock_bound_ns as f64 / 1e9);
+    let last = most(|part| part.ended_seconds);
+    let first = parts.iter().map(|part| part.ended_seconds).fold(f64::INFINITY, f64::min);
+    whole.metrics.extend([
+        metric("ranks", "1", parts.len() as f64),
+        metric("rank_start_late_max_seconds", "s", late),
+        metric("rank_clock_bound_max_seconds", "s", bound),
+        metric("rank_first_done_seconds", "s", first),
+        metric("rank_last_done_seconds", "s", last),
+    ]);
+    let mut hosts: Vec<&str> = parts.iter().map(|part| part.host.as_str()).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    whole.notes.push(format!(
+        "{} ranks on {} {}: begun within {:.6} s of one moment, clocks known to {:.6} s; the first done after \
+         {first:.3} s, the last after {last:.3} s",
+        parts.len(),
+        hosts.len(),
+        if hosts.len() == 1 { "host" } else { "hosts" },
+        late,
+        bound,
+    ));
+    if bound > load.load_seconds().max(f64::MIN_POSITIVE) * 0.01 {
+        whole.notes.push(
+            "the clocks are known to less than 1 % of the load: trust each rank's own times only".into(),
+        );
+    }
+    let Some(balance) = Balance::of(&rates) else { return };
+    whole.metrics.extend([
+        metric("rank_median_ops_per_second", "1/s", balance.median),
+        metric("rank_imbalance", "1", balance.imbalance),
+        metric("rank_fairness", "1", balance.fairness),
+    ]);
+    for straggler in balance.stragglers {
+        let Some(part) = parts.get(straggler as usize) else { continue };
+        whole.notes.push(format!(
+            "straggler: rank {} on host {} did {:.1} op/s, the median rank {:.1}",
+            part.rank, part.host, rates[straggler as usize], balance.median
+        ));
+    }
+}
