@@ -134,6 +134,9 @@ fn admit(name: &str, value: &str) -> Result<(), String> {
         "filename" if value.contains('/') || value.split(':').any(|file| file == "..") => {
             Err("filename: a plain name; where files lie is what --on says".into())
         }
+        "name" if value.contains('/') || value.contains("..") => {
+            Err("name: files are called by it; a name without `/` and `..`".into())
+        }
         _ => Ok(()),
     }
 }
@@ -166,6 +169,7 @@ mod tests {
             ("filename=..", "a plain name"),
             ("ioengine=exec", "none of"),
             ("ioengine=external:/tmp/x.so", "none of"),
+            ("name=../../x", "without `/`"),
             ("write_bw_log=/etc/x", "not passed on"),
             ("read_iolog=/etc/x", "not passed on"),
             ("filename_format=/etc/x", "not passed on"),
