@@ -597,9 +597,22 @@ fn fio_itself_runs_a_job_file_beside_loadline() {
     let bench = Bench::new();
     let file = bench.write("jobs.fio", JOBS);
     let on = format!("dir:{}", bench.directory.path().display());
-    let words = ["run", file.to_str().unwrap(), "--on", &on, "--with", "loadline,fio", "--for", "500ms", "-n", "1", "-q"];
+    let words = [
+        "run",
+        file.to_str().unwrap(),
+        "--on",
+        &on,
+        "--with",
+        "loadline,fio",
+        "--for",
+        "500ms",
+        "-n",
+        "1",
+        "-q",
+    ];
     let (out, _) = bench.expect(0, &words);
-    for (cell, op) in [("job=reads with=fio", "reads-read"), ("job=writes with=loadline", "writes-fdatasync")] {
+    for (cell, op) in [("job=reads with=fio", "reads-read"), ("job=writes with=loadline", "writes-fdatasync")]
+    {
         assert!(out.contains(cell) && out.contains(op), "{cell}: {out}");
     }
     assert!(out.contains("4 of 4 trials done") && out.contains("bins of 1/64 of a power of two"), "{out}");
