@@ -16,11 +16,14 @@ pub struct App {
     load: Box<dyn Load>,
 }
 
+/// The load that runs fio itself.
+pub const FIO: &str = "fio";
+
 /// Makes a load of its parameters.
 type Make = fn(&mut Parameters) -> Result<Box<dyn Load>, AppError>;
 
 /// Every load.
-const LOADS: [(&str, Make); 36] = [
+const LOADS: [(&str, Make); 38] = [
     ("large-file", |parameters| Ok(Box::new(micro::LargeFile::new(parameters)?))),
     ("random-write", |parameters| Ok(Box::new(micro::RandomWrite::new(parameters)?))),
     ("tokubench", |parameters| Ok(Box::new(micro::TokuBench::new(parameters)?))),
@@ -28,7 +31,9 @@ const LOADS: [(&str, Make); 36] = [
     ("git", |parameters| Ok(Box::new(programs::Git::new(parameters)?))),
     ("tar", |parameters| Ok(Box::new(programs::Tar::new(parameters)?))),
     ("rsync", |parameters| Ok(Box::new(programs::Rsync::new(parameters)?))),
+    ("compile", |parameters| Ok(Box::new(programs::Compile::new(parameters)?))),
     ("dbench", |parameters| Ok(Box::new(programs::Dbench::new(parameters)?))),
+    (FIO, |parameters| Ok(Box::new(programs::Fio::new(parameters)?))),
     ("sysbench", |parameters| Ok(Box::new(programs::Sysbench::new(parameters)?))),
     ("imap", |parameters| Ok(Box::new(imap::Imap::new(parameters)?))),
     ("read-private", |parameters| Ok(Box::new(prefetch::ReadPrivate::new(parameters)?))),

@@ -1,8 +1,8 @@
 //! `check`: reads a workload or a study and says what it would do.
 
 use lab::load::{FREE_BYTES_ASSUMED, Ready, Started, started};
-use record::study::Study;
-use workload::{Draws, Step, Value, Workload};
+use record::study::{CommandLine, Study};
+use workload::{Draws, IoMode, Step, Value, Workload};
 
 use crate::evaluation::Source;
 use crate::options::{self, Options};
@@ -28,6 +28,9 @@ pub fn check(options: &Options, arguments: &options::Check) -> anyhow::Result<Ex
     let text = std::fs::read(&arguments.file)
         .map_err(|error| bad_input(format!("{}: {error}", arguments.file.display())))?;
     let file = arguments.file.display().to_string();
+    if arguments.file.extension().is_some_and(|extension| extension == "fio") {
+        return check_jobs(arguments, &file, set);
+    }
     let name = arguments.file.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
     let settings = wml::Settings { machine: lab::load::machine(None, FREE_BYTES_ASSUMED), set, name };
     match wml::load(&text, &settings) {
@@ -55,6 +58,42 @@ pub fn check(options: &Options, arguments: &options::Check) -> anyhow::Result<Ex
             Ok(Exit::BadInput)
         }
     }
+}
+
+/// Checks a job file of fio: each group of sections that runs at once.
+fn check_jobs(arguments: &options::Check, file: &str, set: Vec<(String, String)>) -> anyhow::Result<Exit> {
+    let words: Vec<String> = set.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let line = CommandLine {
+        files: vec![arguments.file.clone()],
+        on: "tmpfs".into(),
+        set: words,
+        ..CommandLine::default()
+    };
+    let study = lab::read::command_line(&line).map_err(bad_input)?;
+    let checked =
+        lab::check::workloads(&study, lab::load::machine(None, FREE_BYTES_ASSUMED)).map_err(bad_input)?;
+    let mut text = format!("{file}: ok\n");
+    for load in checked.iter() {
+        let parameters: Vec<String> =
+            load.parameters.iter().map(|p| format!("{}={}", p.name, p.value)).collect();
+        if !parameters.is_empty() {
+            text += &format!("{}\n", parameters.join(" "));
+        }
+        match &load.load {
+            Ready::Wml(model) => text += &describe(model),
+            _ => text += "  runs by fio itself\n",
+        }
+        if let Some(io) = load.io {
+            let io = match io {
+                IoMode::Psync => "psync".to_string(),
+                IoMode::Uring { depth } => format!("uring:{depth}"),
+            };
+            text += &format!("  reads and writes by {io} (change it with --io)\n");
+        }
+    }
+    crate::run::say_warnings(&checked);
+    screen::print(text.trim_end())?;
+    Ok(Exit::Done)
 }
 
 fn check_study(arguments: &options::Check) -> anyhow::Result<Exit> {
@@ -99,10 +138,8 @@ fn check_study(arguments: &options::Check) -> anyhow::Result<Exit> {
                 }
             }
         }
-        if !load.warnings.is_empty() {
-            eprintln!("{}", load.warnings.trim_end());
-        }
     }
+    crate::run::say_warnings(&checked);
     screen::print(&text)?;
     Ok(Exit::Done)
 }

@@ -118,12 +118,13 @@ Examples:
   loadline run ycsb-a --engine rocksdb,sqlite,lmdb --on ext4@860evo,xfs@860evo --set recordcount=1000000
   loadline run ycsb-b --engine redis,redis-cluster --terminals 50 --rate 20000 --verify --on ext4
   loadline run workloada --engine rocksdb --on ext4     a property file of YCSB, unchanged
+  loadline run job.fio --on ext4@980pro --with loadline,fio --for 10s
   loadline run study.toml; loadline run study.toml --resume
   mpirun -n 64 loadline run workloads/varmail.f --on dir:/shared --for 60s
   loadline run study.toml --shard 3/40 --home /shared/shard3; loadline merge /shared/shard*
   loadline run paper.toml --scale quick --rows ext4,xfs --columns table3")]
 pub struct Run {
-    /// Workloads in Filebench's WML, property files of YCSB, built-in loads by name (tpcc, ycsb-a ...), or one study (*.toml)
+    /// Workloads in Filebench's WML, job files of fio (*.fio), property files of YCSB, built-in loads by name (tpcc, ycsb-a ...), or one study (*.toml)
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub files: Vec<PathBuf>,
     /// The stacks to compare [default: dir:. , a private directory in the current one]
@@ -145,6 +146,9 @@ pub struct Run {
     /// Values of a key-value load that say which record and version they are of, each checked when it is read
     #[arg(long)]
     pub verify: bool,
+    /// Who runs job files of fio: loadline, or fio itself, whose JSON is kept; both, separated by a comma, are compared
+    #[arg(long, value_name = "WHO")]
+    pub with: Option<String>,
     /// Trials of each cell [default: 6, or the study's]
     #[arg(long, short = 'n', value_name = "N")]
     pub trials: Option<u32>,

@@ -20,10 +20,11 @@ use crate::screen::{Exit, bad_input};
 betrfs: thirteen rows (file systems, versions of BetrFS) by eight micro-benchmarks (Table 3) and eleven applications
 (Figure 2). crossprefetch: who reads ahead (seven rows) by file reads, mmap, RocksDB, YCSB and compression (figures 5 to 9,
 table 4), by wall time and by the artifact's own timer. hotos11: random reads by size of the file. opimq: fsync and containers on order-preserving
-stacks (figures 10 to 12), simulated in virtual time. Published claims are judged by
+stacks (figures 10 to 12), simulated in virtual time. swissknife: key-value engines, databases under TPC-C, fio's sweeps and the disk
+suite on ext4 and btrfs (figures 1 to 12), by trend. Published claims are judged by
 ratio. Each result is stored as it ends: --resume goes on after an interruption. Programs that are missing make their columns
-unavailable; scripts/setup.sh dovecot-imapd rsync git rocksdb-tools installs them. docs/reproduce-betrfs.md and
-docs/reproduce-crossprefetch.md say what is run and how it differs from the originals; docs/studies.md how to write one of your own.
+unavailable; scripts/setup.sh dovecot-imapd rsync git rocksdb-tools installs them. docs/reproduce-betrfs.md,
+docs/reproduce-crossprefetch.md and docs/reproduce-swissknife.md say what is run and how it differs from the originals; docs/studies.md how to write one of your own.
 
 Examples:
   loadline reproduce betrfs --quick
@@ -33,6 +34,8 @@ Examples:
   loadline reproduce crossprefetch --quick --html crossprefetch.html --csv results
   loadline reproduce crossprefetch --rows app-only,auto --columns db-bench --device 'slow(20ms,400MB/s)'
   loadline reproduce opimq --quick --html opimq.html
+  loadline reproduce swissknife --quick --html swissknife.html
+  loadline reproduce swissknife --columns fig6,fig9 --device /dev/sdx --erase /dev/sdx
   loadline reproduce betrfs --show last --html betrfs.html")]
 pub struct Reproduce {
     /// What

@@ -223,6 +223,7 @@ fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
         let (mut apps, files) = loads(&arguments.files);
         let (files, properties) = property_files(files)?;
         let mut set = database_settings(arguments, files.is_empty())?;
+        set.extend(by_fio(arguments, &files)?);
         if let Some(properties) = properties {
             if !files.is_empty() || !apps.is_empty() {
                 return Err(bad_input("property files of YCSB are one workload: give no others beside them"));
@@ -317,6 +318,16 @@ fn database_settings(arguments: &options::Run, only_apps: bool) -> anyhow::Resul
     Ok(set)
 }
 
+/// `--with` as the variable of job files that says who runs them.
+fn by_fio(arguments: &options::Run, files: &[PathBuf]) -> anyhow::Result<Option<String>> {
+    let Some(with) = &arguments.with else { return Ok(None) };
+    let is_job = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "fio");
+    if files.is_empty() || !files.iter().all(is_job) {
+        return Err(bad_input("--with is for job files of fio (*.fio)"));
+    }
+    Ok(Some(format!("{}={with}", lab::load::WITH)))
+}
+
 fn current_directory() -> anyhow::Result<String> {
     let directory = std::env::current_dir().context("the current directory")?;
     // Quoted, since a path may hold a comma.
@@ -388,13 +399,22 @@ fn site(home: &Path, work: &Path, erase: Option<&str>) -> anyhow::Result<Site> {
     Ok(site)
 }
 
+/// Tells what the loads of a study warn of, each text once.
+pub fn say_warnings(loads: &Loads) {
+    let mut told: Vec<&str> = Vec::new();
+    for warnings in loads.iter().map(|load| load.warnings.trim_end()) {
+        if !warnings.is_empty() && !told.contains(&warnings) {
+            eprintln!("{warnings}");
+            told.push(warnings);
+        }
+    }
+}
+
 /// Resolves every load as a trial would, so that a mistake shows now, and programs that nobody allowed.
 fn check_workloads(study: &Study, by_option: bool) -> anyhow::Result<Loads> {
     let machine = lab::load::machine(study.study.memory.map(|bytes| bytes.0), FREE_BYTES_ASSUMED);
     let loads = lab::check::workloads(study, machine).map_err(bad_input)?;
-    for load in loads.iter().filter(|load| !load.warnings.is_empty()) {
-        eprintln!("{}", load.warnings.trim_end());
-    }
+    say_warnings(&loads);
     let permission = match (by_option, study.study.allow_system) {
         (true, _) => Permission::Option,
         (false, true) => Permission::Study,

@@ -574,3 +574,51 @@ fn pages_come_from_the_options() {
         );
     }
 }
+
+const JOBS: &str = "[global]\nsize=1m\ntime_based\nruntime=1\n[reads]\nrw=randread\n\
+    [writes]\nstonewall\nrw=randwrite\nbssplit=4k/75:16k/25\nfdatasync=8\n";
+
+#[test]
+fn a_job_file_is_checked_with_what_differs_from_fio() {
+    let bench = Bench::new();
+    let file = bench.write("jobs.fio", JOBS);
+    let (out, err) = bench.expect(0, &["check", file.to_str().unwrap()]);
+    assert!(out.contains("job=reads") && out.contains("job=writes") && out.contains("by psync"), "{out}");
+    assert!(err.contains("norandommap") && err.contains("bssplit: random offsets"), "{err}");
+    let wrong = bench.write("wrong.fio", "[a]\nsize=1m\nblocksise=4k\n");
+    let (_, err) = bench.expect(2, &["check", wrong.to_str().unwrap()]);
+    assert!(err.contains("wrong.fio:3:") && err.contains("did you mean `blocksize`?"), "{err}");
+}
+
+/// Sections that wait for each other are cells; fio's figures stand beside ours, and its JSON is kept.
+#[test]
+fn fio_itself_runs_a_job_file_beside_loadline() {
+    needs!(Tool { program: "fio", package: "fio" });
+    let bench = Bench::new();
+    let file = bench.write("jobs.fio", JOBS);
+    let on = format!("dir:{}", bench.directory.path().display());
+    let words = [
+        "run",
+        file.to_str().unwrap(),
+        "--on",
+        &on,
+        "--with",
+        "loadline,fio",
+        "--for",
+        "500ms",
+        "-n",
+        "1",
+        "-q",
+    ];
+    let (out, _) = bench.expect(0, &words);
+    for (cell, op) in [("job=reads with=fio", "reads-read"), ("job=writes with=loadline", "writes-fdatasync")]
+    {
+        assert!(out.contains(cell) && out.contains(op), "{cell}: {out}");
+    }
+    assert!(out.contains("4 of 4 trials done") && out.contains("bins of 1/64 of a power of two"), "{out}");
+    let refused = bench.write("refused.fio", "[a]\nsize=1m\nexec_prerun=true\n");
+    let (_, err) = bench.expect(2, &["run", refused.to_str().unwrap(), "--on", &on, "--with", "fio"]);
+    assert!(err.contains("refused.fio:3:") && err.contains("not passed on"), "{err}");
+    let (_, err) = bench.expect(2, &["run", "work.f", "--on", &on, "--with", "fio"]);
+    assert!(err.contains("--with is for job files"), "{err}");
+}

@@ -135,6 +135,34 @@ fn crossprefetch_is_run_stored_and_shown_again() {
     assert!(code == Some(2), "another evaluation's run is not shown: {error}");
 }
 
+/// Two cells of the Swissknife study, with rows that are file systems alone, and a claim that one trial leaves open.
+#[test]
+fn swissknife_runs_only_what_its_chosen_columns_need() {
+    needs!(Root, Mounts, Loop, IoUring, Ext4, Btrfs);
+    let home = tempfile::tempdir().unwrap();
+    let swissknife = |words: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_loadline"))
+            .arg("--home")
+            .arg(home.path())
+            .args(["reproduce", "swissknife"])
+            .args(words)
+            .output()
+            .unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let device = ["--device", "image:1G", "--set", "file=16M"];
+    let chosen = ["--quick", "-n", "1", "-q", "--columns", "direct-4k"];
+    let files = home.path().join("csv");
+    let (code, text, error) = swissknife(&[&chosen[..], &device[..]].concat());
+    assert_eq!(code, Some(4), "{text}{error}");
+    assert!(text.contains("2 of 2 trials done") && text.contains("Figure 6"), "{text}");
+    assert!(!text.contains("Figure 4:") && text.contains("one trial, 3 are needed"), "{text}");
+    let (_, again, _) = swissknife(&["--show", "last", "--csv", files.to_str().unwrap()]);
+    assert_eq!(again, text, "a stored run shows the same");
+    assert!(std::fs::read_to_string(files.join("fig6.svg")).unwrap().contains("<svg"), "the line drawing");
+}
+
 /// A study of one file: two sizes of a file beside a small memory limit.
 #[test]
 fn a_paper_that_is_a_file_only_is_run_and_judged() {

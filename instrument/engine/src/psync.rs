@@ -178,6 +178,11 @@ impl Target for Psync<'_> {
         Ok(rustix::fs::fsync(file)?)
     }
 
+    #[inline]
+    async fn fdatasync(&self, file: &OwnedFd) -> io::Result<()> {
+        Ok(rustix::fs::fdatasync(file)?)
+    }
+
     async fn direct_alignment(&self, file: &OwnedFd) -> u64 {
         direct_alignment(file.as_fd())
     }

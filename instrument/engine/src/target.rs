@@ -59,6 +59,10 @@ pub trait Target {
     async fn append(&self, file: &Self::File, data: &[u8]) -> io::Result<usize>;
     /// Makes a file's data and metadata durable.
     async fn fsync(&self, file: &Self::File) -> io::Result<()>;
+    /// Makes a file's data durable, and the metadata that reading it needs.
+    async fn fdatasync(&self, file: &Self::File) -> io::Result<()> {
+        self.fsync(file).await
+    }
     /// Cuts or extends to `length` bytes.
     async fn truncate(&self, file: &Self::File, length: u64) -> io::Result<()>;
     /// What offsets and lengths on a file opened with `direct` have to be multiples of, in bytes.

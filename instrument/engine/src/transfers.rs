@@ -266,6 +266,7 @@ impl<T: Target> Lane<'_, T> {
         let number = usize::from(op.flow.fd).min(self.slots.len() - 1);
         let slot = &self.slots[number];
         match &slot.file {
+            Some(file) if op.flow.dsync => self.target.fdatasync(file).await?,
             Some(file) => self.target.fsync(file).await?,
             None if slot.starved => return Ok(Did::Starved),
             None => return Err(Fault::boxed(format!("file slot fd={number} is not open"))),

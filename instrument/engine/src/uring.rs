@@ -271,6 +271,12 @@ impl Target for Uring<'_> {
         Ok(())
     }
 
+    async fn fdatasync(&self, file: &OwnedFd) -> io::Result<()> {
+        let entry = opcode::Fsync::new(types::Fd(file.as_raw_fd())).flags(types::FsyncFlags::DATASYNC);
+        self.transfer(entry.build()).await?;
+        Ok(())
+    }
+
     async fn truncate(&self, file: &OwnedFd, length: u64) -> io::Result<()> {
         Ok(rustix::fs::ftruncate(file, length)?)
     }

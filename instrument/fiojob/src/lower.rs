@@ -1,6 +1,9 @@
 //! Jobs to a workload: each clone is a process with files of its own.
 
-use workload::{Fileset, FlowOp, IoMode, Kind, Node, Process, Step, Thread, Value, Workload};
+use workload::{
+    Distribution, Draw, Fileset, FlowOp, IoMode, Kind, Node, Process, Rounding, Step, TableRow, Thread,
+    Value, Workload,
+};
 
 use crate::error::JobError;
 use crate::options::Job;
@@ -30,7 +33,7 @@ pub fn lower(sections: &[Section], name: &str) -> Result<Loaded, JobError> {
     let first = &jobs[0];
     if let Some(job) = jobs.iter().skip(1).find(|job| job.stonewall) {
         let message = format!(
-            "[{}] waits for those above (stonewall): choose one with --set job={0}, or list them to sweep",
+            "[{}] waits for those above (stonewall): they are not one load; choose one with --set job={0}",
             job.name
         );
         return Err(JobError::new(job.line, message));
@@ -49,7 +52,7 @@ pub fn lower(sections: &[Section], name: &str) -> Result<Loaded, JobError> {
             add(&mut workload, job, clone)?;
         }
     }
-    let transfers: u64 = jobs.iter().map(|job| job.clones * (job.size / job.block + syncs(job))).sum();
+    let transfers: u64 = jobs.iter().map(|job| job.clones * (transfers(job) + syncs(job))).sum();
     workload.script = vec![Step::Run {
         seconds: first.seconds,
         ops: (!first.time_based).then_some(transfers),
@@ -60,9 +63,15 @@ pub fn lower(sections: &[Section], name: &str) -> Result<Loaded, JobError> {
     Ok(Loaded { io, notes: notes(&jobs), variables: variables(&jobs), workload })
 }
 
+/// Transfers of one pass over the files of a job: by the mean size.
+fn transfers(job: &Job) -> u64 {
+    let mean = job.split.iter().map(|(size, share)| *size as f64 * share / 100.0).sum::<f64>();
+    if job.split.is_empty() { job.size / job.block } else { (job.size as f64 / mean) as u64 }
+}
+
 /// Syncs of one pass over the files of a job.
 fn syncs(job: &Job) -> u64 {
-    let writes = job.size / job.block * (100 - job.way.reads) / 100;
+    let writes = transfers(job) * (100 - job.way.reads) / 100;
     writes.checked_div(job.fsync).unwrap_or(0)
 }
 
@@ -86,12 +95,16 @@ fn add(workload: &mut Workload, job: &Job, clone: u64) -> Result<(), JobError> {
         read_only: false,
         write_only: false,
     }));
+    let size = match job.split.is_empty() {
+        true => Value::Int(job.block),
+        false => Value::Draw(drawn(workload, job)),
+    };
     let thread = Thread {
         name: job.name.clone(),
         instances: 1,
         memory_bytes: Value::Int(0),
         io_priority: None,
-        body: body(job, from)?,
+        body: body(job, from, size)?,
     };
     workload.processes.push(Process { name: label, instances: 1, nice: 0, threads: vec![thread] });
     Ok(())
@@ -99,7 +112,7 @@ fn add(workload: &mut Workload, job: &Job, clone: u64) -> Result<(), JobError> {
 
 /// One pass of a thread: as many transfers as give the mix of reads and writes exactly, over the files in turn, a sync
 /// after so many writes.
-fn body(job: &Job, from: usize) -> Result<Vec<Node>, JobError> {
+fn body(job: &Job, from: usize, size: Value) -> Result<Vec<Node>, JobError> {
     let reads = job.way.reads;
     let shared = gcd(reads, 100 - reads);
     let (of_reads, of_all) = (reads / shared, 100 / shared);
@@ -124,10 +137,12 @@ fn body(job: &Job, from: usize) -> Result<Vec<Node>, JobError> {
         let is_read = due >= of_all;
         due -= if is_read { of_all } else { 0 };
         let file = at % job.files;
-        body.push(transfer(job, is_read, from, file));
+        body.push(transfer(job, is_read, (from + file as usize, file), size));
         written += u64::from(!is_read);
         if !is_read && job.fsync > 0 && written % job.fsync == 0 {
-            let mut sync = FlowOp::new(format!("{}-fsync", job.name), Kind::Fsync);
+            let word = if job.data_only { "fdatasync" } else { "fsync" };
+            let mut sync = FlowOp::new(format!("{}-{word}", job.name), Kind::Fsync);
+            sync.dsync = job.data_only;
             sync.fd = SLOTS + file as u8;
             body.push(Node::Op(sync));
         }
@@ -135,12 +150,32 @@ fn body(job: &Job, from: usize) -> Result<Vec<Node>, JobError> {
     Ok(body)
 }
 
-fn transfer(job: &Job, is_read: bool, from: usize, file: u64) -> Node {
+/// The sizes of a job's transfers as something to draw from; its index.
+fn drawn(workload: &mut Workload, job: &Job) -> usize {
+    let row =
+        |(size, percent): &(u64, f64)| TableRow { percent: *percent, low: *size as f64, high: *size as f64 };
+    workload.draws.push(Draw {
+        name: format!("{}.bssplit", job.name),
+        seed: workload.draws.len() as u64,
+        distribution: Distribution::Table {
+            rows: job.split.iter().map(row).collect(),
+            factor: 1.0,
+            shift: 0.0,
+        },
+        round: 0,
+        rounding: Rounding::Nearest,
+        clamp_min: None,
+        clamp_max: None,
+    });
+    workload.draws.len() - 1
+}
+
+fn transfer(job: &Job, is_read: bool, (fileset, file): (usize, u64), size: Value) -> Node {
     let (kind, word, slot) = if is_read { (Kind::Read, "read", 0) } else { (Kind::Write, "write", SLOTS) };
     let mut op = FlowOp::new(format!("{}-{word}", job.name), kind);
-    op.fileset = Some(from + file as usize);
+    op.fileset = Some(fileset);
     op.fd = slot + file as u8;
-    op.io_size = Value::Int(job.block);
+    op.io_size = size;
     op.random = job.way.random;
     op.direct_io = job.direct;
     op.dsync = job.sync;
@@ -167,6 +202,11 @@ fn notes(jobs: &[Job]) -> Vec<String> {
     }
     if any(&|job| !job.asynchronous && job.depth > 1) {
         notes.push("iodepth above 1 has no effect with sync or psync, as in fio".to_string());
+    }
+    if any(&|job| !job.split.is_empty()) {
+        notes.push(
+            "bssplit: random offsets are multiples of the drawn size (fio: of the smallest one)".to_string(),
+        );
     }
     if any(&|job| job.way.reads < 100) {
         notes.push(
@@ -234,6 +274,39 @@ mod tests {
     }
 
     #[test]
+    fn sizes_are_drawn_by_their_shares_and_data_alone_is_synced() {
+        let loaded = read("[m]\nrw=randwrite\nbssplit=4k/75:64k/\nfdatasync=2\nsize=1m\n");
+        let Distribution::Table { rows, .. } = &loaded.workload.draws[0].distribution else { panic!() };
+        let shares: Vec<(f64, f64)> = rows.iter().map(|row| (row.low, row.percent)).collect();
+        assert_eq!(shares, [(4096.0, 75.0), (65536.0, 25.0)]);
+        assert_eq!(ops(&loaded), ["m-write", "m-write", "m-fdatasync"]);
+        let body = &loaded.workload.processes[0].threads[0].body;
+        let (Node::Op(write), Node::Op(sync)) = (&body[0], &body[2]) else { panic!() };
+        assert!(write.io_size == Value::Draw(0) && sync.dsync && !write.dsync);
+        // 1 MiB by 19 KiB on average
+        let Step::Run { ops: Some(all), .. } = loaded.workload.script[0] else { panic!() };
+        assert_eq!(all, 53 + 26);
+        let even = read("[m]\nbssplit=4k:8k:16k/50\nsize=1m\n");
+        let Distribution::Table { rows, .. } = &even.workload.draws[0].distribution else { panic!() };
+        assert_eq!(rows.iter().map(|row| row.percent).collect::<Vec<_>>(), [25.0, 25.0, 50.0]);
+    }
+
+    #[test]
+    fn sections_that_wait_are_groups_of_their_own() {
+        let text =
+            "[a]\nrw=read\nsize=1m\n[b]\nstonewall\nsize=1m\n[c]\nsize=2m\n[d]\nstonewall=1\nsize=1m\n";
+        assert_eq!(crate::groups(text), ["a", "b+c", "d"]);
+        assert_eq!(crate::groups("[a]\nsize=1m\n[b]\nsize=1m\n"), ["a+b"]);
+        assert!(crate::groups("[a\n").is_empty());
+        let names = |job: &str| -> Vec<String> {
+            let loaded = load(text, "j", &[("job".into(), job.into())]).unwrap();
+            loaded.workload.processes.iter().map(|process| process.name.clone()).collect()
+        };
+        assert_eq!(names("b+c"), ["b.0", "c.0"]);
+        assert_eq!(names("d"), ["d.0"]);
+    }
+
+    #[test]
     fn what_is_set_goes_before_the_file_and_chooses_a_job() {
         let text = "[a]\nrw=read\nsize=1m\n[b]\nstonewall\nrw=write\nsize=1m\nbs=8k\n";
         let set = |words: &[(&str, &str)]| -> Vec<(String, String)> {
@@ -255,6 +328,10 @@ mod tests {
             ("[a]\nrw=read\n", 1, "`size` is missing"),
             ("rw=read\n[a]\n", 1, "before the first"),
             ("[a]\nsize=1m\ndirect\n", 3, "`direct` has no value"),
+            ("[a]\nsize=1m\nbssplit=4k/60:64k/50\n", 3, "add up to 110 %"),
+            ("[a]\nsize=1m\nbssplit=4k,8k\n", 3, "reads and writes"),
+            ("[a]\nsize=1m\nbssplit=0/100\n", 3, "a size is 0"),
+            ("[a]\nsize=1m\nfsync=1\nfdatasync=2\n", 4, "not both"),
             ("[a]\nsize=8*$mb_memory\n", 2, "not followed"),
             ("[a]\nsize=1m\nrw=trim\n", 3, "`trim` is none of"),
             ("[a]\nsize=1m\nioengine=mmap\n", 3, "`mmap` is none of"),

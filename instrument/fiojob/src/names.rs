@@ -4,7 +4,7 @@
 pub const FLAGS: [&str; 4] = ["time_based", "thread", "group_reporting", "stonewall"];
 
 /// Options that are taken, each as fio's HOWTO calls it.
-pub const KNOWN: [&str; 34] = [
+pub const KNOWN: [&str; 36] = [
     "rw",
     "readwrite",
     "bs",
@@ -19,6 +19,8 @@ pub const KNOWN: [&str; 34] = [
     "buffered",
     "sync",
     "fsync",
+    "fdatasync",
+    "bssplit",
     "runtime",
     "time_based",
     "ramp_time",

@@ -6,13 +6,11 @@ use crate::number::{boolean, integer, seconds};
 use crate::text::Section;
 
 /// Options of fio that the engine cannot do as fio does: what to write instead.
-const REFUSED: [(&str, &str); 12] = [
+const REFUSED: [(&str, &str); 10] = [
     ("rate", "offer a rate with `--rate`, or step by step with `loadline sweep`"),
     ("rate_iops", "offer a rate with `--rate`, or step by step with `loadline sweep`"),
     ("thinktime", "offer a rate with `--rate` instead of pauses"),
-    ("fdatasync", "write fsync=N; fdatasync is not issued yet"),
-    ("bssplit", "sweep sizes with `--set bs=4k,64k`; mixed sizes are not issued yet"),
-    ("bsrange", "sweep sizes with `--set bs=4k,64k`; mixed sizes are not issued yet"),
+    ("bsrange", "write bssplit=4k/50:64k/50, or sweep sizes with `--set bs=4k,64k`"),
     ("filename", "leave it out: each job has files of its own on the stack; a device is named by --on"),
     ("offset", "leave it out: transfers begin at the start of the file"),
     ("verify", "leave it out: data is not read back"),
@@ -31,7 +29,7 @@ pub struct Way {
 }
 
 /// A job.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     /// Its section.
     pub name: String,
@@ -55,8 +53,12 @@ pub struct Job {
     pub direct: bool,
     /// O_SYNC.
     pub sync: bool,
-    /// fsync after so many writes; 0: never.
+    /// Sizes of transfers with their shares in percent; empty: all have the size of `block`, which is the largest else.
+    pub split: Vec<(u64, f64)>,
+    /// fsync or fdatasync after so many writes; 0: never.
     pub fsync: u64,
+    /// It is fdatasync.
+    pub data_only: bool,
     /// Time, and whether it goes on until then.
     pub seconds: Option<u64>,
     /// It goes on when its files are done.
@@ -84,7 +86,9 @@ impl Job {
             asynchronous: false,
             direct: false,
             sync: false,
+            split: Vec::new(),
             fsync: 0,
+            data_only: false,
             seconds: None,
             time_based: false,
             ramp_seconds: 0,
@@ -96,7 +100,11 @@ impl Job {
             let at = |message: String| JobError::new(*line, format!("{name}: {message}"));
             match name.as_str() {
                 "rw" | "readwrite" => (job.way, mixed) = way(value).map_err(at)?,
-                "bs" | "blocksize" => job.block = integer(value).map_err(at)?,
+                "bs" | "blocksize" => (job.block, job.split) = (integer(value).map_err(at)?, Vec::new()),
+                "bssplit" => {
+                    job.split = split(value).map_err(at)?;
+                    job.block = job.split.iter().map(|(size, _)| *size).max().unwrap_or(0);
+                }
                 "size" => job.size = integer(value).map_err(at)?,
                 "filesize" => filesize = Some(integer(value).map_err(at)?),
                 "nrfiles" => job.files = integer(value).map_err(at)?,
@@ -106,7 +114,17 @@ impl Job {
                 "direct" => job.direct = boolean(value).map_err(at)?,
                 "buffered" => job.direct = !boolean(value).map_err(at)?,
                 "sync" => job.sync = boolean(value).map_err(at)?,
-                "fsync" => job.fsync = integer(value).map_err(at)?,
+                "fsync" | "fdatasync" => {
+                    let every = integer(value).map_err(at)?;
+                    let data_only = name == "fdatasync";
+                    if job.fsync > 0 && every > 0 && job.data_only != data_only {
+                        return Err(at("a job has fsync or fdatasync, not both, here".into()));
+                    }
+                    // 0 of one kind does not switch the other one off
+                    if every > 0 || job.data_only == data_only {
+                        (job.fsync, job.data_only) = (every, data_only);
+                    }
+                }
                 "runtime" => job.seconds = Some(seconds(value).map_err(at)?).filter(|seconds| *seconds > 0),
                 "time_based" => job.time_based = boolean(value).map_err(at)?,
                 "ramp_time" => job.ramp_seconds = seconds(value).map_err(at)?,
@@ -188,6 +206,30 @@ fn way(value: &str) -> Result<(Way, bool), String> {
         }
     };
     Ok((Way { reads, random }, mixed))
+}
+
+/// `4k/60:64k/40`; shares that are left out take equal parts of what is left.
+fn split(value: &str) -> Result<Vec<(u64, f64)>, String> {
+    if value.contains(',') {
+        return Err("one list for reads and writes; different ones are not taken".into());
+    }
+    let one = |word: &str| -> Result<(u64, Option<u64>), String> {
+        let (size, share) = word.split_once('/').unwrap_or((word, ""));
+        let size = integer(size)?;
+        if size == 0 {
+            return Err("a size is 0".into());
+        }
+        Ok((size, if share.trim().is_empty() { None } else { Some(percent(share)?) }))
+    };
+    let parts = value.split(':').map(one).collect::<Result<Vec<_>, _>>()?;
+    let given: u64 = parts.iter().filter_map(|(_, share)| *share).sum();
+    let open = parts.iter().filter(|(_, share)| share.is_none()).count();
+    if given > 100 || (open == 0 && given != 100) {
+        return Err(format!("the shares add up to {given} %, not 100"));
+    }
+    let rest = (100 - given) as f64 / open.max(1) as f64;
+    let parts = parts.into_iter().map(|(size, share)| (size, share.map_or(rest, |share| share as f64)));
+    Ok(parts.filter(|(_, share)| *share > 0.0).collect())
 }
 
 fn engine(value: &str) -> Result<bool, String> {

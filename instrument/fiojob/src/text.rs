@@ -6,6 +6,9 @@ use crate::names::{FLAGS, nearest_known};
 /// The option of `--set` that chooses a section.
 const JOB: &str = "job";
 
+/// Between the names of several sections in it.
+pub const JOINED: &str = "+";
+
 /// A section with its options, those of `[global]` and `--set` included; later ones go before earlier ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
@@ -15,6 +18,14 @@ pub struct Section {
     pub line: usize,
     /// Name, value, line.
     pub options: Vec<(String, String, usize)>,
+}
+
+impl Section {
+    /// Whether it begins when those above have ended (`stonewall`).
+    pub fn waits(&self) -> bool {
+        let last = self.options.iter().rev().find(|(name, ..)| name == "stonewall");
+        last.is_some_and(|(_, value, _)| value != "0")
+    }
 }
 
 /// The jobs of a file.
@@ -57,12 +68,21 @@ pub fn jobs(text: &str, set: &[(String, String)]) -> Result<Vec<Section>, JobErr
     }
     if let Some((_, wanted)) = set.iter().rev().find(|(name, _)| name == JOB) {
         let known: Vec<String> = jobs.iter().map(|job| job.name.clone()).collect();
-        jobs.retain(|job| job.name == *wanted);
-        if jobs.is_empty() {
+        // a name may hold a `+` itself
+        let names: Vec<&str> = match known.iter().any(|name| name == wanted) {
+            true => vec![wanted],
+            false => wanted.split(JOINED).collect(),
+        };
+        if let Some(unknown) = names.iter().find(|name| !known.iter().any(|one| one == *name)) {
             return Err(JobError::new(
                 0,
-                format!("no section is called `{wanted}`; there are: {}", known.join(", ")),
+                format!("no section is called `{unknown}`; there are: {}", known.join(", ")),
             ));
+        }
+        jobs.retain(|job| names.contains(&job.name.as_str()));
+        // those above are not run: there is nothing to wait for
+        if let Some(first) = jobs.first_mut() {
+            first.options.retain(|(name, ..)| name != "stonewall");
         }
     }
     let own =

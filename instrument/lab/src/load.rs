@@ -17,6 +17,10 @@ pub const FREE_BYTES_ASSUMED: u64 = 8 << 30;
 const RUN_SECONDS: f64 = 60.0;
 /// The least memory limit that a container gets unasked: the load's process needs some of it itself.
 const CONTAINER_BYTES_MIN: u64 = 16 << 20;
+/// The variable of a job file that says who runs it: [`BY_LOADLINE`] (the default) or fio.
+pub const WITH: &str = "with";
+/// A job file runs on loadline's own engine.
+const BY_LOADLINE: &str = "loadline";
 /// The variable that depends on the target.
 const FREE: &str = "free";
 
@@ -137,7 +141,7 @@ pub fn prepare(
 /// The name of a load that runs as fast as it goes, whatever is offered.
 fn without_rate(load: &Ready) -> Option<&'static str> {
     match load {
-        Ready::App(app) if !app.takes_time() => Some(app.name()),
+        Ready::App(app) if !app.takes_time() || app.name() == apps::app::FIO => Some(app.name()),
         Ready::Simulated(_) => Some("simulate"),
         Ready::App(_) | Ready::Wml(_) => None,
     }
@@ -170,7 +174,7 @@ fn script(
     // a value that is set may speak of it as well
     let set_by_target = set.iter().any(|(_, value)| value.contains(FREE));
     let settings = wml::Settings { machine, set, name: workload.label().to_string() };
-    if std::path::Path::new(file).extension().is_some_and(|extension| extension == "fio") {
+    if crate::read::is_job_file(file) {
         return job_file(workload, text, file, &settings);
     }
     let text = text.as_bytes();
@@ -202,10 +206,21 @@ fn job_file(
     file: &str,
     settings: &wml::Settings,
 ) -> Result<Prepared, StudyError> {
-    let loaded = fiojob::load(text, &settings.name, &settings.set).map_err(|error| StudyError::Workload {
-        workload: workload.label().to_string(),
-        report: error.render(file),
-    })?;
+    let wrong = |report: String| StudyError::Workload { workload: workload.label().to_string(), report };
+    let (with, set): (Vec<_>, Vec<_>) = settings.set.iter().cloned().partition(|(name, _)| name == WITH);
+    match with.last().map_or(BY_LOADLINE, |(_, value)| value.as_str()) {
+        BY_LOADLINE => {}
+        apps::app::FIO => {
+            let job = fiojob::external(text, &set).map_err(|error| wrong(error.render(file)))?;
+            let variables = vec![("job".to_string(), job.text)];
+            let mut prepared = application(workload, apps::app::FIO, variables, settings.machine)?;
+            prepared.seconds = job.seconds.map_or(RUN_SECONDS, |seconds| seconds as f64);
+            prepared.warmup_seconds = job.ramp_seconds as f64;
+            return Ok(prepared);
+        }
+        other => return Err(wrong(format!("{file}: {WITH} = {other} is neither {BY_LOADLINE} nor fio"))),
+    }
+    let loaded = fiojob::load(text, &settings.name, &set).map_err(|error| wrong(error.render(file)))?;
     let (seconds, warmup_seconds) = length(&loaded.workload);
     Ok(Prepared {
         workload: workload.label().to_string(),

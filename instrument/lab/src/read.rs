@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
-use record::study::{CommandLine, Scene, Study, StudyError};
+use record::study::{CommandLine, Load, Scene, Study, StudyError};
 
 /// A workload file larger than this is refused.
 const WORKLOAD_BYTES_MAX: u64 = 16 << 20;
+
+/// The variable of a job file that chooses sections.
+const JOB: &str = "job";
 
 /// Reads a study for a scene, and the workload files that it names, whose paths are relative to the study.
 ///
@@ -14,7 +17,10 @@ const WORKLOAD_BYTES_MAX: u64 = 16 << 20;
 pub fn study(path: &Path, scene: &Scene) -> Result<Study, StudyError> {
     let text = text(path)?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    Study::parse_for(&text, &path.display().to_string(), &|file| self::text(&folder.join(file)), scene)
+    let read = |file: &str| self::text(&folder.join(file));
+    let mut study = Study::parse_for(&text, &path.display().to_string(), &read, scene)?;
+    one_after_another(&mut study)?;
+    Ok(study)
 }
 
 /// The study that a command line means, with the WML files that it names.
@@ -22,7 +28,32 @@ pub fn study(path: &Path, scene: &Scene) -> Result<Study, StudyError> {
 /// # Errors
 /// A file that cannot be read, a stack or variable that cannot be understood.
 pub fn command_line(line: &CommandLine) -> Result<Study, StudyError> {
-    Study::from_command_line(line, &text)
+    let mut study = Study::from_command_line(line, &text)?;
+    one_after_another(&mut study)?;
+    Ok(study)
+}
+
+/// Sections of a job file that wait for each other become cells: one for each group that runs at once. A section that is
+/// chosen already stays so.
+fn one_after_another(study: &mut Study) -> Result<(), StudyError> {
+    let chosen = study.parameters.get(JOB).is_some();
+    for workload in &mut study.workloads {
+        let Load::Wml { text, origin: Some(origin) } = &workload.load else { continue };
+        let known = [&workload.set, &workload.parameters].iter().any(|sweeps| sweeps.get(JOB).is_some());
+        if chosen || known || !is_job_file(origin) {
+            continue;
+        }
+        let groups = fiojob::groups(text);
+        if groups.len() > 1 {
+            workload.parameters.put(JOB, groups).map_err(StudyError::Argument)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a workload's file is a job file of fio.
+pub(crate) fn is_job_file(file: &str) -> bool {
+    Path::new(file).extension().is_some_and(|extension| extension == "fio")
 }
 
 /// The text of a workload or study file of at most 16 MiB.

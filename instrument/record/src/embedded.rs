@@ -12,20 +12,23 @@ pub struct Embedded {
 }
 
 /// Every embedded study.
-pub const STUDIES: [Embedded; 4] = [
+pub const STUDIES: [Embedded; 5] = [
     Embedded { name: "betrfs", text: include_str!("../../../studies/betrfs.toml") },
     Embedded { name: "crossprefetch", text: include_str!("../../../studies/crossprefetch.toml") },
     Embedded { name: "hotos11", text: include_str!("../../../studies/hotos11.toml") },
     Embedded { name: "opimq", text: include_str!("../../../studies/opimq.toml") },
+    Embedded { name: "swissknife", text: include_str!("../../../studies/swissknife.toml") },
 ];
 
 /// The workloads that they name, by file name.
-const WORKLOADS: [(&str, &str); 6] = [
+const WORKLOADS: [(&str, &str); 8] = [
     ("../workloads/oltp.f", include_str!("../../../workloads/oltp.f")),
     ("../workloads/fileserver.f", include_str!("../../../workloads/fileserver.f")),
     ("../workloads/webproxy.f", include_str!("../../../workloads/webproxy.f")),
     ("../workloads/webserver.f", include_str!("../../../workloads/webserver.f")),
     ("../workloads/varmail.f", include_str!("../../../workloads/varmail.f")),
+    ("../workloads/fsmark.f", include_str!("../../../workloads/fsmark.f")),
+    ("../workloads/block-sizes.fio", include_str!("../../../workloads/block-sizes.fio")),
     ("../workloads/randomread.f", include_str!("../../../workloads/randomread.f")),
 ];
 

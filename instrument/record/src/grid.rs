@@ -247,8 +247,9 @@ impl Grid {
 
     /// Whether a row is compleat on all columns that count; what was not run, or too seldom, leaves it open.
     pub fn compleat(&self, row: usize) -> Compleat {
-        let standings: Vec<Standing> =
-            self.counted().map(|at| Standing::against(&self.effects(row, at))).collect();
+        let its =
+            self.counted().filter(|at| self.study.rows[row].is_of_table(&self.study.columns[*at].table));
+        let standings: Vec<Standing> = its.map(|at| Standing::against(&self.effects(row, at))).collect();
         compleat(&standings, Thresholds::default().alpha)
     }
 
@@ -357,7 +358,8 @@ fn measures(study: &Study, column: &Column) -> bool {
 
 fn place(run: &Run, study: &Study, row: &Row, column: &Column) -> Place {
     let is = |cell: &&Cell| cell.workload == column.load && plan::is_of_row(cell, row);
-    let Some(cell) = run.cells.iter().find(is).filter(|_| !row.skip) else { return not_run() };
+    let runs = !row.skip && row.is_of_table(&column.table);
+    let Some(cell) = run.cells.iter().find(is).filter(|_| runs) else { return not_run() };
     let outcomes: Vec<Outcome> = run.outcomes_of(cell.id).into_iter().cloned().collect();
     let trials = blocks::of_cell(run, cell.id, |outcome| value(study, column, outcome));
     let table = study.tables.iter().find(|table| table.id == column.table);
@@ -378,11 +380,25 @@ fn value(study: &Study, column: &Column, outcome: &Outcome) -> Option<f64> {
         (None, Load::Wml { .. } | Load::Simulated { .. }) => "throughput",
         (None, _) => column.id.as_str(),
     };
+    let of_op = column.op.as_ref().map(|op| of_op(outcome, op));
+    let outcome = of_op.as_ref().unwrap_or(outcome);
     match MetricName::of_word(word) {
         // operations a second are what they are, whatever the unit is called
         Some(MetricName::Throughput) => MetricName::Throughput.of(outcome).filter(|value| *value > 0.0),
         Some(name) => name.of(outcome).filter(|value| *value > 0.0).map(|value| value / parts(study, column)),
         None => metric(outcome, word),
+    }
+}
+
+/// What a trial measured of the operations of one name.
+fn of_op(outcome: &Outcome, name: &str) -> Outcome {
+    let ops = outcome.ops.iter().filter(|op| op.name == name).cloned().collect();
+    Outcome {
+        ops,
+        metrics: outcome.metrics.clone(),
+        notes: Vec::new(),
+        ended: outcome.ended.clone(),
+        ..*outcome
     }
 }
 

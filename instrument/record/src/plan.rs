@@ -33,7 +33,7 @@ pub fn cells(study: &Study) -> Vec<Cell> {
     let mut known = HashSet::new();
     for workload in &study.workloads {
         for parameters in points(study, workload) {
-            for (stack, own) in systems(study) {
+            for (stack, own) in systems(study, workload) {
                 let id = u32::try_from(cells.len()).unwrap_or(u32::MAX);
                 let parameters = parameters.iter().cloned().chain(own).collect();
                 let cell = Cell { id, workload: workload.label().to_string(), stack, parameters };
@@ -99,8 +99,8 @@ fn points(study: &Study, workload: &Workload) -> Vec<Vec<Parameter>> {
     points.flat_map(|point| values.iter().map(|value| with(&point, value)).collect::<Vec<_>>()).collect()
 }
 
-/// Under what every load runs: stacks, with the parameters of the rows that are to run.
-fn systems(study: &Study) -> Vec<(String, Vec<Parameter>)> {
+/// Under what a load runs: stacks, with the parameters of the rows that are to run and that it belongs to.
+fn systems(study: &Study, workload: &Workload) -> Vec<(String, Vec<Parameter>)> {
     let stacks = || study.stacks.iter().map(StackSpec::label);
     if study.rows.is_empty() {
         return stacks().map(|stack| (stack, Vec::new())).collect();
@@ -111,7 +111,8 @@ fn systems(study: &Study) -> Vec<(String, Vec<Parameter>)> {
             None => stacks().map(|stack| (stack, row.values())).collect(),
         }
     };
-    study.rows.iter().filter(|row| !row.skip).flat_map(of_row).collect()
+    let runs = |row: &&Row| !row.skip && row.runs(&study.columns, workload.label());
+    study.rows.iter().filter(runs).flat_map(of_row).collect()
 }
 
 /// The stacks of a study: its own and those of the rows that are to run, each once.
@@ -141,8 +142,8 @@ pub fn is_of_row(cell: &Cell, row: &Row) -> bool {
 /// Trials that a cell may have at most, by its load and its row.
 fn trials_max(study: &Study, cell: &Cell) -> u32 {
     let of_load = workload_of(study, cell).and_then(|workload| workload.trials);
-    let of_rows =
-        study.rows.iter().filter(|row| is_of_row(cell, row)).map(|row| row.trials.unwrap_or(u32::MAX));
+    let is_its = |row: &&Row| is_of_row(cell, row) && row.runs(&study.columns, &cell.workload);
+    let of_rows = study.rows.iter().filter(is_its).map(|row| row.trials.unwrap_or(u32::MAX));
     of_load.unwrap_or(u32::MAX).min(of_rows.max().unwrap_or(u32::MAX))
 }
 

@@ -201,3 +201,60 @@ fn published_values_are_read_from_lines_and_mistakes_named() {
     }
     assert_eq!(Study::from_stored(&study.to_toml()).unwrap(), study);
 }
+
+/// Key-value engines, databases and file systems are rows of one study, and none runs under the loads of another.
+#[test]
+fn swissknife_has_every_figure_with_its_own_rows() {
+    let all = study("swissknife", &scene("default", 24));
+    let cells = plan::cells(&all);
+    let rows_of = |table: &str| -> Vec<&str> {
+        all.rows.iter().filter(|row| row.is_of_table(table)).map(|row| row.id.as_str()).collect()
+    };
+    let (engines, databases, systems) =
+        (["rocksdb", "redis", "redis-cluster"], ["innodb", "myrocks"], ["ext4", "btrfs"]);
+    for table in ["fig1-reads", "fig1-updates", "fig2", "fig3-reads", "fig3-inserts", "most"] {
+        assert_eq!(rows_of(table), engines, "{table}");
+    }
+    for table in ["fig4", "fig5"] {
+        assert_eq!(rows_of(table), databases, "{table}");
+    }
+    for table in ["fig6", "fig7", "fig8", "fig9", "fig10", "fig11", "fig12", "suite"] {
+        assert_eq!(rows_of(table), systems, "{table}");
+    }
+    for column in &all.columns {
+        let rows = all.rows.iter().filter(|row| row.is_of_table(&column.table));
+        for row in rows {
+            let its = cells.iter().filter(|cell| cell.workload == column.load && plan::is_of_row(cell, row));
+            assert_eq!(its.count(), 1, "{} under {}", column.id, row.id);
+        }
+    }
+    let under = |load: &str| cells.iter().filter(|cell| cell.workload == load).count();
+    assert_eq!((under("ycsb-a-low"), under("tpcc-32"), under("direct-4k"), under("compile")), (3, 2, 2, 2));
+    // what one claim compares, each scale measures
+    for scale in ["quick", "default", "paper"] {
+        let mut chosen = study("swissknife", &scene(scale, 24));
+        chosen.choose(None, None).unwrap();
+        let runs = |column: &&record::study::Column| {
+            chosen.workloads.iter().any(|workload| workload.label() == column.load)
+        };
+        let tables: std::collections::BTreeSet<&str> =
+            chosen.columns.iter().filter(runs).map(|column| column.table.as_str()).collect();
+        assert_eq!(tables.len(), all.tables.len(), "{scale}");
+    }
+}
+
+#[test]
+fn rows_of_tables_that_are_not_there_and_columns_of_claims_are_named() {
+    let text = Embedded::named("swissknife").unwrap().text;
+    for (old, new, part) in [
+        ("tables = [\"fig4\", \"fig5\"]", "tables = [\"fig4\", \"fig55\"]", "there is no table `fig55`"),
+        ("over_column = \"fsmark-1\"", "over_column = \"fsmark-9\"", "there is no column `fsmark-9`"),
+        ("over_column = \"fsmark-1\"\nat_least = 2.0", "over_column = \"fsmark-1\"", "a claim is one of"),
+    ] {
+        let wrong = text.replacen(old, new, 1);
+        assert_ne!(wrong, text, "{old}");
+        let file = |name: &str| Ok(format!("# {name}\n"));
+        let error = Study::parse_for(&wrong, "x.toml", &file, &scene("quick", 24)).unwrap_err().to_string();
+        assert!(error.contains(part), "{error}");
+    }
+}

@@ -278,6 +278,11 @@ impl Target for Virtual {
         Ok(())
     }
 
+    async fn fdatasync(&self, open: &Open) -> io::Result<()> {
+        self.perform(Op::Sync(self.file(open).id, Sync::Fdatasync)).await;
+        Ok(())
+    }
+
     async fn truncate(&self, open: &Open, length: u64) -> io::Result<()> {
         self.call().await;
         self.file(open).size.set(length);

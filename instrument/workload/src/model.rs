@@ -359,7 +359,7 @@ pub struct FlowOp {
     pub random: bool,
     /// Explicit offset in bytes, evaluated at every execution (an extension); goes before `random`.
     pub offset: Option<Value>,
-    /// `O_SYNC` when it opens.
+    /// `O_SYNC` when it opens; of `fsync`: data alone (fdatasync).
     pub dsync: bool,
     /// `O_DIRECT` when it opens.
     pub direct_io: bool,

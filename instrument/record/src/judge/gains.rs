@@ -9,7 +9,7 @@ use crate::blocks;
 use crate::grid::{Grid, Place};
 use crate::results::{Answer, Judgement};
 use crate::study::Claim;
-use crate::study::claim::{Across, GAIN_SHARE, GainRule, GainSize, Rule};
+use crate::study::claim::{Across, ColumnsRule, GAIN_SHARE, GainRule, GainSize, Rule};
 
 /// Judges a claim; one that speaks of each column by itself gives several judgements.
 pub(super) fn judge(grid: &Grid, claim: &Claim, thresholds: &Thresholds) -> Vec<Judgement> {
@@ -21,6 +21,10 @@ pub(super) fn judge(grid: &Grid, claim: &Claim, thresholds: &Thresholds) -> Vec<
         Rule::Gain(rule) => {
             let text = format!("{} over {}", rule.row, rule.over.as_deref().unwrap_or("the best rival"));
             vec![across(grid, rule, thresholds).of(claim, text)]
+        }
+        Rule::Columns(rule) => {
+            let text = format!("{}: {} over {}", rule.row, rule.column, rule.over);
+            vec![between(grid, rule, thresholds).of(claim, text)]
         }
         Rule::NoneBelow { row, share } => {
             vec![
@@ -154,6 +158,29 @@ fn columns(grid: &Grid, rule: &GainRule) -> Vec<usize> {
             && !named(*at, &rule.except)
     };
     (0..grid.study.columns.len()).filter(wanted).collect()
+}
+
+/// Two columns of one row.
+fn between(grid: &Grid, rule: &ColumnsRule, thresholds: &Thresholds) -> Told {
+    let (Some(column), Some(over)) = (grid.column(&rule.column), grid.column(&rule.over)) else {
+        return Told::new(Answer::CannotTell, "the study has no such columns");
+    };
+    let sense = grid.study.columns[column].better.sense();
+    let places = grid.row(&rule.row).map(|row| (grid.at(row, column), grid.at(row, over)));
+    let found = places.and_then(|(ours, theirs)| ratio(ours, theirs, false, sense, thresholds));
+    let Some(found) = found else {
+        return Told::new(Answer::CannotTell, "one of the two columns has no result");
+    };
+    let title = |at: usize| grid.study.columns[at].title();
+    let reason = format!(
+        "{} over {}: {}; {:.2} x is needed{}",
+        title(column),
+        title(over),
+        found.text(),
+        rule.at_least,
+        too_few(found.trials)
+    );
+    Told { ratio: Some(found), ..Told::new(found.reaches(rule.at_least), reason) }
 }
 
 /// Columns of a rule that have results for both rows, taken together.

@@ -124,6 +124,8 @@ pub enum Rule {
     Ratio(Box<RatioRule>),
     /// A row's figures are so many times another's.
     Gain(GainRule),
+    /// A row's figure in one column is so many times its figure in another.
+    Columns(ColumnsRule),
     /// No column of the row is below this share of the best row.
     NoneBelow {
         /// The row's word.
@@ -186,6 +188,19 @@ pub struct GainRule {
     pub across: Across,
 }
 
+/// Two columns of a row: more threads, larger blocks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnsRule {
+    /// The row.
+    pub row: String,
+    /// The column that is better; both have its unit.
+    pub column: String,
+    /// The column that it is over.
+    pub over: String,
+    /// The ratio that must be reached; above 1 is better.
+    pub at_least: f64,
+}
+
 /// How large a gain must be.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum GainSize {
@@ -242,6 +257,10 @@ struct RawClaim {
     row: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     over: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    column: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    over_column: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     columns: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -272,7 +291,7 @@ enum RawGain {
 const BEST_RIVAL: &str = "best rival";
 
 const KINDS: &str = "a claim is one of: `ratio` with `expect`, `at_least` or `at_most`; `row`, `over` and `gain` or \
-     `at_least`; `row` and `none_below`; `row` and `most_at`; `rivals_compleat = false`";
+     `at_least`; `row`, `column`, `over_column` and `at_least`; `row` and `none_below`; `row` and `most_at`; `rivals_compleat = false`";
 
 impl TryFrom<RawClaim> for Claim {
     type Error = String;
@@ -316,6 +335,13 @@ fn above_zero(bounds: &[Option<f64>]) -> Result<(), String> {
 }
 
 fn row_rule(raw: &mut RawClaim, row: String) -> Result<Rule, String> {
+    if let Some(column) = raw.column.take() {
+        let (Some(over), Some(at_least)) = (raw.over_column.take(), raw.at_least.take()) else {
+            return Err(KINDS.into());
+        };
+        above_zero(&[Some(at_least)])?;
+        return Ok(Rule::Columns(ColumnsRule { row, column, over, at_least }));
+    }
     match (raw.none_below.take(), raw.most_at.take(), raw.over.take()) {
         (Some(share), None, None) => share_of(share).map(|share| Rule::NoneBelow { row, share }),
         (None, Some(share), None) => share_of(share).map(|share| Rule::MostAt { row, share }),
@@ -384,6 +410,13 @@ impl From<Claim> for RawClaim {
                     ..raw
                 }
             }
+            Rule::Columns(rule) => RawClaim {
+                row: Some(rule.row),
+                column: Some(rule.column),
+                over_column: Some(rule.over),
+                at_least: Some(rule.at_least),
+                ..raw
+            },
             Rule::NoneBelow { row, share } => RawClaim { row: Some(row), none_below: Some(share), ..raw },
             Rule::MostAt { row, share } => RawClaim { row: Some(row), most_at: Some(share), ..raw },
             Rule::NoRivalCompleat => RawClaim { rivals_compleat: Some(false), ..raw },
@@ -405,6 +438,7 @@ mod tests {
             "at_least = 1.5\nratio = { of = { stack = 'xfs' }, to = { stack = 'ext4' } }",
             "expect = 2.0\ntolerance = 0.1\nratio = { of = {}, to = {} }\nsource = 'x'",
             "row = 'betrfs'\nover = 'best rival'\ngain = 6\ncolumns = ['a', 'b']\nacross = 'any'",
+            "row = 'ext4'\ncolumn = 'b'\nover_column = 'a'\nat_least = 2.0",
             "row = 'auto'\nover = 'app-only'\ngain = 'published'",
             "row = 'auto'\nover = 'app-only'\nat_least = 0.97\nexcept = ['a']",
             "row = 'betrfs'\nnone_below = 0.3",

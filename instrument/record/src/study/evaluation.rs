@@ -126,6 +126,9 @@ pub struct Row {
     /// Values of parameters, one each.
     #[serde(default, skip_serializing_if = "Sweeps::is_empty")]
     pub parameters: Sweeps,
+    /// The tables that it belongs to: only what their columns need runs under it. Without any it belongs to all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tables: Vec<String>,
     /// Trials of its cells, when they are fewer than the load's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trials: Option<u32>,
@@ -144,6 +147,17 @@ pub struct Row {
 }
 
 impl Row {
+    /// Whether it belongs to a table.
+    pub fn is_of_table(&self, table: &str) -> bool {
+        self.tables.is_empty() || self.tables.iter().any(|own| own == table)
+    }
+
+    /// Whether a load runs under it: one of `columns` in a table of its own needs the load.
+    pub fn runs(&self, columns: &[Column], load: &str) -> bool {
+        self.tables.is_empty()
+            || columns.iter().any(|column| column.load == load && self.is_of_table(&column.table))
+    }
+
     /// What reports call it.
     pub fn title(&self) -> &str {
         if self.title.is_empty() { &self.id } else { &self.title }
@@ -206,6 +220,9 @@ pub struct Column {
     /// of the column's word, and `throughput` of WML.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metric: Option<String>,
+    /// Only operations of this name count for `throughput`, `latency_p99` ...: `update` of a YCSB load. Without it all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<String>,
     /// The part of the load that measures it, when it is called otherwise: the loads name their counters by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub section: Option<String>,
@@ -328,6 +345,8 @@ pub enum Figure {
     Bars,
     /// A cluster of bars for each column: times `base`.
     Gains,
+    /// A line for each row over the columns, in their unit.
+    Lines,
 }
 
 /// Published values of one column (`[[published]]` with `column`).

@@ -24,6 +24,10 @@ pub(super) fn check(study: &Study, place: &Place<'_>) -> Result<(), StudyError> 
                 .into());
         }
     }
+    for (at, row) in study.rows.iter().enumerate() {
+        let tables = row.tables.iter().map(|table| is_known(table, &names.tables, "table"));
+        tables.collect::<Result<(), String>>().map_err(|why| place.at_table("row", at, why))?;
+    }
     let default = Evaluation::default();
     let evaluation = study.evaluation.as_ref().unwrap_or(&default);
     if let Some(at) = study.tables.iter().position(|table| table.against == Against::Base) {
@@ -91,6 +95,12 @@ impl<'a> Names<'a> {
             Rule::Ratio(_) => Ok(()),
             Rule::NoRivalCompleat => Ok(()),
             Rule::NoneBelow { row, .. } | Rule::MostAt { row, .. } => is_known(row, &self.rows, "row"),
+            Rule::Columns(rule) => {
+                is_known(&rule.row, &self.rows, "row")?;
+                [&rule.column, &rule.over]
+                    .into_iter()
+                    .try_for_each(|word| is_known(word, &self.columns, "column"))
+            }
             Rule::Gain(rule) => {
                 let rows = std::iter::once(&rule.row).chain(&rule.over);
                 rows.into_iter().try_for_each(|row| is_known(row, &self.rows, "row"))?;

@@ -38,6 +38,7 @@ fn drawing(grid: &Grid, table: &Table) -> Option<Drawing> {
     match table.figure? {
         Figure::Bars => Some(bars(grid, table)),
         Figure::Gains => Some(gains(grid, table)),
+        Figure::Lines => Some(lines(grid, table)),
         Figure::Grid => Some(coloured(grid, table)),
     }
 }
@@ -112,6 +113,55 @@ fn panel(grid: &Grid, table: &Table, at: usize, (left, top): (f64, f64), drawing
         drawing.text("tick", (middle, y.at(high) - 4.0), Anchor::Middle, &format::digits(median));
     }
     drawing.line("grid", (left + 10.0, base), (left + PANEL.0 - 14.0, base));
+}
+
+/// A line for each row over the columns, which are evenly spaced, with the range of the trials. The scale is logarithmic when
+/// values are far apart.
+fn lines(grid: &Grid, table: &Table) -> Drawing {
+    const AREA: (f64, f64, f64, f64) = (64.0, 24.0, 560.0, 260.0);
+    const NAMES: f64 = 170.0;
+    const FAR_APART: f64 = 50.0;
+    let (left, top, right, bottom) = AREA;
+    let (columns, rows) = (grid.columns_of(&table.id), super::rows_of(grid, table));
+    let values = || {
+        let places = columns.iter().flat_map(|at| rows.iter().map(move |row| grid.at(*row, *at)));
+        places.flat_map(|place| place.values.iter().copied()).filter(|value| *value > 0.0)
+    };
+    let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
+    let y = match high / low > FAR_APART {
+        true => Scale::log(low * 0.8, high * 1.2, bottom, top),
+        false => Scale::linear(0.0, high * 1.05, bottom, top),
+    };
+    let mut drawing = Drawing::new(right + NAMES, bottom + 30.0);
+    for tick in y.ticks(6) {
+        drawing.line("grid", (left, y.at(tick)), (right, y.at(tick)));
+        drawing.text("tick", (left - 6.0, y.at(tick) + 4.0), Anchor::End, &format::digits(tick));
+    }
+    drawing.text("axis", (left, 14.0), Anchor::Start, &table.unit);
+    let step = (right - left) / columns.len().max(1) as f64;
+    let x = |place: usize| left + step * (place as f64 + 0.5);
+    for (place, at) in columns.iter().enumerate() {
+        drawing.text("tick", (x(place), bottom + 18.0), Anchor::Middle, grid.study.columns[*at].title());
+    }
+    for (number, row) in rows.iter().enumerate() {
+        let (class, name) = (ink(grid, *row).class(), grid.study.rows[*row].title());
+        let spot = |(place, at): (usize, &usize)| Some((x(place), grid.at(*row, *at).median()?, *at));
+        let spots: Vec<(f64, f64, usize)> = columns.iter().enumerate().filter_map(spot).collect();
+        let path: Vec<(f64, f64)> = spots.iter().map(|(x, value, _)| (*x, y.at(*value))).collect();
+        drawing.path(&format!("curve {class}"), &path, name);
+        for (x, value, at) in spots {
+            let trials = &grid.at(*row, at).values;
+            let ends = [f64::min, f64::max].map(|end| trials.iter().copied().fold(value, end));
+            drawing.line("whisker", (x, y.at(ends[0])), (x, y.at(ends[1])));
+            let told = format!("{name}: {} {}", format::digits(value), grid.unit(at));
+            drawing.dot(&format!("trial {class}"), (x, y.at(value)), 3.0, &told);
+        }
+        let beside = top + 8.0 + 18.0 * number as f64;
+        drawing.path(&format!("curve {class}"), &[(right + 12.0, beside), (right + 36.0, beside)], name);
+        drawing.text("name", (right + 42.0, beside + 4.0), Anchor::Start, name);
+    }
+    drawing.line("grid", (left, bottom), (right, bottom));
+    drawing
 }
 
 /// A cluster of bars for each column, heights by the logarithm of the gain; the second figure is an outline, what was

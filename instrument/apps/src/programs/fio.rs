@@ -1,0 +1,294 @@
+//! fio itself (Jens Axboe), as Debian has it: a job file, its JSON kept with the trial, its figures as the trial's.
+//!
+//! Latencies are those of fio's `lat`: from before the submission to the completion, as loadline measures service time. fio
+//! keeps them in bins of 1/64 of a power of two (values below 128 ns are exact), so that a percentile of its is up to 1.6 % off.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde_json::Value;
+use stats::{Direction, Histogram, OpClass, OpOutcome};
+
+use super::run::{Program, program};
+use crate::error::at;
+use crate::{AppError, Bench, Load, Parameters, Place};
+
+/// What runs when nobody gives a job.
+const DEFAULT: &str = "[randread]\nrw=randread\nsize=16m\ntime_based\nruntime=1\n";
+/// The job file beside fio's own files.
+const FILE: &str = "loadline-job.fio";
+/// A larger JSON is kept without its bins: the trial's raw output has room for 1 MiB.
+const JSON_BYTES_MAX: usize = 900 << 10;
+/// Directions of a job in fio's JSON, as names of operations here.
+const DIRECTIONS: [(&str, &str, Direction); 2] =
+    [("read", "read", Direction::Read), ("write", "write", Direction::Write)];
+
+/// fio with a job.
+#[derive(Debug)]
+pub struct Fio {
+    job: String,
+}
+
+impl Fio {
+    /// Parameter `job`: the text of a job file. Options that could leave the directory are refused ([`fiojob::external`]).
+    ///
+    /// # Errors
+    /// A job file that is not passed on.
+    pub fn new(parameters: &mut Parameters) -> Result<Fio, AppError> {
+        let job = parameters.word("job", DEFAULT);
+        passed(&job, &[])?;
+        Ok(Fio { job })
+    }
+
+    fn program(folder: &Path) -> Result<Program, AppError> {
+        // fio writes files beside its own (verify states) into its current directory
+        let fio = program("fio", "fio")?.args(["--output-format=json+", "--eta=never"]);
+        let mut directory = std::ffi::OsString::from("--directory=");
+        // a colon separates directories, a backslash keeps it from that
+        directory.push(folder.to_string_lossy().replace('\\', "\\\\").replace(':', "\\:"));
+        Ok(fio.arg(directory).within(folder))
+    }
+}
+
+fn passed(job: &str, set: &[(String, String)]) -> Result<fiojob::External, AppError> {
+    fiojob::external(job, set).map_err(|error| AppError::Parameter(error.render("job")))
+}
+
+impl Load for Fio {
+    fn phases(&self) -> u32 {
+        2
+    }
+
+    fn seconds_guess(&self) -> f64 {
+        let job = fiojob::external(&self.job, &[]).ok();
+        job.and_then(|job| Some((job.seconds? + job.ramp_seconds) as f64)).unwrap_or(60.0)
+    }
+
+    fn takes_time(&self) -> bool {
+        true
+    }
+
+    fn programs(&self) -> &'static [&'static str] {
+        &["fio"]
+    }
+
+    fn provide(&self, _home: &Path, _tell: &mut dyn FnMut(&str)) -> Result<(), AppError> {
+        program("fio", "fio").map(drop)
+    }
+
+    fn run(&self, phase: u32, place: Place<'_>, bench: &mut Bench<'_>) -> Result<(), AppError> {
+        if place.pace.rate.is_some() {
+            let message =
+                "fio runs as fast as its job says: write rate_iops into the job file, or leave --rate out";
+            return Err(AppError::Parameter(message.into()));
+        }
+        let milliseconds = |seconds: f64| format!("{}ms", (seconds * 1000.0).round().max(1.0));
+        let mut set: Vec<(String, String)> = Vec::new();
+        if let Some(seconds) = place.pace.seconds {
+            set.push(("runtime".into(), milliseconds(seconds)));
+            set.push(("time_based".into(), "1".into()));
+        }
+        if let Some(seconds) = place.pace.warmup_seconds.filter(|seconds| *seconds > 0.0) {
+            set.push(("ramp_time".into(), milliseconds(seconds)));
+        }
+        let path = place.root.join(FILE);
+        std::fs::write(&path, passed(&self.job, &set)?.text).map_err(at(&path))?;
+        let fio = Fio::program(place.root)?;
+        if phase == 0 {
+            bench.tell("fio lays its files out");
+            return fio.arg("--create_only=1").arg(&path).output().map(drop);
+        }
+        bench.check()?;
+        let before = bench.counters();
+        let output = fio.arg(&path).output()?;
+        for delta in before.until(&bench.counters()) {
+            bench.metric(delta.name, delta.unit, delta.value);
+        }
+        let json = json_of(&output.stdout)?;
+        // standard error is what is kept with the trial
+        eprintln!("{}", kept(&json));
+        let told = Told::of(&json)?;
+        bench.note(format!(
+            "{}: latencies in bins of 1/64 of a power of two, up to 1.6 % off; its JSON is in the trial's raw output",
+            told.version
+        ));
+        for (name, value) in &told.means_ns {
+            bench.metric(format!("{name}/mean_latency"), "ns", *value);
+        }
+        bench.counted(told.seconds, told.ops.into_iter());
+        Ok(())
+    }
+}
+
+/// The JSON of fio's output; warnings may stand before it.
+fn json_of(output: &[u8]) -> Result<Value, AppError> {
+    let from = output.iter().position(|byte| *byte == b'{').unwrap_or(0);
+    let wrong = |error: serde_json::Error| {
+        let begin = String::from_utf8_lossy(&output[..output.len().min(200)]).trim().to_string();
+        AppError::Protocol(format!("what fio told is no JSON ({error}); it begins with `{begin}`"))
+    };
+    let mut values = serde_json::Deserializer::from_slice(&output[from..]).into_iter();
+    values.next().unwrap_or(Ok(Value::Null)).map_err(wrong)
+}
+
+/// The JSON as it is kept.
+fn kept(json: &Value) -> String {
+    let whole = json.to_string();
+    if whole.len() <= JSON_BYTES_MAX {
+        return whole;
+    }
+    let mut json = json.clone();
+    for job in json["jobs"].as_array_mut().into_iter().flatten() {
+        for way in ["read", "write", "trim", "sync"] {
+            if let Some(latencies) = job[way]["lat_ns"].as_object_mut() {
+                latencies.remove("bins");
+            }
+        }
+    }
+    json.to_string()
+}
+
+/// What fio told.
+#[derive(Debug)]
+struct Told {
+    version: String,
+    /// The longest of its jobs.
+    seconds: f64,
+    ops: Vec<OpOutcome>,
+    /// Mean latencies as fio worked them out itself, by operation.
+    means_ns: Vec<(String, f64)>,
+}
+
+impl Told {
+    fn of(json: &Value) -> Result<Told, AppError> {
+        let jobs = json["jobs"].as_array().filter(|jobs| !jobs.is_empty());
+        let jobs = jobs.ok_or_else(|| AppError::Protocol("fio's JSON holds no jobs".into()))?;
+        let mut milliseconds = 0;
+        // clones have one name: they are one kind of operation
+        let (mut order, mut sums) = (Vec::new(), BTreeMap::<String, (OpOutcome, f64)>::new());
+        for job in jobs {
+            let name = job["jobname"].as_str().unwrap_or("job");
+            if let Some(error) = job["error"].as_i64().filter(|error| *error != 0) {
+                let why = std::io::Error::from_raw_os_error(i32::try_from(error).unwrap_or(0));
+                return Err(AppError::Protocol(format!("fio's job {name} ended with an error: {why}")));
+            }
+            for (way, word, direction) in DIRECTIONS {
+                let part = &job[way];
+                milliseconds = milliseconds.max(number(&part["runtime"]));
+                let one = outcome(format!("{name}-{word}"), word, direction, part);
+                add(&mut order, &mut sums, one, mean_ns(part));
+            }
+            let sync = &job["sync"];
+            let one = outcome(format!("{name}-fsync"), "fsync", Direction::Neither, sync);
+            add(&mut order, &mut sums, one, mean_ns(sync));
+        }
+        if milliseconds == 0 || order.is_empty() {
+            return Err(AppError::Protocol("fio told of no operation".into()));
+        }
+        let version = json["fio version"].as_str().unwrap_or("fio").to_string();
+        let sorted: Vec<(OpOutcome, f64)> = order.iter().filter_map(|name| sums.remove(name)).collect();
+        Ok(Told {
+            version,
+            seconds: milliseconds as f64 / 1000.0,
+            means_ns: sorted.iter().map(|(op, sum)| (op.name.clone(), sum / op.ops as f64)).collect(),
+            ops: sorted.into_iter().map(|(op, _)| op).collect(),
+        })
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+fn mean_ns(part: &Value) -> f64 {
+    part["lat_ns"]["mean"].as_f64().unwrap_or(0.0)
+}
+
+fn add(order: &mut Vec<String>, sums: &mut BTreeMap<String, (OpOutcome, f64)>, one: OpOutcome, mean: f64) {
+    if one.ops == 0 {
+        return;
+    }
+    let sum = mean * one.ops as f64;
+    match sums.get_mut(&one.name) {
+        Some((known, all)) => {
+            known.ops += one.ops;
+            known.bytes += one.bytes;
+            known.service.merge(&one.service);
+            *all += sum;
+        }
+        None => {
+            order.push(one.name.clone());
+            sums.insert(one.name.clone(), (one, sum));
+        }
+    }
+}
+
+fn outcome(name: String, kind: &str, direction: Direction, part: &Value) -> OpOutcome {
+    let mut service = Histogram::new();
+    for (bin, count) in part["lat_ns"]["bins"].as_object().into_iter().flatten() {
+        if let Ok(value) = bin.parse() {
+            service.record_n(value, number(count));
+        }
+    }
+    OpOutcome {
+        name,
+        kind: kind.into(),
+        class: OpClass::Io,
+        direction,
+        ops: number(&part["total_ios"]),
+        bytes: number(&part["io_bytes"]),
+        errors: 0,
+        starved: 0,
+        service,
+        intended: None,
+        ops_per_second: Vec::new(),
+        bytes_per_second: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const JSON: &str = r#"fio: a warning
+{"fio version": "fio-3.33", "jobs": [
+ {"jobname": "a", "error": 0,
+  "read": {"io_bytes": 8192, "total_ios": 2, "runtime": 1500, "lat_ns": {"mean": 150.0, "bins": {"100": 1, "200": 1}}},
+  "write": {"io_bytes": 0, "total_ios": 0, "runtime": 0, "lat_ns": {"mean": 0.0}},
+  "sync": {"total_ios": 1, "lat_ns": {"mean": 900.0, "bins": {"904": 1}}}},
+ {"jobname": "a", "error": 0,
+  "read": {"io_bytes": 4096, "total_ios": 1, "runtime": 2000, "lat_ns": {"mean": 300.0, "bins": {"300": 1}}},
+  "write": {"io_bytes": 0, "total_ios": 0, "runtime": 0, "lat_ns": {"mean": 0.0}},
+  "sync": {"total_ios": 0, "lat_ns": {"mean": 0.0}}}]}
+fio: a line after it"#;
+
+    #[test]
+    fn clones_are_added_and_bins_become_histograms() {
+        let told = Told::of(&json_of(JSON.as_bytes()).unwrap()).unwrap();
+        assert_eq!((told.version.as_str(), told.seconds), ("fio-3.33", 2.0));
+        let names: Vec<&str> = told.ops.iter().map(|op| op.name.as_str()).collect();
+        assert_eq!(names, ["a-read", "a-fsync"]);
+        let read = &told.ops[0];
+        assert_eq!((read.ops, read.bytes, read.service.count()), (3, 12288, 3));
+        assert_eq!(read.service.max(), Some(300));
+        assert_eq!(told.means_ns, [("a-read".to_string(), 200.0), ("a-fsync".to_string(), 900.0)]);
+    }
+
+    #[test]
+    fn errors_of_fio_are_told() {
+        let failed = JSON.replacen("\"error\": 0", "\"error\": 28", 1);
+        let error = Told::of(&json_of(failed.as_bytes()).unwrap()).unwrap_err().to_string();
+        assert!(error.contains("fio's job a") && error.contains("No space"), "{error}");
+        let error = json_of(b"fio: no such option").unwrap_err().to_string();
+        assert!(error.contains("no JSON") && error.contains("no such option"), "{error}");
+        assert!(Told::of(&Value::Null).is_err());
+    }
+
+    #[test]
+    fn a_job_that_could_leave_its_directory_is_refused() {
+        let set = [("job".to_string(), "[x]\nfilename=/dev/sda\n".to_string())];
+        let error = Fio::new(&mut Parameters::new("fio", &set)).unwrap_err().to_string();
+        assert!(error.contains("job:2: filename"), "{error}");
+        assert!(Fio::new(&mut Parameters::new("fio", &[])).is_ok());
+    }
+}

@@ -1,0 +1,185 @@
+//! A job file for fio itself: the same sections, each with all its options, and nothing that leaves its directory.
+//!
+//! fio can start programs, write to any path and to raw devices; loadline runs as root. Only options are passed on that are
+//! known not to do such things.
+
+use std::fmt::Write;
+
+use crate::error::JobError;
+use crate::names::KNOWN;
+use crate::number::seconds;
+use crate::text::{self, Section};
+
+/// Options that fio does and loadline's engine does not: each stays within the files of its job.
+const FIO_ALONE: [&str; 44] = [
+    "allrandrepeat",
+    "blockalign",
+    "bsrange",
+    "buffer_compress_percentage",
+    "create_fsync",
+    "dedupe_percentage",
+    "do_verify",
+    "fadvise_hint",
+    "file_service_type",
+    "filename",
+    "fsync_on_close",
+    "io_size",
+    "iodepth_batch",
+    "iodepth_batch_complete_min",
+    "iodepth_batch_submit",
+    "iodepth_low",
+    "latency_percentile",
+    "latency_target",
+    "latency_window",
+    "loops",
+    "max_latency",
+    "number_ios",
+    "offset",
+    "offset_increment",
+    "openfiles",
+    "overwrite",
+    "percentage_random",
+    "percentile_list",
+    "pre_read",
+    "random_generator",
+    "rate",
+    "rate_iops",
+    "rate_iops_min",
+    "rate_min",
+    "rate_process",
+    "scramble_buffers",
+    "serialize_overlap",
+    "softrandommap",
+    "startdelay",
+    "thinktime",
+    "thinktime_blocks",
+    "thinktime_spin",
+    "verify",
+    "zero_buffers",
+];
+
+/// I/O engines of fio that move data of its files and do nothing else (others start programs or open sockets and devices).
+const ENGINES: [&str; 9] =
+    ["sync", "psync", "vsync", "pvsync", "pvsync2", "libaio", "posixaio", "io_uring", "mmap"];
+
+/// What is left out: where files lie is loadline's choice.
+const LEFT_OUT: [&str; 1] = ["directory"];
+
+/// A job file for fio.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct External {
+    /// The file: it names no directory.
+    pub text: String,
+    /// The longest `runtime` of its sections, in seconds, when each has one.
+    pub seconds: Option<u64>,
+    /// The longest `ramp_time`, in seconds.
+    pub ramp_seconds: u64,
+}
+
+/// A job file as real fio is to have it. `set` as for [`crate::load`].
+///
+/// Writes overwrite files that are there, latencies are whole (`lat_percentiles`), and clones are threads, so that none
+/// outlives the trial; what the file says of `overwrite` goes before.
+///
+/// # Errors
+/// The first option that is not passed on, with its line.
+pub fn external(text: &str, set: &[(String, String)]) -> Result<External, JobError> {
+    let sections = text::jobs(text, set)?;
+    let mut written = String::new();
+    for section in &sections {
+        // its files are called by it
+        if section.name.contains('/') || section.name.contains("..") {
+            return Err(JobError::new(
+                section.line,
+                "a section that fio runs has no `/` and no `..` in its name",
+            ));
+        }
+        // Never fails: a String takes all.
+        let _ = writeln!(written, "[{}]", section.name);
+        let _ = writeln!(written, "overwrite=1");
+        for (name, value, line) in &section.options {
+            if LEFT_OUT.contains(&name.as_str()) {
+                continue;
+            }
+            admit(name, value).map_err(|message| JobError::new(*line, message))?;
+            let _ = writeln!(written, "{name}={value}");
+        }
+        let _ = writeln!(written, "thread=1\nclat_percentiles=0\nlat_percentiles=1");
+    }
+    let times = |name: &str| -> Vec<u64> {
+        let last = |section: &Section| {
+            let found = section.options.iter().rev().find(|(known, ..)| known == name)?;
+            seconds(&found.1).ok().filter(|seconds| *seconds > 0)
+        };
+        sections.iter().filter_map(last).collect()
+    };
+    let runtimes = times("runtime");
+    let seconds = runtimes.iter().max().copied().filter(|_| runtimes.len() == sections.len());
+    Ok(External { text: written, seconds, ramp_seconds: times("ramp_time").into_iter().max().unwrap_or(0) })
+}
+
+fn admit(name: &str, value: &str) -> Result<(), String> {
+    if !KNOWN.contains(&name)
+        && !FIO_ALONE.contains(&name)
+        && !matches!(name, "clat_percentiles" | "lat_percentiles")
+    {
+        return Err(format!(
+            "`{name}` is not passed on to fio: it is not known to stay within the job's files"
+        ));
+    }
+    match name {
+        "ioengine" if !ENGINES.contains(&value) => {
+            Err(format!("ioengine: `{value}` is none of {}", ENGINES.join(", ")))
+        }
+        "filename" if value.contains('/') || value.split(':').any(|file| file == "..") => {
+            Err("filename: a plain name; where files lie is what --on says".into())
+        }
+        "name" if value.contains('/') || value.contains("..") => {
+            Err("name: files are called by it; a name without `/` and `..`".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_are_written_out_and_the_result_reads_back() {
+        let text = "[global]\nioengine=libaio\nruntime=5\nramp_time=2\ndirectory=/mnt\n[a]\nrw=randread\nbs=4k ; cut\n\
+                    [b]\nstonewall\nrate_iops=100\n";
+        let set = [("bs".to_string(), "8k".to_string())];
+        let made = external(text, &set).unwrap();
+        assert_eq!((made.seconds, made.ramp_seconds), (Some(5), 2));
+        assert!(made.text.starts_with(
+            "[a]\noverwrite=1\nioengine=libaio\nruntime=5\nramp_time=2\nrw=randread\nbs=4k\nbs=8k\n"
+        ));
+        assert!(made.text.contains("[b]\n") && made.text.contains("stonewall=1\nrate_iops=100\n"));
+        assert!(!made.text.contains("directory"), "{}", made.text);
+        let again = external(&made.text, &[]).unwrap();
+        assert_eq!(again.seconds, made.seconds);
+    }
+
+    #[test]
+    fn what_could_leave_the_directory_is_refused() {
+        for (line, part) in [
+            ("exec_prerun=rm -rf /", "`exec_prerun` is not passed on"),
+            ("filename=/dev/sda", "a plain name"),
+            ("filename=..", "a plain name"),
+            ("ioengine=exec", "none of"),
+            ("ioengine=external:/tmp/x.so", "none of"),
+            ("name=../../x", "without `/`"),
+            ("write_bw_log=/etc/x", "not passed on"),
+            ("read_iolog=/etc/x", "not passed on"),
+            ("filename_format=/etc/x", "not passed on"),
+        ] {
+            let error = external(&format!("[a]\nsize=1m\n{line}\n"), &[]).expect_err(line);
+            assert!(error.line == 3 && error.message.contains(part), "{line}: {error:?}");
+        }
+        assert!(external("[a]\nfilename=one:two\n", &[]).is_ok());
+        // a section's name becomes the name of its files
+        assert!(external("[../../x]\nsize=1m\n", &[]).is_err());
+        assert!(external("[/etc/x]\nsize=1m\n", &[]).is_err());
+    }
+}
