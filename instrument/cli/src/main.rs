@@ -20,6 +20,7 @@
 //! | `making` | what a command makes: journal, signals |
 //! | `pages` | man pages and completions |
 //! | `reproduce`, `evaluation` | published evaluations: the run of an embedded study; the options that choose scale, rows, columns |
+//! | `serve` | stored runs and runs in progress as pages |
 //! | `simulate` | workloads in virtual time, over containers and stacks |
 //! | `whatif` | what a load would gain on a device with another contract |
 //! | `new` | a commented study or workload to begin with |
@@ -51,6 +52,7 @@ mod reproduce;
 mod run;
 mod runs;
 mod screen;
+mod serve;
 mod simulate;
 mod ssd;
 mod sweep;
@@ -108,6 +110,7 @@ fn main() -> ExitCode {
         Command::Trend(trend) => trend::trend(&options, trend),
         Command::Merge(merge) => merge::merge(&options, merge),
         Command::Runs(runs) => runs::runs(&options, runs),
+        Command::Serve(what) => serve::serve(&options, what),
         Command::Ssd(ssd) => ssd::ssd(&options, ssd),
         Command::Prefetch(what) => prefetch::prefetch(&options, what),
         Command::Mkfs(mkfs) => betrfs::mkfs(mkfs),

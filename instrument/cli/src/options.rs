@@ -70,6 +70,8 @@ pub enum Command {
     Merge(crate::merge::Merge),
     /// List or delete stored runs
     Runs(Runs),
+    /// Show stored runs and runs in progress as pages, on this machine
+    Serve(crate::serve::Serve),
     /// Write a commented study or workload to begin with
     New(crate::new::New),
     /// Emulated SSDs as block devices: modelled timing, volatile cache, power cuts

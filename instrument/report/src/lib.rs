@@ -20,6 +20,7 @@
 //! | [`hdr`] | histograms as an HdrHistogram log |
 //! | [`load_curve`] | what a sweep of offered rates says: table, CSV, JSON, drawing |
 //! | [`scaling`] | what a simulation of containers says: table, CSV, JSON, drawing |
+//! | [`web`] | the pages of `loadline serve` |
 //! | [`format`](mod@format) | how numbers are written |
 
 pub mod cache_table;
@@ -41,3 +42,4 @@ pub mod terminal;
 pub mod trend;
 pub mod turns;
 pub mod view;
+pub mod web;

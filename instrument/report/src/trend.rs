@@ -211,6 +211,18 @@ pub fn svg(trend: &Trend) -> String {
 /// # Errors
 /// When the template cannot be written, which nothing is known to provoke.
 pub fn page(trends: &[Trend], command: &str) -> Result<String, askama::Error> {
+    render(trends, command, false)
+}
+
+/// The same page for a server: style and script are files of their own, and a bar leads to the other pages.
+///
+/// # Errors
+/// As [`page`].
+pub fn served(trends: &[Trend], command: &str) -> Result<String, askama::Error> {
+    render(trends, command, true)
+}
+
+fn render(trends: &[Trend], command: &str, served: bool) -> Result<String, askama::Error> {
     let part = |trend: &Trend| Part {
         title: title(trend),
         span: span(trend),
@@ -219,7 +231,7 @@ pub fn page(trends: &[Trend], command: &str) -> Result<String, askama::Error> {
         changes: trend.changes.iter().map(|change| told(trend, change)).collect(),
     };
     let parts = trends.iter().map(part).collect();
-    Page { parts, command, style: include_str!("../templates/style.css") }.render()
+    Page { parts, command, style: crate::html::STYLE, served }.render()
 }
 
 #[derive(Template)]
@@ -228,6 +240,7 @@ struct Page<'a> {
     parts: Vec<Part>,
     command: &'a str,
     style: &'static str,
+    served: bool,
 }
 
 struct Part {

@@ -39,6 +39,14 @@ pub enum StoreError {
         /// The newest version that is known here.
         known: u32,
     },
+    /// The store was written by an older loadline, and is only to be read.
+    #[error("the store has version {found}, this loadline reads version {known}; `loadline runs` brings it up to date")]
+    TooOld {
+        /// The store's version.
+        found: u32,
+        /// The version that is read here.
+        known: u32,
+    },
     /// A name that a run cannot have.
     #[error(
         "`{name}` is no name for a run; it begins with a letter and has letters, digits, `-`, `_` and `.` only"

@@ -7,6 +7,7 @@
 //! | `error` | what can go wrong |
 //! | `merge` | joining the runs of shards |
 //! | `owner` | which process extends a run, so that two never do |
+//! | `watch` | looking on: a store that is only read, and what has changed in it |
 //!
 //! Several processes may use a store at the same time: it is in WAL mode, every write is one short
 //! transaction that takes the write lock at its beginning, and waits for its turn.
@@ -15,6 +16,7 @@ mod error;
 mod merge;
 mod owner;
 mod schema;
+mod watch;
 
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -32,6 +34,7 @@ use record::study::Study;
 
 pub use error::StoreError;
 pub use merge::{MergeError, Merged};
+pub use watch::{Brief, Listed};
 
 /// How long a write waits for another process's write.
 const BUSY_PATIENCE: Duration = Duration::from_secs(60);

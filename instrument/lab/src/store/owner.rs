@@ -9,10 +9,19 @@ pub fn this_process() -> String {
 
 /// The process number of an owner that lives and is not this process.
 pub fn other_living_process(owner: &str) -> Option<u32> {
+    living_process(owner).filter(|pid| *pid != std::process::id())
+}
+
+/// Whether an owner lives, this process or another.
+pub fn lives(owner: &str) -> bool {
+    living_process(owner).is_some()
+}
+
+fn living_process(owner: &str) -> Option<u32> {
     let mut parts = owner.split(':');
     let (boot, pid, start) = (parts.next()?, parts.next()?.parse().ok()?, parts.next()?);
     let lives = boot == boot_id() && start_time(pid).is_some_and(|time| time == start);
-    (lives && pid != std::process::id()).then_some(pid)
+    lives.then_some(pid)
 }
 
 fn boot_id() -> String {
@@ -33,6 +42,7 @@ mod tests {
     #[test]
     fn this_process_does_not_stand_in_its_own_way() {
         assert_eq!(other_living_process(&this_process()), None);
+        assert!(lives(&this_process()));
     }
 
     #[test]

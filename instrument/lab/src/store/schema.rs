@@ -81,6 +81,15 @@ pub fn prepare(connection: &mut Connection) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Holds the database of a connection that only reads against the newest version.
+pub fn expect(connection: &Connection) -> Result<(), StoreError> {
+    match version(connection)? {
+        VERSION => Ok(()),
+        found if found > VERSION => Err(StoreError::TooNew { found, known: VERSION }),
+        found => Err(StoreError::TooOld { found, known: VERSION }),
+    }
+}
+
 fn version(connection: &Connection) -> Result<u32, StoreError> {
     Ok(connection.pragma_query_value(None, "user_version", |row| row.get(0))?)
 }

@@ -33,11 +33,28 @@ use crate::view::headline::{Headline, headline};
 use crate::view::notice::{Notice, notices};
 use crate::view::{Stack, View};
 
+/// The style sheet of every page.
+pub(crate) const STYLE: &str = include_str!("../../templates/style.css");
+/// The script of a run's page.
+pub(crate) const SCRIPT: &str = include_str!("../../templates/page.js");
+
 /// The report of a run as a page. `claims` are the judged claims of its study, if it makes any.
 ///
 /// # Errors
 /// When the template cannot be written, which nothing in a run is known to provoke.
 pub fn page(run: &Run, claims: &[Judgement]) -> Result<String, askama::Error> {
+    render(run, claims, false)
+}
+
+/// The same page for a server: style and script are files of their own, and a bar leads to the other pages.
+///
+/// # Errors
+/// As [`page`].
+pub fn served(run: &Run, claims: &[Judgement]) -> Result<String, askama::Error> {
+    render(run, claims, true)
+}
+
+fn render(run: &Run, claims: &[Judgement], served: bool) -> Result<String, askama::Error> {
     let view = View::new(run);
     let inks = inks(&view);
     let grid = Grid::of(run);
@@ -73,8 +90,9 @@ pub fn page(run: &Run, claims: &[Judgement]) -> Result<String, askama::Error> {
         compares: view.compares(),
         ceilings: view.stacks.iter().any(|stack| !stack.competes),
         device: view.device.clone(),
-        style: include_str!("../../templates/style.css"),
-        script: include_str!("../../templates/page.js"),
+        style: STYLE,
+        script: SCRIPT,
+        served,
     };
     page.render()
 }
@@ -108,6 +126,7 @@ struct Page<'a> {
     device: Option<String>,
     style: &'static str,
     script: &'static str,
+    served: bool,
 }
 
 /// A published evaluation: tables, drawings, what a reader must know.

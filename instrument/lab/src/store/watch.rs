@@ -1,0 +1,159 @@
+//! Looking on: a store that is only read, and what has changed in it since the last look.
+//!
+//! A run that goes on stores each trial as it ends, and nothing in between; so nothing finer can be seen here. The process
+//! that measures does nothing for whoever looks on: readers of a WAL never wait for its writer, nor it for them.
+
+use std::path::Path;
+
+use jiff::Timestamp;
+use record::results::Run;
+use rusqlite::{Connection, OpenFlags, params};
+
+use super::error::StoreError;
+use super::{BUSY_PATIENCE, Store, head, owner, schema, time};
+
+/// What is known of a run without reading its record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The run's id.
+    pub id: String,
+    /// What its user calls it.
+    pub name: Option<String>,
+    /// When it was completed.
+    pub finished: Option<Timestamp>,
+    /// Trials of the plan.
+    pub trials_planned: u64,
+    /// A living process extends it.
+    pub is_extended: bool,
+}
+
+/// The newest trial of a cell and index, without its record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Brief {
+    /// Its cell.
+    pub cell: u32,
+    /// Which trial of its cell, from 0.
+    pub index: u32,
+    /// How it ended, as [`record::Status::word`] says.
+    pub status: String,
+    /// When it began.
+    pub started: Timestamp,
+    /// Wall time of the whole trial in seconds.
+    pub seconds: f64,
+    /// Its throughput, when it has an outcome.
+    pub ops_per_second: Option<f64>,
+}
+
+impl Store {
+    /// Opens the store of a folder for reading; nothing is made, and nothing is brought up to date.
+    ///
+    /// # Errors
+    /// There is no store, it cannot be read, or another version of loadline has written it.
+    pub fn open_to_read(home: &Path) -> Result<Store, StoreError> {
+        let file = home.join("loadline.db");
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        if !file.is_file() {
+            let source = std::io::Error::new(std::io::ErrorKind::NotFound, "no runs are stored there yet");
+            return Err(StoreError::Folder { path: home.to_path_buf(), source });
+        }
+        let connection = Connection::open_with_flags(&file, flags)?;
+        connection.busy_timeout(BUSY_PATIENCE)?;
+        schema::expect(&connection)?;
+        Ok(Store { connection, home: home.to_path_buf() })
+    }
+
+    /// A number that changes when another connection has changed the store (SQLite's `PRAGMA data_version`). It is taken from
+    /// the index of the WAL in shared memory: asking costs no reading of a file.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn data_version(&self) -> Result<i64, StoreError> {
+        Ok(self.connection.pragma_query_value(None, "data_version", |row| row.get(0))?)
+    }
+
+    /// All runs in the order in which they were begun, without reading a record.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn listed(&self) -> Result<Vec<Listed>, StoreError> {
+        let mut statement = self
+            .connection
+            .prepare_cached("SELECT id, name, finished, trials_planned, owner FROM runs ORDER BY rowid")?;
+        let rows = statement.query_map([], |row| {
+            let owner: Option<String> = row.get(4)?;
+            Ok(Listed {
+                id: row.get(0)?,
+                name: row.get(1)?,
+                finished: row.get::<_, Option<String>>(2)?.map(time),
+                trials_planned: row.get::<_, i64>(3)?.unsigned_abs(),
+                is_extended: owner.as_deref().is_some_and(owner::lives),
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Runs that got trials behind a row of the table of trials, and the last row there is.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn extended_since(&self, row: i64) -> Result<(Vec<String>, i64), StoreError> {
+        let mut statement =
+            self.connection.prepare_cached("SELECT DISTINCT run FROM trials WHERE row > ?1")?;
+        let runs = statement.query_map([row], |row| row.get(0))?.collect::<Result<_, _>>()?;
+        let last =
+            self.connection.query_row("SELECT coalesce(max(row), 0) FROM trials", [], |row| row.get(0))?;
+        Ok((runs, last))
+    }
+
+    /// Trials of a run with a result.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn trials_done(&self, run: &str) -> Result<u64, StoreError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT count(DISTINCT cell || '/' || trial) FROM trials WHERE run = ?1 AND status = 'done'",
+        )?;
+        Ok(statement.query_row([run], |row| row.get::<_, i64>(0))?.unsigned_abs())
+    }
+
+    /// A run without its trials.
+    ///
+    /// # Errors
+    /// No such run, or a damaged record.
+    pub fn head(&self, id: &str) -> Result<Run, StoreError> {
+        head(&self.connection, id)
+    }
+
+    /// The trials of a run in the order in which they ended, without reading a record.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn briefs(&self, run: &str) -> Result<Vec<Brief>, StoreError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT cell, trial, status, started, seconds, ops_per_second FROM trials
+             WHERE row IN (SELECT max(row) FROM trials WHERE run = ?1 GROUP BY cell, trial) ORDER BY row",
+        )?;
+        let rows = statement.query_map(params![run], |row| {
+            Ok(Brief {
+                cell: row.get(0)?,
+                index: row.get(1)?,
+                status: row.get(2)?,
+                started: time(row.get(3)?),
+                seconds: row.get(4)?,
+                ops_per_second: row.get(5)?,
+            })
+        })?;
+        Ok(rows.collect::<Result<_, _>>()?)
+    }
+
+    /// Whether a living process extends a run.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn is_extended(&self, run: &str) -> Result<bool, StoreError> {
+        let mut statement = self.connection.prepare_cached("SELECT owner FROM runs WHERE id = ?1")?;
+        let mut rows = statement.query([run])?;
+        let owner: Option<String> = rows.next()?.map(|row| row.get(0)).transpose()?.flatten();
+        Ok(owner.as_deref().is_some_and(owner::lives))
+    }
+}

@@ -1,0 +1,127 @@
+//! `loadline serve`: stored runs and runs in progress as pages. It reads the store, and writes nothing.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `mod` | addresses, and starting the server |
+//! | `door` | who may come in: host names, the token, what a page may load |
+//! | `index` | what is known of all runs, kept and brought up to date |
+//! | `views` | one function for each page |
+//! | `live` | what is sent of a run in progress |
+//! | `query` | what stands behind the `?`, and ids |
+//!
+//! Crate `report` draws every page; nothing is drawn here. SQLite works in threads of the pool, never in those that serve.
+
+mod door;
+mod index;
+mod live;
+mod query;
+mod views;
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::routing::get;
+use tokio::net::TcpListener;
+
+pub use door::Token;
+use index::Index;
+
+/// Why the server does not start or goes away.
+#[derive(Debug, thiserror::Error)]
+pub enum WebError {
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] lab::store::StoreError),
+    /// The address cannot be had.
+    #[error("cannot listen on {address}: {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's error.
+        source: std::io::Error,
+    },
+    /// Anything else of the system.
+    #[error(transparent)]
+    System(#[from] std::io::Error),
+}
+
+/// How to serve.
+#[derive(Debug, Clone)]
+pub struct Service {
+    /// The home of results.
+    pub home: PathBuf,
+    /// Where to listen; port 0: any that is free.
+    pub listen: SocketAddr,
+    /// What must be shown by whoever comes in. Off loopback there has to be one.
+    pub token: Option<Token>,
+}
+
+/// What every request sees.
+#[derive(Debug, Clone)]
+struct State {
+    home: Arc<Path>,
+    index: Arc<Mutex<Index>>,
+    door: Arc<door::Door>,
+}
+
+impl Service {
+    /// Serves until Ctrl-C (or SIGTERM). `ready` hears the address of the first page once it can be had.
+    ///
+    /// # Errors
+    /// See [`WebError`].
+    pub fn run(self, ready: impl FnOnce(&str)) -> Result<(), WebError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let served = runtime.block_on(self.serve(ready));
+        // streams of runs in progress have no end of their own; nothing is written, so nothing can be cut short
+        runtime.shutdown_background();
+        served
+    }
+
+    async fn serve(self, ready: impl FnOnce(&str)) -> Result<(), WebError> {
+        let token = match self.token {
+            None if !self.listen.ip().is_loopback() => Some(Token::new()?),
+            given => given,
+        };
+        let failed = |source| WebError::Listen { address: self.listen, source };
+        let listener = TcpListener::bind(self.listen).await.map_err(failed)?;
+        let address = listener.local_addr()?;
+        let index = Index::open(&self.home)?;
+        let entrance = match &token {
+            Some(token) => format!("http://{address}/?token={}", token.text()),
+            None => format!("http://{address}/"),
+        };
+        let door = Arc::new(door::Door::new(address, token));
+        let state = State { home: self.home.into(), index: Arc::new(Mutex::new(index)), door };
+        let mut ending = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        ready(&entrance);
+        std::io::stdout().flush()?;
+        tokio::select! {
+            served = std::future::IntoFuture::into_future(axum::serve(listener, router(state))) => served?,
+            pressed = tokio::signal::ctrl_c() => pressed?,
+            _ = ending.recv() => {}
+        }
+        Ok(())
+    }
+}
+
+/// All addresses. Only GET and HEAD are answered.
+fn router(state: State) -> Router {
+    Router::new()
+        .route("/", get(views::runs))
+        .route("/runs/{id}", get(views::run))
+        .route("/runs/{id}/counters", get(views::counters))
+        .route("/runs/{id}/data.csv", get(views::csv))
+        .route("/runs/{id}/live", get(views::live))
+        .route("/runs/{id}/events", get(live::events))
+        .route("/compare", get(views::compare))
+        .route("/trend", get(views::trend))
+        .route("/trend.svg", get(views::trend_svg))
+        .route("/counts", get(views::counts))
+        .route("/assets/{name}", get(views::asset))
+        .fallback(views::nothing)
+        .layer(axum::middleware::from_fn_with_state(state.door.clone(), door::admit))
+        .with_state(state)
+}

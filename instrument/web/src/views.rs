@@ -1,0 +1,340 @@
+//! One function for each page. A page that cannot be had is a page too, with what is wrong and what to do.
+
+use axum::extract::{Path, State as Given};
+use axum::http::{StatusCode, Uri, header};
+use axum::response::{Html, IntoResponse, Response};
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use lab::Store;
+use lab::store::StoreError;
+use record::compare::Ground;
+use record::results::{MetricName, Run};
+use record::trend::{self, Trend, Wanted};
+use report::web::{ASSETS, Filter, List, RunLine, SeriesLine};
+use stats::Thresholds;
+
+use crate::State;
+use crate::index::{Entry, Index};
+use crate::live::so_far;
+use crate::query::{Query, encoded, may_be_id};
+
+/// Runs of one page of the list.
+const PAGE_RUNS: usize = 100;
+/// Runs that began within so many seconds count as one point of a trend, unless the address says otherwise; as `trend` does.
+const EVERY_SECONDS: f64 = 3600.0;
+
+/// Why there is no page.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The address asks for what cannot be.
+    BadInput(String),
+    /// Nothing is there.
+    NotFound(String),
+    /// It went wrong here.
+    Failed(String),
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Refusal {
+        match error {
+            StoreError::NoSuchRun { .. } => Refusal::NotFound(error.to_string()),
+            StoreError::Ambiguous { .. } => Refusal::BadInput(error.to_string()),
+            _ => Refusal::Failed(error.to_string()),
+        }
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> Refusal {
+    Refusal::Failed(error.to_string())
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let (status, title, text) = match self {
+            Refusal::BadInput(text) => (StatusCode::BAD_REQUEST, "This cannot be asked", text),
+            Refusal::NotFound(text) => (StatusCode::NOT_FOUND, "Not here", text),
+            Refusal::Failed(text) => (StatusCode::INTERNAL_SERVER_ERROR, "This went wrong", text),
+        };
+        let page = report::web::message(title, &text).unwrap_or(text);
+        (status, Html(page)).into_response()
+    }
+}
+
+/// What a view gives.
+pub type Page = Result<Response, Refusal>;
+
+/// Works with the index in a thread where it may block.
+pub async fn with_index<T: Send + 'static>(
+    state: &State,
+    work: impl FnOnce(&mut Index) -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let index = state.index.clone();
+    let worked = tokio::task::spawn_blocking(move || {
+        // one that panicked has left what it had read; the next look puts it right
+        work(&mut index.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
+    });
+    worked.await.map_err(failed)?
+}
+
+fn page(text: String) -> Response {
+    Html(text).into_response()
+}
+
+/// An id as an address has it.
+pub fn id(word: &str) -> Result<&str, Refusal> {
+    if may_be_id(word) {
+        return Ok(word);
+    }
+    Err(Refusal::BadInput("a run is named by its id, the beginning of it, its name, or last, last~2".into()))
+}
+
+/// All runs.
+pub async fn runs(Given(state): Given<State>, uri: Uri) -> Page {
+    let query = Query::of(&uri);
+    let filter = Filter {
+        words: query.text("q"),
+        workload: query.text("workload"),
+        stack: query.text("stack"),
+        from: query.text("from"),
+        to: query.text("to"),
+    };
+    let number = match query.get("page") {
+        None => 1,
+        Some(word) => word
+            .parse::<usize>()
+            .ok()
+            .filter(|number| *number > 0)
+            .ok_or_else(|| Refusal::BadInput(format!("page={word}: pages are numbered from 1")))?,
+    };
+    let (from, to) = (day("from", &filter.from)?, day("to", &filter.to)?);
+    let list = with_index(&state, move |index| {
+        let fits = |entry: &&Entry| {
+            let began = entry.fixed.started.to_zoned(TimeZone::UTC).date();
+            let name = entry.name.as_deref().unwrap_or_default();
+            [entry.id.as_str(), name, &entry.fixed.title].iter().any(|text| text.contains(&filter.words))
+                && entry.fixed.workloads.contains(&filter.workload)
+                && entry.fixed.stacks.contains(&filter.stack)
+                && from.is_none_or(|from| began >= from)
+                && to.is_none_or(|to| began <= to)
+        };
+        let entries = index.entries()?;
+        let found: Vec<&Entry> = entries.iter().rev().filter(fits).collect();
+        let link = |number: usize| {
+            let said = [
+                ("q", &filter.words),
+                ("workload", &filter.workload),
+                ("stack", &filter.stack),
+                ("from", &filter.from),
+                ("to", &filter.to),
+            ];
+            let said = said.into_iter().filter(|(_, value)| !value.is_empty());
+            let said: String = said.map(|(name, value)| format!("&{name}={}", encoded(value))).collect();
+            format!("/?page={number}{said}")
+        };
+        let first = (number - 1).saturating_mul(PAGE_RUNS);
+        Ok(List {
+            lines: found.iter().skip(first).take(PAGE_RUNS).map(|entry| line(entry)).collect(),
+            found: found.len(),
+            stored: entries.len(),
+            newer: (number > 1).then(|| link(number - 1)),
+            older: (found.len() > first.saturating_add(PAGE_RUNS)).then(|| link(number + 1)),
+            filter,
+        })
+    });
+    Ok(page(report::web::runs(list.await?).map_err(failed)?))
+}
+
+fn day(name: &str, text: &str) -> Result<Option<Date>, Refusal> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let date = text.parse().map_err(|_| Refusal::BadInput(format!("{name}={text}: write a day as 2026-11-20")))?;
+    Ok(Some(date))
+}
+
+fn line(entry: &Entry) -> RunLine {
+    RunLine {
+        id: entry.id.clone(),
+        name: entry.name.clone(),
+        title: entry.fixed.title.clone(),
+        started: entry.fixed.started,
+        is_finished: entry.is_finished,
+        is_extended: entry.is_extended,
+        done: entry.done,
+        planned: entry.planned,
+        workloads: entry.fixed.workloads.clone(),
+        stacks: entry.fixed.stacks.clone(),
+    }
+}
+
+async fn load(state: &State, word: &str) -> Result<Run, Refusal> {
+    let word = id(word)?.to_string();
+    with_index(state, move |index| Ok(index.store().load_run(&word)?)).await
+}
+
+/// A run's report.
+pub async fn run(Given(state): Given<State>, Path(word): Path<String>) -> Page {
+    let run = load(&state, &word).await?;
+    let judgements = record::judge::claims(&run, &Thresholds::default()).map_err(failed)?;
+    Ok(page(report::html::served(&run, &judgements).map_err(failed)?))
+}
+
+/// What the devices of a run counted.
+pub async fn counters(Given(state): Given<State>, Path(word): Path<String>) -> Page {
+    Ok(page(report::web::counters(&load(&state, &word).await?).map_err(failed)?))
+}
+
+/// The figures of a run's cells, as `report --csv` writes them.
+pub async fn csv(Given(state): Given<State>, Path(word): Path<String>) -> Page {
+    let run = load(&state, &word).await?;
+    let cells = report::csv::files(&run).into_iter().find(|(name, _)| name == "cells.csv");
+    let (_, text) = cells.ok_or_else(|| Refusal::NotFound("this run has no table of cells".into()))?;
+    let name = format!("attachment; filename=\"{}-cells.csv\"", run.id);
+    let heads = [(header::CONTENT_TYPE, "text/csv; charset=utf-8".to_string()), (header::CONTENT_DISPOSITION, name)];
+    Ok((heads, text).into_response())
+}
+
+/// How far a run is.
+pub async fn live(Given(state): Given<State>, Path(word): Path<String>) -> Page {
+    let word = id(&word)?.to_string();
+    let (run, so_far) = with_index(&state, move |index| {
+        let run = index.store().head(&index.store().find(&word)?)?;
+        let so_far = so_far(index.store(), &run)?;
+        Ok((run, so_far))
+    })
+    .await?;
+    Ok(page(report::web::live(&run, &so_far).map_err(failed)?))
+}
+
+/// Two runs, or the stacks of one.
+pub async fn compare(Given(state): Given<State>, uri: Uri) -> Page {
+    let query = Query::of(&uri);
+    let Some(a) = query.get("a") else {
+        return Err(Refusal::BadInput("choose a baseline: /compare?a=RUN, and b=RUN for a second run".into()));
+    };
+    let a = id(a)?.to_string();
+    let b = query.get("b").map(|b| id(b).map(str::to_string)).transpose()?;
+    let text = with_index(&state, move |index| {
+        let thresholds = Thresholds::default();
+        let a = index.store().load_run(&a)?;
+        let Some(b) = b else {
+            let compared = record::compare::compare_stacks(&a, None, &thresholds);
+            return report::web::comparison(&compared, &a.id, None).map_err(failed);
+        };
+        let b = index.store().load_run(&b)?;
+        let spread = record::compare::spread(index.past()?.0, &a, &b);
+        let compared = record::compare::compare(&a, &b, &Ground { spread, anchor: None }, &thresholds);
+        report::web::comparison(&compared, &a.id, Some(&b.id)).map_err(failed)
+    });
+    Ok(page(text.await?))
+}
+
+/// All series, or those of one workload or stack over time.
+pub async fn trend(Given(state): Given<State>, uri: Uri) -> Page {
+    let query = Query::of(&uri);
+    let text = if query.get("workload").is_none() && query.get("stack").is_none() {
+        let series = with_index(&state, |index| Ok(index.series()?)).await?;
+        let line = |(load, stack, runs): (String, String, usize)| {
+            let link = format!("/trend?workload={}&stack={}", encoded(&load), encoded(&stack));
+            SeriesLine { load, stack, runs, link }
+        };
+        report::web::series(series.into_iter().map(line).collect())
+    } else {
+        let (trends, command) = trends(&state, &query).await?;
+        report::trend::served(&trends, &command)
+    };
+    Ok(page(text.map_err(failed)?))
+}
+
+/// The drawing of a single series.
+pub async fn trend_svg(Given(state): Given<State>, uri: Uri) -> Page {
+    let (trends, _) = trends(&state, &Query::of(&uri)).await?;
+    let [one] = trends.as_slice() else {
+        let text = format!("a drawing is of one series, and these are {}: name workload and stack", trends.len());
+        return Err(Refusal::BadInput(text));
+    };
+    Ok(([(header::CONTENT_TYPE, "image/svg+xml")], report::trend::svg(one)).into_response())
+}
+
+/// The series that are asked for, and the command that shows the same.
+async fn trends(state: &State, query: &Query) -> Result<(Vec<Trend>, String), Refusal> {
+    let [workload, stack, anchor] =
+        ["workload", "stack", "anchor"].map(|name| query.get(name).map(str::to_string));
+    let word = query.get("metric").unwrap_or("throughput");
+    let metric = MetricName::of_word(word).ok_or_else(|| {
+        let known = "throughput, bandwidth, latency_p50, latency_p99, latency_mean, seconds";
+        Refusal::BadInput(format!("metric={word}: there are {known}"))
+    })?;
+    let every_seconds = match query.get("every_seconds") {
+        None => EVERY_SECONDS,
+        Some(word) => word
+            .parse::<f64>()
+            .ok()
+            .filter(|seconds| seconds.is_finite() && *seconds >= 0.0)
+            .ok_or_else(|| Refusal::BadInput(format!("every_seconds={word}: write a number from 0 on")))?,
+    };
+    let mut command = vec!["loadline".to_string(), "trend".into()];
+    command.extend(workload.clone());
+    for (option, value) in [("--on", &stack), ("--anchor", &anchor)] {
+        command.extend(value.iter().flat_map(|value| [option.to_string(), value.clone()]));
+    }
+    command.extend(["--metric".into(), word.to_string(), "--every".into(), format!("{every_seconds}s")]);
+    let trends = with_index(state, move |index| {
+        let (workload, stack, anchor) = (workload.as_deref(), stack.as_deref(), anchor.as_deref());
+        let wanted = Wanted { workload, stack, anchor, metric, every_seconds };
+        let (past, heads, store) = index.past()?;
+        let mut trends = match metric {
+            MetricName::Throughput => trend::trends(heads, past, &wanted),
+            // every trial of the runs that have it has to be read
+            other => {
+                let has = |head: &&Run| {
+                    head.cells.iter().any(|cell| {
+                        let load = cell.load_label();
+                        workload.is_none_or(|wanted| wanted == cell.workload || wanted == load)
+                            && stack.is_none_or(|wanted| wanted == cell.stack)
+                    })
+                };
+                let hashes: Vec<&str> = heads.iter().filter(has).map(|head| head.study_hash.as_str()).collect();
+                let past = store.past_by(other, |run| hashes.contains(&run.study_hash.as_str()))?;
+                trend::trends(heads, &past, &wanted)
+            }
+        };
+        for change in trends.iter_mut().flat_map(|trend| &mut trend.changes) {
+            if let (Some(before), Some(after)) = (environment(store, &change.runs.0)?, environment(store, &change.runs.1)?) {
+                change.environment = record::diff(&before, &after);
+            }
+        }
+        Ok(trends)
+    });
+    let trends = trends.await?;
+    if trends.is_empty() {
+        return Err(Refusal::NotFound("no runs of this cell; /trend lists those that there are".into()));
+    }
+    Ok((trends, report::format::shell_line(&command)))
+}
+
+fn environment(store: &Store, run: &str) -> Result<Option<record::Environment>, StoreError> {
+    Ok(store.load_run(run)?.trials.into_iter().find_map(|trial| trial.environment))
+}
+
+/// How much was read since the server began, for tests and the curious: a line for each count.
+pub async fn counts(Given(state): Given<State>) -> Page {
+    let counts = with_index(&state, |index| Ok(index.counts())).await?;
+    let text = format!(
+        "opened {}\nlists {}\nheads {}\ncounted {}\n",
+        counts.opened, counts.lists, counts.heads, counts.counted
+    );
+    Ok(text.into_response())
+}
+
+/// Style, script, icon.
+pub async fn asset(Path(name): Path<String>) -> Page {
+    let found = ASSETS.iter().find(|asset| asset.name == name);
+    let asset = found.ok_or_else(|| Refusal::NotFound("there is no such file".into()))?;
+    Ok(([(header::CONTENT_TYPE, asset.kind)], asset.text).into_response())
+}
+
+/// Any other address.
+pub async fn nothing() -> Refusal {
+    Refusal::NotFound("there is no such page; / lists all runs".into())
+}
