@@ -52,6 +52,7 @@ need_for_tests() {
     need file:/usr/lib/postgresql postgresql
     need sysbench sysbench
     need mpirun openmpi-bin
+    need chromium chromium
 }
 for extra in "$@"; do
     if [ "$extra" = --tests ]; then need_for_tests; else need "$extra" "$extra"; fi

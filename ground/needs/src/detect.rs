@@ -55,6 +55,7 @@ impl Need {
             }
             Need::Postgres => self.file("/usr/lib/postgresql"),
             Need::Redis => self.tools(&["redis-server"]),
+            Need::Chromium => self.tools(&["chromium"]),
             Need::Tool { program, .. } => self.tools(&[program]),
         }
     }

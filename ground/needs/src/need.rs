@@ -59,6 +59,8 @@ pub enum Need {
     Postgres,
     /// The server Redis.
     Redis,
+    /// The browser Chromium.
+    Chromium,
     /// Any other program, with the package of Debian that has it.
     Tool {
         /// Its name.
@@ -85,7 +87,7 @@ impl fmt::Display for Unmet {
 
 impl Need {
     /// All needs with a name of their own.
-    pub const ALL: [Need; 27] = [
+    pub const ALL: [Need; 28] = [
         Need::Root,
         Need::Mounts,
         Need::Loop,
@@ -113,6 +115,7 @@ impl Need {
         Need::MyRocks,
         Need::Postgres,
         Need::Redis,
+        Need::Chromium,
     ];
 
     /// The name in `LOADLINE_REQUIRE`; that of a tool is the program's.
@@ -145,6 +148,7 @@ impl Need {
             Need::MyRocks => "myrocks",
             Need::Postgres => "postgres",
             Need::Redis => "redis",
+            Need::Chromium => "chromium",
             Need::Tool { program, .. } => program,
         }
     }
@@ -167,6 +171,7 @@ impl Need {
             Need::MyRocks => "mariadb-plugin-rocksdb",
             Need::Postgres => "postgresql",
             Need::Redis => "redis-server",
+            Need::Chromium => "chromium",
             Need::Tool { package, .. } => package,
             _ => return None,
         })
