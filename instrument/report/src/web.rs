@@ -215,7 +215,8 @@ pub fn runs(list: List) -> Result<String, askama::Error> {
 /// See [`runs`].
 pub fn series(lines: Vec<SeriesLine>) -> Result<String, askama::Error> {
     let answer = "A series is one workload with its parameters on one stack, over all stored runs.";
-    Page { title: "Trends", eyebrow: "Results over time", answer, here: "", body: Body::Series(lines) }.render()
+    Page { title: "Trends", eyebrow: "Results over time", answer, here: "", body: Body::Series(lines) }
+        .render()
 }
 
 /// A page with a message only; `title` says what is wrong, `answer` what to do.
@@ -257,7 +258,8 @@ pub fn comparison(compared: &Compared, a: &str, b: Option<&str>) -> Result<Strin
     };
     let here = if b.is_none() { a } else { "" };
     let body = Body::Compared(ComparedPart { sheet, lists });
-    Page { title: "Compared", eyebrow: &eyebrow, answer: conclusion(compared.conclusion), here, body }.render()
+    Page { title: "Compared", eyebrow: &eyebrow, answer: conclusion(compared.conclusion), here, body }
+        .render()
 }
 
 fn pair_lines(pair: &Pair) -> Vec<Line> {
@@ -299,7 +301,8 @@ fn pair_lines(pair: &Pair) -> Vec<Line> {
 /// # Errors
 /// See [`runs`].
 pub fn counters(run: &Run) -> Result<String, askama::Error> {
-    let sheets: Vec<Sheet> = run.workloads().into_iter().filter_map(|load| counter_sheet(run, load)).collect();
+    let sheets: Vec<Sheet> =
+        run.workloads().into_iter().filter_map(|load| counter_sheet(run, load)).collect();
     let answer = if sheets.is_empty() {
         "No trial of this run recorded counters of its device."
     } else {
@@ -312,7 +315,8 @@ pub fn counters(run: &Run) -> Result<String, askama::Error> {
 fn counter_sheet(run: &Run, load: &str) -> Option<Sheet> {
     let cells: Vec<_> = run.cells.iter().filter(|cell| cell.workload == load).collect();
     let mut names: Vec<(String, String)> = Vec::new();
-    for metric in cells.iter().flat_map(|cell| run.outcomes_of(cell.id)).flat_map(|outcome| &outcome.metrics) {
+    for metric in cells.iter().flat_map(|cell| run.outcomes_of(cell.id)).flat_map(|outcome| &outcome.metrics)
+    {
         let one = (metric.name.clone(), metric.unit.clone());
         if DEVICE_PREFIXES.iter().any(|prefix| metric.name.starts_with(prefix)) && !names.contains(&one) {
             names.push(one);
@@ -325,11 +329,16 @@ fn counter_sheet(run: &Run, load: &str) -> Option<Sheet> {
         Some(interval::median(&sample, LEVEL).value)
     };
     let line = |(name, unit): &(String, String)| Line {
-        head: Head { name: name.replace('_', " "), unit: if unit == "1" { String::new() } else { unit.clone() } },
+        head: Head {
+            name: name.replace('_', " "),
+            unit: if unit == "1" { String::new() } else { unit.clone() },
+        },
         spots: cells
             .iter()
             .map(|cell| match value(cell.id, name) {
-                Some(value) if unit == "bytes" => spot(&format!("{} MiB", format::mebibytes(value)), Tint::Plain, Vec::new()),
+                Some(value) if unit == "bytes" => {
+                    spot(&format!("{} MiB", format::mebibytes(value)), Tint::Plain, Vec::new())
+                }
                 Some(value) => spot(&format::scaled(value), Tint::Plain, Vec::new()),
                 None => Spot::default(),
             })
@@ -338,7 +347,10 @@ fn counter_sheet(run: &Run, load: &str) -> Option<Sheet> {
     let lines: Vec<Line> = names.iter().map(line).collect();
     let heads = cells.iter().map(|cell| {
         let parameters = cell.load_label();
-        Head { name: cell.stack.clone(), unit: parameters.strip_prefix(load).unwrap_or_default().trim().into() }
+        Head {
+            name: cell.stack.clone(),
+            unit: parameters.strip_prefix(load).unwrap_or_default().trim().into(),
+        }
     });
     let heads = heads.collect();
     (!lines.is_empty()).then(|| Sheet { title: load.to_string(), corner: "Counter".into(), heads, lines })
@@ -403,7 +415,10 @@ pub fn progress(so_far: &SoFar) -> Result<String, askama::Error> {
         }
         (false, false) => (
             "unfinished",
-            format!("Not complete, and no process extends it: {done} of {} trials. `--resume` goes on.", so_far.planned),
+            format!(
+                "Not complete, and no process extends it: {done} of {} trials. `--resume` goes on.",
+                so_far.planned
+            ),
         ),
     };
     let lines = so_far.cells.iter().map(|cell| live_line(cell, so_far)).collect();

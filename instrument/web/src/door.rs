@@ -90,17 +90,21 @@ impl Door {
         }
         let name = self.cookie();
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|text| text.to_str().ok());
-        let mut pairs = cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        let mut pairs =
+            cookies.flat_map(|text| text.split(';')).filter_map(|pair| pair.trim().split_once('='));
         pairs.any(|(key, shown)| key == name && token.is(shown))
     }
 
     /// What is answered instead of a page.
     fn refuse(&self, request: &Request) -> Option<Response> {
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return Some((StatusCode::METHOD_NOT_ALLOWED, "pages are read only: GET or HEAD\n").into_response());
+            return Some(
+                (StatusCode::METHOD_NOT_ALLOWED, "pages are read only: GET or HEAD\n").into_response(),
+            );
         }
         if self.address.ip().is_loopback() && !self.is_own_name(request.headers()) {
-            let text = "the Host header names another machine; open the address that `loadline serve` printed\n";
+            let text =
+                "the Host header names another machine; open the address that `loadline serve` printed\n";
             return Some((StatusCode::MISDIRECTED_REQUEST, text).into_response());
         }
         let token = self.token.as_ref()?;
@@ -145,7 +149,8 @@ mod tests {
     #[test]
     fn only_loopback_by_its_own_names_is_let_in() {
         let door = Door::new("127.0.0.1:8080".parse().unwrap(), None);
-        let with = |host: &'static str| HeaderMap::from_iter([(header::HOST, HeaderValue::from_static(host))]);
+        let with =
+            |host: &'static str| HeaderMap::from_iter([(header::HOST, HeaderValue::from_static(host))]);
         for own in ["127.0.0.1:8080", "localhost:8080", "[::1]:8080"] {
             assert!(door.is_own_name(&with(own)), "{own}");
         }

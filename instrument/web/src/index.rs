@@ -182,7 +182,8 @@ impl Index {
                 *series.entry((cell.load_label(), cell.stack.clone())).or_default() += number;
             }
         }
-        let mut series: Vec<_> = series.into_iter().map(|((load, stack), runs)| (load, stack, runs)).collect();
+        let mut series: Vec<_> =
+            series.into_iter().map(|((load, stack), runs)| (load, stack, runs)).collect();
         series.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (&a.0, &a.1).cmp(&(&b.0, &b.1))));
         Ok(series)
     }
@@ -196,8 +197,10 @@ impl Index {
         if self.past.as_ref().is_none_or(|(of, ..)| *of != version) {
             self.past = Some((version, self.store.past()?, self.store.heads()?));
         }
-        let (past, heads) =
-            self.past.as_ref().map_or((&[][..], &[][..]), |(_, past, heads)| (past.as_slice(), heads.as_slice()));
+        let (past, heads) = self
+            .past
+            .as_ref()
+            .map_or((&[][..], &[][..]), |(_, past, heads)| (past.as_slice(), heads.as_slice()));
         Ok((past, heads, &self.store))
     }
 }

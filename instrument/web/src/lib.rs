@@ -19,7 +19,7 @@ mod views;
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -62,7 +62,6 @@ pub struct Service {
 /// What every request sees.
 #[derive(Debug, Clone)]
 struct State {
-    home: Arc<Path>,
     index: Arc<Mutex<Index>>,
     door: Arc<door::Door>,
 }
@@ -94,7 +93,7 @@ impl Service {
             None => format!("http://{address}/"),
         };
         let door = Arc::new(door::Door::new(address, token));
-        let state = State { home: self.home.into(), index: Arc::new(Mutex::new(index)), door };
+        let state = State { index: Arc::new(Mutex::new(index)), door };
         let mut ending = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
         ready(&entrance);
         std::io::stdout().flush()?;

@@ -24,9 +24,11 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub fn so_far(store: &Store, run: &Run) -> Result<SoFar, StoreError> {
     let briefs = store.briefs(&run.id)?;
     let stacks = run.stacks();
-    let order = Study::from_stored(&run.study).map(|study| deal::order(&study, run.shard)).unwrap_or_default();
+    let order =
+        Study::from_stored(&run.study).map(|study| deal::order(&study, run.shard)).unwrap_or_default();
     // which trial runs is not stored: it is the first of the plan that has not ended, unless a cell was closed early
-    let next = order.iter().find(|slot| !briefs.iter().any(|one| (one.cell, one.index) == (slot.cell, slot.index)));
+    let next =
+        order.iter().find(|slot| !briefs.iter().any(|one| (one.cell, one.index) == (slot.cell, slot.index)));
     let planned = |cell: u32| order.iter().filter(|slot| slot.cell == cell).count() as u32;
     let cells = run.cells.iter().map(|cell| CellSoFar {
         cell: cell.id,
@@ -41,7 +43,11 @@ pub fn so_far(store: &Store, run: &Run) -> Result<SoFar, StoreError> {
         planned: if order.is_empty() { run.planned_trials } else { planned(cell.id) },
         is_next: next.is_some_and(|slot| slot.cell == cell.id),
     });
-    let planned = if order.is_empty() { run.cells.len() as u64 * u64::from(run.planned_trials) } else { order.len() as u64 };
+    let planned = if order.is_empty() {
+        run.cells.len() as u64 * u64::from(run.planned_trials)
+    } else {
+        order.len() as u64
+    };
     Ok(SoFar {
         cells: cells.collect(),
         planned,

@@ -148,7 +148,8 @@ fn day(name: &str, text: &str) -> Result<Option<Date>, Refusal> {
     if text.is_empty() {
         return Ok(None);
     }
-    let date = text.parse().map_err(|_| Refusal::BadInput(format!("{name}={text}: write a day as 2026-11-20")))?;
+    let date =
+        text.parse().map_err(|_| Refusal::BadInput(format!("{name}={text}: write a day as 2026-11-20")))?;
     Ok(Some(date))
 }
 
@@ -190,7 +191,8 @@ pub async fn csv(Given(state): Given<State>, Path(word): Path<String>) -> Page {
     let cells = report::csv::files(&run).into_iter().find(|(name, _)| name == "cells.csv");
     let (_, text) = cells.ok_or_else(|| Refusal::NotFound("this run has no table of cells".into()))?;
     let name = format!("attachment; filename=\"{}-cells.csv\"", run.id);
-    let heads = [(header::CONTENT_TYPE, "text/csv; charset=utf-8".to_string()), (header::CONTENT_DISPOSITION, name)];
+    let heads =
+        [(header::CONTENT_TYPE, "text/csv; charset=utf-8".to_string()), (header::CONTENT_DISPOSITION, name)];
     Ok((heads, text).into_response())
 }
 
@@ -210,7 +212,9 @@ pub async fn live(Given(state): Given<State>, Path(word): Path<String>) -> Page 
 pub async fn compare(Given(state): Given<State>, uri: Uri) -> Page {
     let query = Query::of(&uri);
     let Some(a) = query.get("a") else {
-        return Err(Refusal::BadInput("choose a baseline: /compare?a=RUN, and b=RUN for a second run".into()));
+        return Err(Refusal::BadInput(
+            "choose a baseline: /compare?a=RUN, and b=RUN for a second run".into(),
+        ));
     };
     let a = id(a)?.to_string();
     let b = query.get("b").map(|b| id(b).map(str::to_string)).transpose()?;
@@ -250,7 +254,8 @@ pub async fn trend(Given(state): Given<State>, uri: Uri) -> Page {
 pub async fn trend_svg(Given(state): Given<State>, uri: Uri) -> Page {
     let (trends, _) = trends(&state, &Query::of(&uri)).await?;
     let [one] = trends.as_slice() else {
-        let text = format!("a drawing is of one series, and these are {}: name workload and stack", trends.len());
+        let text =
+            format!("a drawing is of one series, and these are {}: name workload and stack", trends.len());
         return Err(Refusal::BadInput(text));
     };
     Ok(([(header::CONTENT_TYPE, "image/svg+xml")], report::trend::svg(one)).into_response())
@@ -294,13 +299,16 @@ async fn trends(state: &State, query: &Query) -> Result<(Vec<Trend>, String), Re
                             && stack.is_none_or(|wanted| wanted == cell.stack)
                     })
                 };
-                let hashes: Vec<&str> = heads.iter().filter(has).map(|head| head.study_hash.as_str()).collect();
+                let hashes: Vec<&str> =
+                    heads.iter().filter(has).map(|head| head.study_hash.as_str()).collect();
                 let past = store.past_by(other, |run| hashes.contains(&run.study_hash.as_str()))?;
                 trend::trends(heads, &past, &wanted)
             }
         };
         for change in trends.iter_mut().flat_map(|trend| &mut trend.changes) {
-            if let (Some(before), Some(after)) = (environment(store, &change.runs.0)?, environment(store, &change.runs.1)?) {
+            if let (Some(before), Some(after)) =
+                (environment(store, &change.runs.0)?, environment(store, &change.runs.1)?)
+            {
                 change.environment = record::diff(&before, &after);
             }
         }

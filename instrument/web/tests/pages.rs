@@ -31,10 +31,16 @@ fn every_view_is_served() {
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
         assert!(answer.body.contains(must_have), "{path} lacks {must_have}: {}", answer.body);
         let policy = answer.header("content-security-policy").unwrap_or_default();
-        assert!(policy.contains("default-src 'none'") && policy.contains("script-src 'self'"), "{path}: {policy}");
+        assert!(
+            policy.contains("default-src 'none'") && policy.contains("script-src 'self'"),
+            "{path}: {policy}"
+        );
         let inline = answer.body.contains("<style") || answer.body.contains("<script>");
         assert!(!inline || path.ends_with(".svg"), "{path} has style or script within");
-        assert!(!answer.body.contains("https://") && !answer.body.contains("src=\"http"), "{path} reaches elsewhere");
+        assert!(
+            !answer.body.contains("https://") && !answer.body.contains("src=\"http"),
+            "{path} reaches elsewhere"
+        );
     }
 }
 
@@ -171,7 +177,10 @@ fn a_run_in_progress_is_followed_to_its_end() {
     assert!(first.contains("being run"), "{first}");
     going.trial(0, 0, 1000);
     let second = events.next();
-    assert!(second.contains("Running: 1 of 12") && second.contains("1/6") && second.contains("<svg"), "{second}");
+    assert!(
+        second.contains("Running: 1 of 12") && second.contains("1/6") && second.contains("<svg"),
+        "{second}"
+    );
     going.finish();
     let mut last = events.next();
     while !last.contains("event: end") {

@@ -40,7 +40,9 @@ pub enum StoreError {
         known: u32,
     },
     /// The store was written by an older loadline, and is only to be read.
-    #[error("the store has version {found}, this loadline reads version {known}; `loadline runs` brings it up to date")]
+    #[error(
+        "the store has version {found}, this loadline reads version {known}; `loadline runs` brings it up to date"
+    )]
     TooOld {
         /// The store's version.
         found: u32,

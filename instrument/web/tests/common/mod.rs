@@ -25,7 +25,8 @@ fn study(title: &str) -> Study {
         "stacks = ['ext4', 'xfs']\n[study]\ntitle = '{title}'\ntrials = {TRIALS}\nseconds = 10\n[[workload]]\nname = 'hog'\n\
          text = 'define process name=p {{ thread name=t {{ flowop hog name=h }} }} run 10'\n"
     );
-    Study::parse(&text, "test.toml", &|file| panic!("no file {file} here")).unwrap_or_else(|error| panic!("{error}"))
+    Study::parse(&text, "test.toml", &|file| panic!("no file {file} here"))
+        .unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn trial(cell: u32, index: u32, ops: u64) -> Trial {
@@ -78,10 +79,13 @@ impl Home {
         let home = Home { folder: folder.unwrap() };
         let mut store = home.store();
         for run in 0..number {
-            let id = store.begin(&study(&format!("run {run}")), &["loadline".into(), "run".into()]).unwrap().id;
+            let id =
+                store.begin(&study(&format!("run {run}")), &["loadline".into(), "run".into()]).unwrap().id;
             let noise = |index: u32| u64::from(index * 7 % 5);
             let trials: Vec<Trial> = (0..TRIALS)
-                .flat_map(|index| [trial(0, index, 1000 + noise(index)), trial(1, index, 2000 + noise(index))])
+                .flat_map(|index| {
+                    [trial(0, index, 1000 + noise(index)), trial(1, index, 2000 + noise(index))]
+                })
                 .collect();
             store.add_trials(&id, &trials).unwrap();
             store.finish(&id).unwrap();
@@ -212,7 +216,8 @@ impl Client {
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer: {text}"));
         let mut lines = head.lines();
         let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-        let heads = lines.filter_map(|line| line.split_once(": ")).map(|(a, b)| (a.to_string(), b.to_string()));
+        let heads =
+            lines.filter_map(|line| line.split_once(": ")).map(|(a, b)| (a.to_string(), b.to_string()));
         Answer { status, heads: heads.collect(), body: body.to_string() }
     }
 
