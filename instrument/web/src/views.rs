@@ -258,7 +258,12 @@ pub async fn trend_svg(Given(state): Given<State>, uri: Uri) -> Page {
             format!("a drawing is of one series, and these are {}: name workload and stack", trends.len());
         return Err(Refusal::BadInput(text));
     };
-    Ok(([(header::CONTENT_TYPE, "image/svg+xml")], report::trend::svg(one)).into_response())
+    // a file to be kept: its styles are within it, which no page here may have
+    let heads = [
+        (header::CONTENT_TYPE, "image/svg+xml"),
+        (header::CONTENT_DISPOSITION, "attachment; filename=\"trend.svg\""),
+    ];
+    Ok((heads, report::trend::svg(one)).into_response())
 }
 
 /// The series that are asked for, and the command that shows the same.

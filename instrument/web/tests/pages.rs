@@ -20,7 +20,7 @@ fn every_view_is_served() {
         (format!("/runs/{}/live", ids[0]), "Complete: 12 of 12 trials have a result"),
         (format!("/compare?a={}&b={}", ids[0], ids[1]), "Verdicts"),
         (format!("/compare?a={}", ids[0]), "xfs / ext4"),
-        ("/trend".into(), "hog on".split(' ').next().unwrap_or_default()),
+        ("/trend".into(), "workload=hog&amp;stack=ext4"),
         ("/trend?workload=hog&stack=ext4&every_seconds=0".into(), "3 points of 3 runs"),
         ("/trend.svg?workload=hog&stack=ext4".into(), "<svg"),
         (format!("/runs/{}/data.csv", ids[0]), "hog"),
