@@ -117,6 +117,8 @@ impl Index {
 
     fn refresh(&mut self, version: i64) -> Result<(), StoreError> {
         self.counts.lists += 1;
+        // should it fail half way, the next look begins anew
+        self.version = None;
         let listed = self.store.listed()?;
         let mut known: HashMap<String, Entry> =
             self.entries.drain(..).map(|entry| (entry.id.clone(), entry)).collect();

@@ -7,6 +7,8 @@
 //! | `index` | what is known of all runs, kept and brought up to date |
 //! | `views` | one function for each page |
 //! | `live` | what is sent of a run in progress |
+//! | `so_far` | how far a run is, by its stored trials and its plan |
+//! | `state` | what every request works with, and answers when there is no page |
 //! | `query` | what stands behind the `?`, and ids |
 //!
 //! Crate `report` draws every page; nothing is drawn here. SQLite works in threads of the pool, never in those that serve.
@@ -15,6 +17,8 @@ mod door;
 mod index;
 mod live;
 mod query;
+mod so_far;
+mod state;
 mod views;
 
 use std::io::Write;
@@ -28,6 +32,7 @@ use tokio::net::TcpListener;
 
 pub use door::Token;
 use index::Index;
+use state::State;
 
 /// Why the server does not start or goes away.
 #[derive(Debug, thiserror::Error)]
@@ -57,13 +62,6 @@ pub struct Service {
     pub listen: SocketAddr,
     /// What must be shown by whoever comes in. Off loopback there has to be one.
     pub token: Option<Token>,
-}
-
-/// What every request sees.
-#[derive(Debug, Clone)]
-struct State {
-    index: Arc<Mutex<Index>>,
-    door: Arc<door::Door>,
 }
 
 impl Service {

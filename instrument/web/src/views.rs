@@ -1,7 +1,7 @@
 //! One function for each page. A page that cannot be had is a page too, with what is wrong and what to do.
 
 use axum::extract::{Path, State as Given};
-use axum::http::{StatusCode, Uri, header};
+use axum::http::{Uri, header};
 use axum::response::{Html, IntoResponse, Response};
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -13,79 +13,18 @@ use record::trend::{self, Trend, Wanted};
 use report::web::{ASSETS, Filter, List, RunLine, SeriesLine};
 use stats::Thresholds;
 
-use crate::State;
-use crate::index::{Entry, Index};
-use crate::live::so_far;
-use crate::query::{Query, encoded, may_be_id};
+use crate::index::Entry;
+use crate::query::{Query, encoded};
+use crate::so_far::so_far;
+use crate::state::{Page, Refusal, State, failed, id, with_index};
 
 /// Runs of one page of the list.
 const PAGE_RUNS: usize = 100;
 /// Runs that began within so many seconds count as one point of a trend, unless the address says otherwise; as `trend` does.
 const EVERY_SECONDS: f64 = 3600.0;
 
-/// Why there is no page.
-#[derive(Debug)]
-pub enum Refusal {
-    /// The address asks for what cannot be.
-    BadInput(String),
-    /// Nothing is there.
-    NotFound(String),
-    /// It went wrong here.
-    Failed(String),
-}
-
-impl From<StoreError> for Refusal {
-    fn from(error: StoreError) -> Refusal {
-        match error {
-            StoreError::NoSuchRun { .. } => Refusal::NotFound(error.to_string()),
-            StoreError::Ambiguous { .. } => Refusal::BadInput(error.to_string()),
-            _ => Refusal::Failed(error.to_string()),
-        }
-    }
-}
-
-fn failed(error: impl std::fmt::Display) -> Refusal {
-    Refusal::Failed(error.to_string())
-}
-
-impl IntoResponse for Refusal {
-    fn into_response(self) -> Response {
-        let (status, title, text) = match self {
-            Refusal::BadInput(text) => (StatusCode::BAD_REQUEST, "This cannot be asked", text),
-            Refusal::NotFound(text) => (StatusCode::NOT_FOUND, "Not here", text),
-            Refusal::Failed(text) => (StatusCode::INTERNAL_SERVER_ERROR, "This went wrong", text),
-        };
-        let page = report::web::message(title, &text).unwrap_or(text);
-        (status, Html(page)).into_response()
-    }
-}
-
-/// What a view gives.
-pub type Page = Result<Response, Refusal>;
-
-/// Works with the index in a thread where it may block.
-pub async fn with_index<T: Send + 'static>(
-    state: &State,
-    work: impl FnOnce(&mut Index) -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
-    let index = state.index.clone();
-    let worked = tokio::task::spawn_blocking(move || {
-        // one that panicked has left what it had read; the next look puts it right
-        work(&mut index.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
-    });
-    worked.await.map_err(failed)?
-}
-
 fn page(text: String) -> Response {
     Html(text).into_response()
-}
-
-/// An id as an address has it.
-pub fn id(word: &str) -> Result<&str, Refusal> {
-    if may_be_id(word) {
-        return Ok(word);
-    }
-    Err(Refusal::BadInput("a run is named by its id, the beginning of it, its name, or last, last~2".into()))
 }
 
 /// All runs.
