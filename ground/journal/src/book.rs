@@ -11,6 +11,7 @@ use crate::file::{Entry, JournalFile};
 use crate::folder::{Disk, Folder};
 use crate::identity::Made;
 use crate::leftovers::{self, Leftover};
+use crate::orphans::Orphans;
 use crate::undo;
 use crate::{JournalError, Resource, UndoReport, file};
 
@@ -135,7 +136,15 @@ impl Journal {
     /// Records the living process `pid`, to be ended on undo.
     pub fn record_process(&self, pid: u32, what: &str) -> Result<EntryId, JournalError> {
         let process = ProcessId::read(&self.host, pid).ok_or(JournalError::NoSuchProcess { pid })?;
-        self.record(Resource::Process { process, what: what.to_string() })
+        self.record(Resource::Process { process, what: what.to_string(), orphans: None })
+    }
+
+    /// Records the living server `pid`, to be ended on undo with all processes that it has forked: these run its program
+    /// and work in `folder`, which is private to the run, or below it.
+    pub fn record_server(&self, pid: u32, what: &str, folder: &Utf8Path) -> Result<EntryId, JournalError> {
+        let process = ProcessId::read(&self.host, pid).ok_or(JournalError::NoSuchProcess { pid })?;
+        let orphans = Orphans::of(pid, folder);
+        self.record(Resource::Process { process, what: what.to_string(), orphans })
     }
 
     /// Records a resource and makes it. When `make` fails, the entry stays, since something may have been

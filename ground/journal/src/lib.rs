@@ -13,6 +13,7 @@
 //! | `identity` | knows a file again: device, inode, birth |
 //! | `undo` | takes one resource away, after making sure that it is still the one that was recorded |
 //! | `leftovers` | the journals of dead runs |
+//! | `orphans` | processes that outlive the server that has forked them |
 //! | `tree` | private directories |
 //! | [`loopdev`], [`cgroup`] | loop devices and memory cgroups that are in the journal |
 //! | [`dead_mount`] | mounts of betrfs whose daemon was killed, which are in no journal |
@@ -29,6 +30,7 @@ mod folder;
 mod identity;
 mod leftovers;
 pub mod loopdev;
+mod orphans;
 mod report;
 mod resource;
 mod tree;
@@ -42,6 +44,7 @@ pub use cgroup::{Cgroup, CgroupError, CgroupStats, MemoryLimit};
 pub use dead_mount::DeadMount;
 pub use error::JournalError;
 pub use leftovers::{Leftover, WhyDead};
+pub use orphans::Orphans;
 pub use report::{Outcome, UndoReport, UndoStep};
 pub use resource::Resource;
 pub use tree::{PrivateTree, create_tree, random_word};

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use host::ProcessId;
 
+use crate::orphans::Orphans;
+
 /// One thing that a run makes and must take away. Paths are absolute.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -56,6 +58,9 @@ pub enum Resource {
         process: ProcessId,
         /// What it is, for people.
         what: String,
+        /// How the processes are known that it has forked, when they may outlive it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        orphans: Option<Orphans>,
     },
 }
 
@@ -83,7 +88,7 @@ impl fmt::Display for Resource {
                 write!(f, "mount of {source} ({fs_type}) at {target}")
             }
             Resource::Cgroup { path } => write!(f, "control group {path}"),
-            Resource::Process { process, what } => write!(f, "process {} ({what})", process.pid),
+            Resource::Process { process, what, .. } => write!(f, "process {} ({what})", process.pid),
         }
     }
 }

@@ -31,7 +31,11 @@ pub(crate) fn undo(host: &Host, entry: &Entry, same_boot: bool) -> Outcome {
         Resource::LoopDevice { device, backing_file } => undo_loop(host, device, backing_file),
         Resource::Mount { target, source, fs_type } => undo_mount(host, target, source, fs_type),
         Resource::Cgroup { path } => undo_cgroup(host, path),
-        Resource::Process { process, .. } => undo_process(host, *process),
+        Resource::Process { process, orphans, .. } => {
+            let outcome = undo_process(host, *process);
+            let killed = orphans.as_ref().map_or(0, |orphans| orphans.kill(host));
+            if killed > 0 && matches!(outcome, Outcome::AlreadyGone) { Outcome::Undone } else { outcome }
+        }
     }
 }
 

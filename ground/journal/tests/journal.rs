@@ -219,6 +219,31 @@ fn a_mount_of_something_else_is_left_alone_and_one_below_another_is_kept() {
 }
 
 #[test]
+fn what_a_dead_server_has_forked_is_ended_too() {
+    let dir = temp_dir();
+    let journal = Journal::open(&dir.path, "r").unwrap();
+    let folder = dir.path.join("data");
+    std::fs::create_dir(&folder).unwrap();
+    let sleep = |folder: &camino::Utf8Path| {
+        std::process::Command::new("sleep").arg("600").current_dir(folder).spawn().unwrap()
+    };
+    let (mut server, mut forked, mut elsewhere) = (sleep(&folder), sleep(&folder), sleep(&dir.path));
+    // same folder, another program: such as its user's shell
+    let mut other = std::process::Command::new("cat");
+    let mut other = other.stdin(std::process::Stdio::piped()).current_dir(&folder).spawn().unwrap();
+    journal.record_server(server.id(), "a server", &folder).unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert_eq!(outcomes(&journal.undo()), [Outcome::Undone]);
+    assert!(!forked.wait().unwrap().success());
+    for one in [&mut elsewhere, &mut other] {
+        assert!(one.try_wait().unwrap().is_none(), "who works elsewhere or is another program still runs");
+        one.kill().unwrap();
+        one.wait().unwrap();
+    }
+}
+
+#[test]
 fn processes_are_ended_unless_they_are_others() {
     let dir = temp_dir();
     let journal = Journal::open(&dir.path, "r").unwrap();
@@ -227,7 +252,9 @@ fn processes_are_ended_unless_they_are_others() {
     journal.record_process(ours.id(), "a sleeper").unwrap();
     let mut reused = ProcessId::read(&Host::system(), other.id()).unwrap();
     reused.start_ticks -= 1;
-    journal.record(Resource::Process { process: reused, what: "an older one".into() }).unwrap();
+    journal
+        .record(Resource::Process { process: reused, what: "an older one".into(), orphans: None })
+        .unwrap();
     let report = journal.undo();
     assert_eq!(outcomes(&report), [Outcome::AlreadyGone, Outcome::Undone]);
     assert!(!ours.wait().unwrap().success());
@@ -296,7 +323,9 @@ fn a_reboot_takes_mounts_and_processes_away_but_not_files() {
     let journal = Journal::open(&journals, "r").unwrap();
     adopt(&journal, image(file.clone()));
     journal.record(Resource::LoopDevice { device: "/dev/loop0".into(), backing_file }).unwrap();
-    journal.record(Resource::Process { process: me, what: "its number is ours now".into() }).unwrap();
+    journal
+        .record(Resource::Process { process: me, what: "its number is ours now".into(), orphans: None })
+        .unwrap();
     let path = journal.path().to_owned();
     drop(journal);
     let text = std::fs::read_to_string(&path).unwrap();

@@ -17,7 +17,7 @@ pub const FREE_BYTES_ASSUMED: u64 = 8 << 30;
 const RUN_SECONDS: f64 = 60.0;
 /// The least memory limit that a container gets unasked: the load's process needs some of it itself.
 const CONTAINER_BYTES_MIN: u64 = 16 << 20;
-/// The variable of a job file that says who runs it: [`BY_LOADLINE`] (the default) or fio.
+/// The variable of a job file that says who runs it: loadline (the default) or fio.
 pub const WITH: &str = "with";
 /// A job file runs on loadline's own engine.
 const BY_LOADLINE: &str = "loadline";

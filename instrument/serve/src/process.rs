@@ -119,19 +119,20 @@ fn describe(status: ExitStatus) -> String {
 }
 
 impl Processes {
-    /// Starts a server; it is in the journal before this returns.
+    /// Starts a server that works in `data`, a private folder; it is in the journal before this returns.
     ///
     /// # Errors
     /// It cannot be started, or has ended at once.
     pub fn start(
         mut command: Command,
         identity: &Identity,
+        data: &Utf8Path,
         journal: &Arc<Journal>,
     ) -> Result<Processes, ServeError> {
         let _making = journal.begin()?;
         let name = command.get_program().to_string_lossy().into_owned();
         let mut child = command.spawn().map_err(ServeError::at(name))?;
-        match journal.record_process(child.id(), &format!("server for {}", identity.name)) {
+        match journal.record_server(child.id(), &format!("server for {}", identity.name), data) {
             Ok(entry) => {
                 Ok(Processes { child, identity: *identity, status: None, journal: journal.clone(), entry })
             }

@@ -195,7 +195,7 @@ impl Servers {
         // no file of the machine is read: the first argument would be one
         command.args(["--dir", data.as_str(), "--save", "", "--appendonly", "no", "--daemonize", "no"]);
         command.args(["--maxclients", &(connections + 100).to_string()]).args(words);
-        let processes = Processes::start(command, &IDENTITY, journal)?;
+        let processes = Processes::start(command, &IDENTITY, data, journal)?;
         self.nodes.push(Node { processes, address, log });
         Ok(())
     }

@@ -102,7 +102,7 @@ impl Server {
                 "{socket} is too long for a socket ({SOCKET_PATH_MAX} bytes); set TMPDIR to a short directory"
             )));
         }
-        let processes = Processes::start(command, &settings.engine.identity(), journal)?;
+        let processes = Processes::start(command, &settings.engine.identity(), data, journal)?;
         let mut server = Server {
             settings: settings.clone(),
             data: data.to_owned(),
