@@ -23,6 +23,12 @@ const STACK_BYTES: usize = 256 << 10;
 /// Ranges that are claimed under one lock.
 const BATCH: usize = 8;
 
+/// Between two looks at a thread that is ending, ns: the rest of its exit takes tens of microseconds on a free processor.
+const BURIAL_NS: u64 = 100_000;
+/// Looks at it, two seconds in all, like the wait for its end: should a thread of the program have got its number
+/// meanwhile, the call goes on after that.
+const BURIAL_LOOKS: u32 = 20_000;
+
 /// How often the keeper looks how full the processors are while a file is fetched, ns.
 const PRESSURE_NS: u64 = 20_000_000;
 
@@ -59,6 +65,9 @@ struct Worker {
     /// The kernel's number of the thread: 0 when it does not run. The kernel clears it after the last use of
     /// the stack.
     tid: AtomicU32,
+    /// The number of the last thread of this role that the kernel may not have buried yet: 0 when there is none.
+    /// `tid` is cleared early in a thread's exit, while it still counts as one of the process.
+    last: AtomicU32,
     /// Bumped for each reason to look again.
     seq: AtomicU32,
     sleeping: AtomicBool,
@@ -69,6 +78,7 @@ struct Worker {
 static WORKER: [Worker; 4] = [const {
     Worker {
         tid: AtomicU32::new(0),
+        last: AtomicU32::new(0),
         seq: AtomicU32::new(0),
         sleeping: AtomicBool::new(false),
         stack: Stack(UnsafeCell::new([0; STACK_BYTES])),
@@ -107,7 +117,7 @@ pub fn rouse(role: Role) {
 /// Ends all workers and waits until they are gone: before calls that only a process of one thread may make, and
 /// before it changes its credentials.
 pub fn stop() {
-    if WORKER.iter().all(|worker| worker.tid.load(Relaxed) == 0) {
+    if WORKER.iter().all(|worker| worker.tid.load(Relaxed) == 0 && worker.last.load(Relaxed) == 0) {
         return;
     }
     QUIT.store(true, SeqCst);
@@ -121,6 +131,7 @@ pub fn stop() {
             }
             sys::futex_wait(&worker.tid, tid, 1_000_000);
         }
+        buried(worker.last.swap(0, SeqCst));
     }
     for at in 0..HIGH.load(Relaxed) as usize {
         if let Some(slot) = table::slot(at) {
@@ -130,10 +141,26 @@ pub fn stop() {
     QUIT.store(false, SeqCst);
 }
 
+/// Waits until the kernel no longer counts a thread that is ending: unshare(2) is refused while it does.
+fn buried(tid: u32) {
+    if tid == 0 {
+        return;
+    }
+    let process = sys::getpid() as usize;
+    for _ in 0..BURIAL_LOOKS {
+        // SAFETY: signal 0 is never delivered: the call only tells whether there is such a thread.
+        if unsafe { sys::call(libc::SYS_tgkill, [process, tid as usize, 0, 0, 0, 0]) }.is_err() {
+            return;
+        }
+        sys::sleep_ns(BURIAL_NS);
+    }
+}
+
 /// The process forked: there are no workers in the child.
 pub fn forked() {
     for worker in &WORKER {
         worker.tid.store(0, Relaxed);
+        worker.last.store(0, Relaxed);
         worker.sleeping.store(false, Relaxed);
     }
     QUIT.store(false, Relaxed);
@@ -171,7 +198,8 @@ fn start(role: Role) {
         };
     }
     match made {
-        Ok(_) => {
+        Ok(tid) => {
+            worker.last.store(tid as u32, SeqCst);
             if let Some(area) = report::area() {
                 area.add_head(Head::Workers, 1);
             }

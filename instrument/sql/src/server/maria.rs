@@ -47,7 +47,13 @@ pub(super) fn create(settings: &Settings, data: &Utf8Path) -> Result<(), SqlErro
     command.args(["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve"]);
     // what is made is written out when the server is shut down for the first time; the log gets its size then
     command.args(["--innodb-flush-method=nosync", "--innodb-log-file-size=8M"]);
-    Ok(process::run(command)?)
+    // a directory of its own: every MariaDB that starts removes the temporary tables of others from the common one
+    let temporary = Utf8PathBuf::from(format!("{data}-tmp"));
+    std::fs::create_dir_all(&temporary).map_err(SqlError::at(&temporary))?;
+    command.arg(format!("--tmpdir={temporary}"));
+    let made = process::run(command);
+    std::fs::remove_dir_all(&temporary).map_err(SqlError::at(&temporary))?;
+    Ok(made?)
 }
 
 pub(super) fn command(
