@@ -18,11 +18,8 @@ pub fn runs(options: &Options, arguments: &options::Runs) -> anyhow::Result<Exit
         screen::print("no runs yet: `loadline run workloads/varmail.f --on ext4,xfs,btrfs` makes one")?;
     }
     let shown = |run: &lab::store::Summary| {
-        let name = run.name.as_deref().unwrap_or_default();
-        arguments
-            .filter
-            .as_ref()
-            .is_none_or(|part| [&run.id, name, &run.title].iter().any(|one| one.contains(part)))
+        let words = arguments.filter.as_deref().unwrap_or_default();
+        lab::store::is_meant(words, &run.id, run.name.as_deref(), &run.title)
     };
     for run in runs.into_iter().filter(shown) {
         let name = run.name.map_or(String::new(), |name| format!("{name}: "));

@@ -8,7 +8,7 @@ use stats::knee::Kept;
 
 use crate::format;
 use crate::ink::Ink;
-use crate::plot::{Anchor, Drawing, Scale};
+use crate::plot::{Anchor, Drawing, Quantity, Scale};
 use crate::terminal::table::{Align, Cell, Table};
 use crate::terminal::{Paint, Style};
 
@@ -147,6 +147,8 @@ impl LoadCurves {
         let across = Scale::linear(0.0, most * 1.02, left, right);
         let up = Scale::log(least.min(longest) / 1.3, longest * 1.3, bottom, top);
         let mut drawing = Drawing::new(SIZE.0, SIZE.1);
+        drawing.across(&across, Quantity::Rate);
+        drawing.up(&up, Quantity::Nanoseconds);
         for tick in up.ticks(5) {
             let y = up.at(tick);
             drawing.line("grid", (left, y), (right, y));

@@ -82,12 +82,53 @@ impl Scale {
     }
 }
 
+/// What an axis counts: how a page's script writes values along it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantity {
+    /// Of something each second.
+    Rate,
+    /// Time in nanoseconds.
+    Nanoseconds,
+    /// Time in seconds.
+    Seconds,
+    /// Bytes each second.
+    Bandwidth,
+    /// From 0 to 1.
+    Share,
+    /// `-log10(1 - q)` of a percentile q.
+    Depth,
+    /// A ratio.
+    Ratio,
+    /// A number of things.
+    Count,
+    /// The place in a row, which has no value.
+    Place,
+}
+
+impl Quantity {
+    fn word(self) -> &'static str {
+        match self {
+            Quantity::Rate => "rate",
+            Quantity::Nanoseconds => "ns",
+            Quantity::Seconds => "seconds",
+            Quantity::Bandwidth => "bytes",
+            Quantity::Share => "share",
+            Quantity::Depth => "percentile",
+            Quantity::Ratio => "ratio",
+            Quantity::Count => "count",
+            Quantity::Place => "place",
+        }
+    }
+}
+
 /// A drawing under construction.
 #[derive(Debug)]
 pub struct Drawing {
     body: String,
     width: f64,
     height: f64,
+    /// Attributes that say how values lie on it.
+    axes: String,
 }
 
 /// Where a text's reference point is.
@@ -104,7 +145,23 @@ pub enum Anchor {
 impl Drawing {
     /// An empty drawing in pixels.
     pub fn new(width: f64, height: f64) -> Drawing {
-        Drawing { body: String::new(), width, height }
+        Drawing { body: String::new(), width, height, axes: String::new() }
+    }
+
+    /// Says how values lie from left to right, for the script of a page.
+    pub fn across(&mut self, scale: &Scale, quantity: Quantity) {
+        self.axis("data-x", scale, quantity);
+    }
+
+    /// The same from the bottom to the top.
+    pub fn up(&mut self, scale: &Scale, quantity: Quantity) {
+        self.axis("data-y", scale, quantity);
+    }
+
+    fn axis(&mut self, name: &str, scale: &Scale, quantity: Quantity) {
+        let Scale { low, high, from, to, log } = scale;
+        let (kind, word) = (if *log { "log" } else { "linear" }, quantity.word());
+        let _ = write!(self.axes, r#" {name}="{from} {to} {low} {high} {kind} {word}""#);
     }
 
     /// A straight line.
@@ -172,9 +229,11 @@ impl Drawing {
 
     /// The SVG element; `label` says to those who cannot see it what it shows.
     pub fn finish(self, label: &str) -> String {
-        let Drawing { body, width, height } = self;
+        let Drawing { body, width, height, axes } = self;
         let label = escape(label);
-        format!(r#"<svg viewBox="0 0 {width:.0} {height:.0}" role="img" aria-label="{label}">{body}</svg>"#)
+        format!(
+            r#"<svg viewBox="0 0 {width:.0} {height:.0}" role="img" aria-label="{label}"{axes}>{body}</svg>"#
+        )
     }
 
     /// The same, never drawn larger than it is.
@@ -191,7 +250,7 @@ const STYLE: &str = include_str!("../templates/style.css");
 impl Drawing {
     /// The drawing as a file of its own, light, with its style in it.
     pub fn file(self, label: &str) -> String {
-        let Drawing { body, width, height } = self;
+        let Drawing { body, width, height, .. } = self;
         let label = escape(label);
         let colours = STYLE.split_once('}').map_or("", |(colours, _)| colours);
         let rules = STYLE.lines().filter(|line| line.starts_with("svg ") || line.starts_with(".s"));
@@ -222,6 +281,15 @@ mod tests {
         assert_eq!((scale.at(1.0), scale.at(10.0), scale.at(100.0)), (10.0, 20.0, 30.0));
         assert_eq!((scale.at(0.0), scale.at(1e9)), (10.0, 30.0));
         assert!(Scale::log(0.0, 0.0, 0.0, 1.0).at(5.0).is_finite());
+    }
+
+    #[test]
+    fn axes_are_said_in_values_and_pixels() {
+        let mut drawing = Drawing::new(10.0, 10.0);
+        drawing.across(&Scale::linear(0.0, 4.5, 1.0, 9.0), Quantity::Seconds);
+        drawing.up(&Scale::log(1.0, 100.0, 9.0, 1.0), Quantity::Nanoseconds);
+        let svg = drawing.finish("a drawing");
+        assert!(svg.contains(r#" data-x="1 9 0 4.5 linear seconds" data-y="9 1 1 100 log ns">"#), "{svg}");
     }
 
     #[test]

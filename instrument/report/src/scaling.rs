@@ -8,7 +8,7 @@ use stats::outcome::Outcome;
 
 use crate::format;
 use crate::ink::Ink;
-use crate::plot::{Anchor, Drawing, Scale};
+use crate::plot::{Anchor, Drawing, Quantity, Scale};
 use crate::terminal::table::{Align, Cell, Table};
 use crate::terminal::{Paint, Style};
 
@@ -170,6 +170,8 @@ impl Scaling {
         let across = Scale::linear(0.0, f64::from(most), left, right);
         let up = Scale::linear(0.0, all().fold(0.0, f64::max) * 1.05, bottom, top);
         let mut drawing = Drawing::new(SIZE.0, SIZE.1);
+        drawing.across(&across, Quantity::Count);
+        drawing.up(&up, Quantity::Rate);
         for tick in up.ticks(5) {
             let y = up.at(tick);
             drawing.line("grid", (left, y), (right, y));

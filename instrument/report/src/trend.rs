@@ -3,11 +3,12 @@
 use askama::Template;
 use jiff::Timestamp;
 use record::diff::Weight;
+use record::results::MetricName;
 use record::trend::{Change, Point, Trend};
 use stats::change::{POINTS_MIN, Standing};
 
 use crate::format;
-use crate::plot::{Anchor, Drawing, Scale};
+use crate::plot::{Anchor, Drawing, Quantity, Scale};
 use crate::terminal::comparison::{metric, show};
 use crate::terminal::{Paint, Style};
 
@@ -149,6 +150,18 @@ fn sparkline(points: &[Point]) -> String {
     logs.into_iter().map(step).collect()
 }
 
+fn quantity(trend: &Trend) -> Quantity {
+    if trend.anchor.is_some() {
+        return Quantity::Ratio;
+    }
+    match trend.metric {
+        MetricName::Throughput => Quantity::Rate,
+        MetricName::Bandwidth => Quantity::Bandwidth,
+        MetricName::LatencyP50 | MetricName::LatencyP99 | MetricName::LatencyMean => Quantity::Nanoseconds,
+        MetricName::Seconds => Quantity::Seconds,
+    }
+}
+
 /// Values over time, levels and changes, as an SVG element.
 fn drawing(trend: &Trend) -> Drawing {
     const SIZE: (f64, f64) = (760.0, 260.0);
@@ -159,6 +172,8 @@ fn drawing(trend: &Trend) -> Drawing {
     let across = Scale::linear(-0.5, trend.points.len() as f64 - 0.5, left, right);
     let up = Scale::linear(0.0, most * 1.08, bottom, top);
     let mut drawing = Drawing::new(SIZE.0, SIZE.1);
+    drawing.across(&across, Quantity::Place);
+    drawing.up(&up, quantity(trend));
     for tick in up.ticks(4) {
         let y = up.at(tick);
         drawing.line("grid", (left, y), (right, y));

@@ -20,9 +20,9 @@ use crate::query::Query;
 const TOKEN_BYTES: usize = 16;
 /// The cookie that holds the token; of several servers on one host each has its own, by the port.
 const COOKIE: &str = "loadline";
-/// Nothing but what this server sends. The attribute `style` is allowed, for widths of bars in tables; elements are not.
+/// Nothing but what this server sends; `blob:` for a drawing that the page's script turns into a PNG. The attribute `style` is allowed, for widths of bars in tables; elements are not.
 const POLICY: &str = "default-src 'none'; style-src 'self'; style-src-attr 'unsafe-inline'; script-src 'self'; \
-                      img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+                      img-src 'self' blob:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
 /// What must be shown to come in.
 #[derive(Clone, PartialEq, Eq)]

@@ -41,7 +41,7 @@ pub enum WebError {
     #[error(transparent)]
     Store(#[from] lab::store::StoreError),
     /// The address cannot be had.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}; {}", advice(.address, .source))]
     Listen {
         /// The address.
         address: SocketAddr,
@@ -51,6 +51,25 @@ pub enum WebError {
     /// Anything else of the system.
     #[error(transparent)]
     System(#[from] std::io::Error),
+}
+
+/// What to type instead.
+fn advice(address: &SocketAddr, source: &std::io::Error) -> String {
+    let ip = address.ip();
+    let any = SocketAddr::new(ip, 0);
+    match source.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            let next = SocketAddr::new(ip, address.port().checked_add(1).unwrap_or(0));
+            format!(
+                "another program has this port, perhaps a `loadline serve` that still runs: type `loadline serve --listen \
+                 {next}`, or `--listen {any}` for any port that is free"
+            )
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            format!("ports below 1024 are for root: type `--listen {any}` for any port that is free")
+        }
+        _ => "is this an address of this machine? `--listen 127.0.0.1:7300` always is".into(),
+    }
 }
 
 /// How to serve.
@@ -110,7 +129,7 @@ fn router(state: State) -> Router {
         .route("/", get(views::runs))
         .route("/runs/{id}", get(views::run))
         .route("/runs/{id}/counters", get(views::counters))
-        .route("/runs/{id}/data.csv", get(views::csv))
+        .route("/runs/{id}/data/{file}", get(views::data))
         .route("/runs/{id}/live", get(views::live))
         .route("/runs/{id}/events", get(live::events))
         .route("/compare", get(views::compare))

@@ -49,8 +49,7 @@ pub async fn runs(Given(state): Given<State>, uri: Uri) -> Page {
     let list = with_index(&state, move |index| {
         let fits = |entry: &&Entry| {
             let began = entry.fixed.started.to_zoned(TimeZone::UTC).date();
-            let name = entry.name.as_deref().unwrap_or_default();
-            [entry.id.as_str(), name, &entry.fixed.title].iter().any(|text| text.contains(&filter.words))
+            lab::store::is_meant(&filter.words, &entry.id, entry.name.as_deref(), &entry.fixed.title)
                 && entry.fixed.workloads.contains(&filter.workload)
                 && entry.fixed.stacks.contains(&filter.stack)
                 && from.is_none_or(|from| began >= from)
@@ -124,12 +123,17 @@ pub async fn counters(Given(state): Given<State>, Path(word): Path<String>) -> P
     Ok(page(report::web::counters(&load(&state, &word).await?).map_err(failed)?))
 }
 
-/// The figures of a run's cells, as `report --csv` writes them.
-pub async fn csv(Given(state): Given<State>, Path(word): Path<String>) -> Page {
+/// A run's data, as `report --csv` and `sweep --csv` write them.
+pub async fn data(Given(state): Given<State>, Path((word, file)): Path<(String, String)>) -> Page {
     let run = load(&state, &word).await?;
-    let cells = report::csv::files(&run).into_iter().find(|(name, _)| name == "cells.csv");
-    let (_, text) = cells.ok_or_else(|| Refusal::NotFound("this run has no table of cells".into()))?;
-    let name = format!("attachment; filename=\"{}-cells.csv\"", run.id);
+    let mut files = report::csv::files(&run);
+    let curves = report::load_curve::LoadCurves::of(&run, None);
+    files.extend(curves.map(|curves| ("load-curves.csv".to_string(), curves.csv())));
+    let names: Vec<String> = files.iter().map(|(name, _)| name.clone()).collect();
+    let found = files.into_iter().find(|(name, _)| *name == file);
+    let (file, text) =
+        found.ok_or_else(|| Refusal::NotFound(format!("of this run there are {}", names.join(", "))))?;
+    let name = format!("attachment; filename=\"{}-{file}\"", run.id);
     let heads =
         [(header::CONTENT_TYPE, "text/csv; charset=utf-8".to_string()), (header::CONTENT_DISPOSITION, name)];
     Ok((heads, text).into_response())
@@ -151,9 +155,12 @@ pub async fn live(Given(state): Given<State>, Path(word): Path<String>) -> Page 
 pub async fn compare(Given(state): Given<State>, uri: Uri) -> Page {
     let query = Query::of(&uri);
     let Some(a) = query.get("a") else {
-        return Err(Refusal::BadInput(
-            "choose a baseline: /compare?a=RUN, and b=RUN for a second run".into(),
-        ));
+        if query.get("b").is_some() {
+            return Err(Refusal::BadInput(
+                "choose a baseline too: /compare?a=RUN&b=RUN; with a alone its stacks are compared".into(),
+            ));
+        }
+        return Ok(page(report::web::comparison_asked().map_err(failed)?));
     };
     let a = id(a)?.to_string();
     let b = query.get("b").map(|b| id(b).map(str::to_string)).transpose()?;
@@ -162,12 +169,12 @@ pub async fn compare(Given(state): Given<State>, uri: Uri) -> Page {
         let a = index.store().load_run(&a)?;
         let Some(b) = b else {
             let compared = record::compare::compare_stacks(&a, None, &thresholds);
-            return report::web::comparison(&compared, &a.id, None).map_err(failed);
+            return report::web::comparison(&compared, thresholds.margin, &a.id, None).map_err(failed);
         };
         let b = index.store().load_run(&b)?;
         let spread = record::compare::spread(index.past()?.0, &a, &b);
         let compared = record::compare::compare(&a, &b, &Ground { spread, anchor: None }, &thresholds);
-        report::web::comparison(&compared, &a.id, Some(&b.id)).map_err(failed)
+        report::web::comparison(&compared, thresholds.margin, &a.id, Some(&b.id)).map_err(failed)
     });
     Ok(page(text.await?))
 }

@@ -7,8 +7,11 @@ mod common;
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use common::{Home, serve};
 use needs::needs;
 use serde_json::{Value, json};
@@ -132,6 +135,31 @@ impl Browser {
         }
     }
 
+    /// A picture of the page as it is seen, beside the tests' other files: `target/tmp/serve/NAME.png`.
+    fn picture(&mut self, name: &str) {
+        let taken = self.call("Page.captureScreenshot", json!({ "format": "png" }));
+        let bytes = BASE64.decode(taken["data"].as_str().unwrap()).unwrap();
+        assert!(bytes.starts_with(b"\x89PNG"), "{name}: no PNG");
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("serve");
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join(format!("{name}.png")), bytes).unwrap();
+    }
+
+    /// The middle of the first element that fits, moved into sight.
+    fn middle(&mut self, selector: &str) -> (f64, f64) {
+        let found = self.value(&format!(
+            "(() => {{ const part = document.querySelector({selector:?}); part.scrollIntoView({{ behavior: 'instant', block: 'center' }}); \
+             const box = part.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; }})()"
+        ));
+        (found[0].as_f64().unwrap(), found[1].as_f64().unwrap())
+    }
+
+    fn mouse(&mut self, kind: &str, (x, y): (f64, f64)) {
+        let button = if kind == "mouseMoved" { "none" } else { "left" };
+        let event = json!({ "type": kind, "x": x, "y": y, "button": button, "clickCount": 1, "buttons": 1 });
+        self.call("Input.dispatchMouseEvent", event);
+    }
+
     fn assert_quiet(&mut self, what: &str) {
         // an answer comes behind everything that was said before
         self.value("1");
@@ -147,15 +175,17 @@ fn every_view_is_drawn_without_errors() {
     let base = format!("http://127.0.0.1:{}", server.port);
     let ids = home.ids();
     let mut browser = Browser::start();
-    for (path, selector) in [
-        ("/".to_string(), "tr[data-row]"),
-        (format!("/runs/{}", ids[0]), "main figure svg"),
-        (format!("/runs/{}/counters", ids[0]), "table.sheet td.plain"),
-        (format!("/runs/{}/live", ids[0]), "#live[data-ended] tr[data-cell]"),
-        (format!("/compare?a={}&b={}", ids[0], ids[1]), "table.sheet tbody tr"),
-        (format!("/compare?a={}", ids[0]), "table.sheet td.good"),
-        ("/trend".into(), "tr[data-row] a"),
-        ("/trend?workload=hog&stack=ext4&every_seconds=0".into(), "main figure svg circle"),
+    for (name, path, selector) in [
+        ("list", "/".to_string(), "tr[data-row]"),
+        ("report", format!("/runs/{}", ids[0]), "main figure.handled svg"),
+        ("counters", format!("/runs/{}/counters", ids[0]), "table.sheet td.plain"),
+        ("live", format!("/runs/{}/live", ids[0]), "#live[data-ended] tr[data-cell]"),
+        ("compare", format!("/compare?a={}&b={}", ids[0], ids[1]), "table.verdicts .chip"),
+        ("compare-stacks", format!("/compare?a={}", ids[0]), "table.verdicts .chip.good"),
+        ("compare-ask", "/compare".into(), "input[name=b]"),
+        ("series", "/trend".into(), "tr[data-row] a"),
+        ("trend", "/trend?workload=hog&stack=ext4&every_seconds=0".into(), "main figure.handled svg circle"),
+        ("missing", "/runs/nosuchrun/live".into(), "p.answer"),
     ] {
         browser.open(&format!("{base}{path}"));
         let drawn = browser.value(&format!(
@@ -164,12 +194,19 @@ fn every_view_is_drawn_without_errors() {
         ));
         assert_eq!(drawn, true, "{path} has no {selector}");
         assert_eq!(browser.value("document.styleSheets.length"), 2, "{path}");
+        // the browser says itself that a page is missing, and of nothing else may it say anything
+        if name == "missing" {
+            browser.value("1");
+            browser.errors.retain(|error| !error.contains("404"));
+        }
         browser.assert_quiet(&path);
+        browser.picture(name);
         // a phone
         let phone = json!({ "width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": true });
         browser.call("Emulation.setDeviceMetricsOverride", phone);
         let width = browser.value("document.documentElement.scrollWidth").as_u64().unwrap();
         assert!(width <= 360, "{path} is {width} wide on a phone of 360");
+        browser.picture(&format!("{name}-phone"));
         browser.call("Emulation.clearDeviceMetricsOverride", json!({}));
         // light and dark
         let colours: Vec<Value> = ["light", "dark"]
@@ -181,6 +218,7 @@ fn every_view_is_drawn_without_errors() {
             })
             .collect();
         assert_ne!(colours[0], colours[1], "{path}");
+        browser.picture(&format!("{name}-dark"));
         browser.assert_quiet(&path);
     }
 }
@@ -208,6 +246,92 @@ fn keys_lead_through_the_list() {
     browser.assert_quiet("keys");
 }
 
+/// Throughput over time has no more than a second here; percentiles have both axes.
+const FIGURE: &str = "section.load .halves figure:nth-child(2) svg";
+
+#[test]
+fn figures_are_read_zoomed_and_taken() {
+    needs!(Chromium);
+    let home = Home::with_runs(1);
+    let server = serve(&home, &[]);
+    let base = format!("http://127.0.0.1:{}/runs/last", server.port);
+    let mut browser = Browser::start();
+    browser.open(&base);
+    // values under the pointer
+    let (x, y) = browser.middle(FIGURE);
+    browser.mouse("mouseMoved", (x, y));
+    let readout = "document.querySelector('section.load .halves figure:nth-child(2) .readout')";
+    let shown = browser.value(&format!("{readout}.innerText"));
+    let shown = shown.as_str().unwrap().to_string();
+    assert!(shown.contains("ext4: ") && shown.contains("xfs: ") && shown.contains("\u{b5}s"), "{shown}");
+    assert!(shown.lines().any(|line| line.starts_with('p') && line.len() > 2), "{shown}");
+    browser.picture("figure-hover");
+    // a window that is drawn with the mouse is zoomed to
+    let ticks = format!("[...document.querySelectorAll({FIGURE:?} + ' .tick')].filter((one) => getComputedStyle(one).display !== 'none').map((one) => one.textContent).join()");
+    let before = browser.value(&ticks);
+    let curve = format!("document.querySelector({FIGURE:?} + ' path.curve').getAttribute('d')");
+    let whole = browser.value(&curve);
+    browser.mouse("mousePressed", (x, y - 40.0));
+    browser.mouse("mouseMoved", (x + 60.0, y));
+    browser.mouse("mouseMoved", (x + 120.0, y + 40.0));
+    browser.mouse("mouseReleased", (x + 120.0, y + 40.0));
+    let near = browser.value(&ticks);
+    assert_ne!(near, before);
+    assert_ne!(browser.value(&curve), whole);
+    browser.picture("figure-zoom");
+    // the address leads to the same window
+    let address = browser.value("location.href");
+    assert!(address.as_str().unwrap().contains("zoom="), "{address}");
+    browser.open(address.as_str().unwrap());
+    assert_eq!(browser.value(&ticks), near);
+    // keys: whole, nearer, whole
+    browser.value(&format!("document.querySelector({FIGURE:?}).focus()"));
+    browser.press("0");
+    assert_eq!((browser.value(&ticks), browser.value("location.search")), (before.clone(), json!("")));
+    browser.press("+");
+    assert_ne!(browser.value(&ticks), before);
+    browser.press("0");
+    assert_eq!(browser.value(&curve), whole);
+    browser.press("ArrowRight");
+    assert_eq!(browser.value(&format!("{readout}.hidden")), false);
+    // a trial is shown in every figure of its load
+    let (x, y) = browser.middle("section.load circle.trial.s1.t3");
+    browser.mouse("mouseMoved", (x, y));
+    let lit = browser.value("document.querySelectorAll('.series.s1.t3.lit, .trial.s1.t3.lit').length");
+    assert_eq!(lit, 2, "its dot and its line");
+    // a click chooses its stack everywhere, and stands in the address
+    browser.mouse("mousePressed", (x, y));
+    browser.mouse("mouseReleased", (x, y));
+    assert_eq!(browser.value("location.search"), "?pick=xfs");
+    let dim = "document.querySelectorAll('section.load svg .s0.dim').length > 0 \
+               && document.querySelectorAll('section.load svg .s1.dim').length === 0";
+    assert_eq!(browser.value(dim), true);
+    browser.picture("figure-pick");
+    browser.open(&format!("{base}?pick=ext4"));
+    assert_eq!(browser.value(dim), false);
+    assert_eq!(browser.value("document.querySelectorAll('section.load svg .s1.dim').length > 0"), true);
+    // files
+    browser.value("window.given = []; const made = URL.createObjectURL; URL.createObjectURL = (blob) => { window.given.push(blob); return made(blob); }; 1");
+    browser.value(&format!(
+        "[...document.querySelector({FIGURE:?}).closest('figure').querySelectorAll('.tools button')].find((one) => one.textContent === 'SVG').click()"
+    ));
+    let svg = browser.value("window.given.pop().text()");
+    let svg = svg.as_str().unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("xmlns=") && svg.contains("stroke=\"rgb("), "{svg}");
+    assert!(!svg.contains("class="), "{svg}");
+    let png = browser.value(&format!(
+        "new Promise((done) => {{ [...document.querySelector({FIGURE:?}).closest('figure').querySelectorAll('.tools button')].find((one) => one.textContent === 'PNG').click(); \
+         const look = () => {{ const png = window.given.find((one) => one.type === 'image/png'); \
+         if (png === undefined) requestAnimationFrame(look); else png.arrayBuffer().then((bytes) => done([...new Uint8Array(bytes).slice(1, 4)])); }}; look(); }})"
+    ));
+    assert_eq!(png, json!([b'P', b'N', b'G']));
+    let data = browser.value(
+        "fetch(document.querySelector('section.load .tools a').href).then((answer) => answer.text())",
+    );
+    assert!(data.as_str().unwrap().contains("hog"), "{data}");
+    browser.assert_quiet("figures");
+}
+
 #[test]
 fn a_run_is_watched_to_its_end() {
     needs!(Chromium);
@@ -232,6 +356,7 @@ fn a_run_is_watched_to_its_end() {
         assert!(shown.as_str().unwrap().contains("being run"), "{shown}");
         assert_eq!(browser.value("document.querySelectorAll('#live svg circle').length"), 2 * (index + 1));
     }
+    browser.picture("live-going");
     going.finish();
     let shown = browser.value(&until("live.dataset.ended"));
     assert!(shown.as_str().unwrap().contains("Complete: 4 of 12"), "{shown}");

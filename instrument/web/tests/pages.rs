@@ -23,7 +23,11 @@ fn every_view_is_served() {
         ("/trend".into(), "workload=hog&amp;stack=ext4"),
         ("/trend?workload=hog&stack=ext4&every_seconds=0".into(), "3 points of 3 runs"),
         ("/trend.svg?workload=hog&stack=ext4".into(), "<svg"),
-        (format!("/runs/{}/data.csv", ids[0]), "hog"),
+        (format!("/runs/{}/data/cells.csv", ids[0]), "hog"),
+        (format!("/runs/{}/data/trials.csv", ids[0]), "hog"),
+        (format!("/runs/{}/data/series.csv", ids[0]), "hog"),
+        ("/compare".into(), "name=\"b\""),
+        ("/assets/figure.js".into(), "data-x"),
         ("/assets/style.css".into(), "--paper"),
         ("/assets/web.js".into(), "EventSource"),
     ] {
@@ -97,7 +101,9 @@ fn what_is_no_run_is_refused() {
         ("/assets/..%2f..%2fsecret", 404),
         ("/assets/%2fetc%2fpasswd", 404),
         ("/compare?a=../secret", 400),
-        ("/compare", 400),
+        ("/compare?b=last", 400),
+        ("/runs/last/data/..%2f..%2fsecret", 404),
+        ("/runs/last/data/secret", 404),
         ("/trend?workload=nosuch", 404),
         ("/trend?workload=hog&metric=nosuch", 400),
         ("/trend?workload=hog&every_seconds=-1", 400),
@@ -110,6 +116,40 @@ fn what_is_no_run_is_refused() {
     for method in ["POST", "PUT", "DELETE"] {
         assert_eq!(client.ask(method, "/", &[]).status, 405, "{method}");
     }
+}
+
+#[test]
+fn what_users_wrote_is_text_on_every_page() {
+    let home = Home::with_title("<img src=x onerror=alert(1)>\"'&");
+    let server = serve(&home, &[]);
+    let client = Client::of(&server);
+    for path in [
+        "/",
+        "/runs/last",
+        "/runs/last/live",
+        "/runs/last/counters",
+        "/compare?a=last",
+        "/trend",
+        "/runs/%3Cimg%3E",
+        "/?q=%22%3E%3Cimg%20src=x%3E",
+        "/?from=%3Cimg%20src=x%3E",
+        "/trend?workload=%3Cimg%20src=x%3E",
+    ] {
+        let body = client.get(path).body;
+        assert!(!body.contains("<img"), "{path}: {body}");
+    }
+    assert!(client.get("/").body.contains("&lt;img src=x") || client.get("/").body.contains("&#60;img src=x"));
+}
+
+#[test]
+fn a_port_in_use_says_what_to_type() {
+    let home = Home::with_runs(0);
+    let server = serve(&home, &[]);
+    let listen = std::net::SocketAddr::from(([127, 0, 0, 1], server.port));
+    let service = web::Service { home: home.path().to_path_buf(), listen, token: None };
+    let error = service.run(|address| panic!("listens on {address}")).unwrap_err().to_string();
+    let needed = format!("loadline serve --listen 127.0.0.1:{}", server.port + 1);
+    assert!(error.contains(&needed) && error.contains("`--listen 127.0.0.1:0`"), "{error}");
 }
 
 #[test]

@@ -69,6 +69,11 @@ pub struct Summary {
     pub trials_done: u64,
 }
 
+/// Whether a run is one of those with these words in its id, name or title: what `runs --filter` means, and `serve`.
+pub fn is_meant(words: &str, id: &str, name: Option<&str>, title: &str) -> bool {
+    [id, name.unwrap_or_default(), title].iter().any(|one| one.contains(words))
+}
+
 /// The store.
 #[derive(Debug)]
 pub struct Store {

@@ -5,7 +5,7 @@ use stats::{Finding, Histogram};
 use super::text::pretty;
 use crate::format;
 use crate::ink::Ink;
-use crate::plot::{Anchor, Drawing, Scale};
+use crate::plot::{Anchor, Drawing, Quantity, Scale};
 use crate::view::flowop::Flowop;
 use crate::view::{Measure, Point, Stack, View};
 
@@ -39,6 +39,7 @@ pub fn results(view: &View<'_>, column: usize, inks: &[Ink]) -> String {
         Scale::linear(0.0, high * 1.02, left, right)
     };
     let mut d = Drawing::new(HALF, bottom + 38.0);
+    d.across(&x, if paced { Quantity::Nanoseconds } else { Quantity::Rate });
     for tick in x.ticks(5) {
         d.line("grid", (x.at(tick), top), (x.at(tick), bottom));
         d.text("tick", (x.at(tick), bottom + 15.0), Anchor::Middle, &pretty(&round(&measure.show(tick))));
@@ -62,7 +63,8 @@ pub fn results(view: &View<'_>, column: usize, inks: &[Ink]) -> String {
         d.line(&format!("median {ink}"), (x.at(estimate.value), y - 10.0), (x.at(estimate.value), y + 10.0));
         for ((trial, _), value) in point.results().zip(&point.values) {
             let title = format!("{}, trial {}: {}", stack.name, trial.index + 1, measure.show_full(*value));
-            d.dot(&format!("trial {ink}"), (x.at(*value), y), 3.5, &pretty(&title));
+            let class = format!("trial {ink} t{}", trial.index + 1);
+            d.dot(&class, (x.at(*value), y), 3.5, &pretty(&title));
         }
     }
     let unit =
@@ -98,6 +100,8 @@ pub fn percentiles(curves: &[Curve<'_>], label: &str) -> String {
     let depth = |tail: f64| -(tail.max(deepest)).log10();
     let x = Scale::linear(depth(0.5), depth(deepest), left, right);
     let mut d = Drawing::new(HALF, bottom + 38.0);
+    d.across(&x, Quantity::Depth);
+    d.up(&y, Quantity::Nanoseconds);
     for tick in y.ticks(7) {
         d.line("grid", (left, y.at(tick)), (right, y.at(tick)));
         d.text("tick", (left - 8.0, y.at(tick) + 4.0), Anchor::End, &pretty(&short_duration(tick)));
@@ -132,6 +136,8 @@ pub fn cdf(curves: &[Curve<'_>], label: &str) -> String {
     let x = Scale::log(low / 1.2, high * 1.2, left, right);
     let y = Scale::linear(0.0, 1.0, bottom, top);
     let mut d = Drawing::new(THIRD, bottom + 20.0);
+    d.across(&x, Quantity::Nanoseconds);
+    d.up(&y, Quantity::Share);
     for (share, name) in [(0.0, "0 %"), (0.5, "50 %"), (1.0, "100 %")] {
         d.line("grid", (left, y.at(share)), (right, y.at(share)));
         d.text("tick", (left - 6.0, y.at(share) + 4.0), Anchor::End, name);
@@ -162,6 +168,8 @@ pub fn over_time(view: &View<'_>, column: usize, row: usize, ink: Ink) -> Option
     let x = Scale::linear(0.0, length.saturating_sub(1).max(1) as f64, left, right);
     let y = Scale::linear(0.0, high * 1.05, bottom, top);
     let mut d = Drawing::new(THIRD, bottom + 20.0);
+    d.across(&x, Quantity::Seconds);
+    d.up(&y, Quantity::Rate);
     for tick in y.ticks(3) {
         d.line("grid", (left, y.at(tick)), (right, y.at(tick)));
         d.text("tick", (left - 6.0, y.at(tick) + 4.0), Anchor::End, &round(&format::scaled(tick)));
@@ -175,7 +183,7 @@ pub fn over_time(view: &View<'_>, column: usize, row: usize, ink: Ink) -> Option
         let points: Vec<(f64, f64)> =
             seconds.iter().enumerate().map(|(at, ops)| (x.at(at as f64), y.at(*ops as f64))).collect();
         let title = format!("{}, trial {}", stack.name, trial.index + 1);
-        d.path(&format!("series {}", ink.class()), &points, &title);
+        d.path(&format!("series {} t{}", ink.class(), trial.index + 1), &points, &title);
     }
     Some(d.finish(&format!("Throughput over time of {} on {}", view.loads[column].label, stack.name)))
 }

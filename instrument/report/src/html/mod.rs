@@ -10,7 +10,7 @@
 //! Styles are in `templates/style.css`, the little script (highlighting, opening what is folded before printing)
 //! in `templates/page.js`. Every colour is a CSS variable, with a light and a dark value.
 
-mod charts;
+pub(crate) mod charts;
 mod parts;
 mod text;
 

@@ -91,20 +91,20 @@ fn add(table: &mut Table, pair: &Pair, several: bool) {
                     format!("{}..{}", format::ratio(interval.low), format::ratio(interval.high)),
                     Paint::Faint,
                 )
-                .lines(machine(line)),
+                .lines(machine_words(line).into_iter().map(|words| (words, Paint::Faint)).collect()),
             Cell::new(format::p_value(line.finding.p_value), Paint::Faint),
         ]);
     }
 }
 
 /// Which part of the interval is the machine's, and in what it differed.
-fn machine(line: &record::compare::Line) -> Vec<(String, Paint)> {
+pub fn machine_words(line: &record::compare::Line) -> Vec<String> {
     let mut lines = Vec::new();
     if line.machine_half_width >= 0.001 {
-        lines.push((format!("machine {:.1} %", line.machine_half_width * 100.0), Paint::Faint));
+        lines.push(format!("machine {:.1} %", line.machine_half_width * 100.0));
     }
     if line.basis == Some(Basis::Anchor) {
-        lines.push(("by the anchor".into(), Paint::Faint));
+        lines.push("by the anchor".into());
     }
     lines
 }
@@ -143,7 +143,22 @@ pub fn show(metric: MetricName, value: f64) -> String {
     match metric {
         MetricName::Throughput => format!("{} ops/s", format::scaled(value)),
         MetricName::Bandwidth => format!("{} MiB/s", format::mebibytes(value)),
-        _ => format::duration_ns(value),
+        MetricName::Seconds => format::duration_ns(value * 1e9),
+        MetricName::LatencyP50 | MetricName::LatencyP99 | MetricName::LatencyMean => {
+            format::duration_ns(value)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_metric_is_shown_in_its_own_unit() {
+        assert_eq!(show(MetricName::Seconds, 2.5), "2.50 s");
+        assert_eq!(show(MetricName::LatencyP99, 2_500.0), "2.50 us");
+        assert_eq!(show(MetricName::Bandwidth, 1048576.0), "1.0 MiB/s");
     }
 }
 

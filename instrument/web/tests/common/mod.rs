@@ -93,6 +93,17 @@ impl Home {
         home
     }
 
+    /// One with a whole run of this title.
+    pub fn with_title(title: &str) -> Home {
+        let home = Home::with_runs(0);
+        let mut store = home.store();
+        let mut study = study("a title");
+        study.title = title.into();
+        small(&mut store, &study);
+        drop(store);
+        home
+    }
+
     /// One with many whole runs of one trial.
     pub fn with_small_runs(number: usize) -> Home {
         let home = Home::with_runs(0);

@@ -1,0 +1,147 @@
+//! A comparison, as `loadline compare` shows it: the same verdicts, reasons and figures.
+
+use askama::Template;
+use record::compare::{Compared, Line, Pair};
+use stats::Verdict;
+
+use super::{Body, Page};
+use crate::format;
+use crate::html::charts;
+use crate::terminal::comparison::{conclusion, machine_words, metric, show};
+use crate::view::verdict::{doubt, word};
+
+/// What stands below the head of the page.
+pub struct Part {
+    pub a: String,
+    pub b: String,
+    pub rows: Vec<Row>,
+    pub lists: Vec<(String, Vec<String>)>,
+}
+
+/// A verdict.
+pub struct Row {
+    pub load: String,
+    pub stacks: String,
+    pub metric: &'static str,
+    pub class: &'static str,
+    pub mark: &'static str,
+    pub word: &'static str,
+    pub doubt: String,
+    pub candidate: String,
+    pub baseline: String,
+    pub ratio: String,
+    pub interval: String,
+    pub machine: Vec<String>,
+    pub forest: String,
+    pub p: String,
+}
+
+/// Run `b` against run `a`, or the stacks of `a`. `margin`: within it figures count as the same, as the verdicts had it.
+///
+/// # Errors
+/// See [`super::runs`].
+pub fn comparison(
+    compared: &Compared,
+    margin: f64,
+    a: &str,
+    b: Option<&str>,
+) -> Result<String, askama::Error> {
+    let lines = || compared.pairs.iter().flat_map(|pair| &pair.lines);
+    let span = charts::forest_span(lines().map(|line| &line.finding));
+    let rows = compared.pairs.iter().flat_map(|pair| rows(pair, margin, span)).collect();
+    let mut differed: Vec<String> = Vec::new();
+    for reason in lines().flat_map(|line| &line.differed) {
+        if !differed.contains(reason) {
+            differed.push(reason.clone());
+        }
+    }
+    let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "not known".into());
+    let environment = compared.environment.iter().map(|difference| {
+        format!("{}: {}, then {}", difference.name, known(&difference.left), known(&difference.right))
+    });
+    let mut lists = vec![
+        ("In what the machine differed".to_string(), differed),
+        ("What differs between the environments".to_string(), environment.collect()),
+        ("Only in the baseline".to_string(), compared.unpaired.0.clone()),
+        ("Only in the candidate".to_string(), compared.unpaired.1.clone()),
+    ];
+    lists.retain(|(_, lines)| !lines.is_empty());
+    let eyebrow = match b {
+        Some(b) => format!("Run {b} against run {a}"),
+        None => format!("The stacks of run {a}"),
+    };
+    let here = if b.is_none() { a } else { "" };
+    let body = Body::Compared(Part { a: a.into(), b: b.unwrap_or_default().into(), rows, lists });
+    Page { title: "Compared", eyebrow: &eyebrow, answer: conclusion(compared.conclusion), here, body }
+        .render()
+}
+
+/// The page on which runs to compare are named.
+///
+/// # Errors
+/// See [`super::runs`].
+pub fn comparison_asked() -> Result<String, askama::Error> {
+    let body = Body::Compared(Part {
+        a: String::new(),
+        b: String::new(),
+        rows: Vec::new(),
+        lists: Vec::new(),
+    });
+    let answer = "Name a baseline and a candidate by id, name, or last, last~2; or mark both in the list of runs.";
+    Page { title: "Compare", eyebrow: "loadline", answer, here: "", body }.render()
+}
+
+fn rows(pair: &Pair, margin: f64, span: f64) -> Vec<Row> {
+    let stacks = if pair.baseline == pair.candidate {
+        pair.candidate.clone()
+    } else {
+        format!("{} / {}", pair.candidate, pair.baseline)
+    };
+    if pair.lines.is_empty() {
+        let none = Row {
+            load: pair.load.clone(),
+            stacks,
+            metric: "",
+            class: "open",
+            mark: "?",
+            word: "no result",
+            doubt: String::new(),
+            candidate: String::new(),
+            baseline: String::new(),
+            ratio: String::new(),
+            interval: String::new(),
+            machine: Vec::new(),
+            forest: String::new(),
+            p: String::new(),
+        };
+        return vec![none];
+    }
+    pair.lines.iter().map(|line| row(pair, stacks.clone(), line, margin, span)).collect()
+}
+
+fn row(pair: &Pair, stacks: String, line: &Line, margin: f64, span: f64) -> Row {
+    let finding = &line.finding;
+    let (class, mark) = match finding.verdict {
+        Verdict::Better => ("good", "\u{25b2}"),
+        Verdict::Worse => ("bad", "\u{25bc}"),
+        Verdict::Same => ("same", "="),
+        Verdict::CannotTell { .. } => ("open", "?"),
+    };
+    let range = finding.interval;
+    Row {
+        load: pair.load.clone(),
+        stacks,
+        metric: metric(line.metric),
+        class,
+        mark,
+        word: word(&finding.verdict),
+        doubt: doubt(&finding.verdict),
+        candidate: show(line.metric, line.candidate),
+        baseline: show(line.metric, line.baseline),
+        ratio: format::ratio(finding.ratio),
+        interval: format!("{}..{}", format::ratio(range.low), format::ratio(range.high)),
+        machine: machine_words(line),
+        forest: charts::forest(finding, margin, span),
+        p: format::p_value(finding.p_value),
+    }
+}
