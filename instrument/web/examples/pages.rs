@@ -1,22 +1,41 @@
-//! How long pages take with 5,000 stored runs of 12 trials each: the median and the worst of 50 requests of each view, and the
-//! first list, which reads all. `cargo run --release -p loadline-web --example pages [RUNS]`.
+//! How long pages take with 5,000 stored runs: the median and the worst of 50 requests of each view, and the first list, which
+//! reads all. `cargo run --release -p loadline-web --example pages [RUNS [HOME [RUN]]]`. With a home, all are copies of a run
+//! that is stored there; else they are made up, of 12 trials each.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
 
+use std::path::Path;
 use std::time::Instant;
 
 use common::{Client, Home, serve};
+use lab::Store;
 
 /// Runs, unless the command line says otherwise.
 const RUNS: usize = 5_000;
 /// Requests of each view.
 const REQUESTS: usize = 50;
 
+/// A label as it may stand in an address.
+fn encoded(text: &str) -> String {
+    text.bytes().map(|byte| format!("%{byte:02X}")).collect()
+}
+
 fn main() {
     let runs = std::env::args().nth(1).map_or(RUNS, |word| word.parse().expect("a number of runs"));
-    let home = Home::with_runs(runs);
+    let words: Vec<String> = std::env::args().skip(2).collect();
+    let home = match words.first() {
+        None => Home::with_runs(runs),
+        Some(from) => {
+            let word = words.get(1).map_or("last", String::as_str);
+            let run = Store::open_to_read(Path::new(from)).and_then(|store| store.load_run(word));
+            Home::with_copies(&run.expect("a stored run"), runs)
+        }
+    };
     let ids = home.ids();
+    let like = home.store().load_run(&ids[0]).expect("it was stored");
+    let cell = &like.cells[0];
+    let (load, stack) = (encoded(&cell.load_label()), encoded(&cell.stack));
     let client = Client::of(&serve(&home, &[]));
     let timed = |path: &str| {
         let began = Instant::now();
@@ -25,20 +44,21 @@ fn main() {
         (began.elapsed().as_secs_f64() * 1e3, answer.body.len())
     };
     println!(
-        "{runs} runs of 12 trials; milliseconds\n\n| view | first | median | worst of {REQUESTS} | KiB |\n|---|---|---|---|---|"
+        "{runs} runs of {} trials; milliseconds\n\n| view | first | median | worst of {REQUESTS} | KiB |\n|---|---|---|---|---|",
+        like.trials.len()
     );
     let (a, b) = (&ids[0], &ids[runs / 2]);
     for (name, path) in [
         ("list", "/".to_string()),
-        ("list, filtered, page 20", "/?stack=xfs&workload=hog&page=20".into()),
+        ("list, filtered, page 20", format!("/?stack={stack}&workload={}&page=20", encoded(&cell.workload))),
         ("report", format!("/runs/{a}")),
         ("counters", format!("/runs/{a}/counters")),
         ("progress", format!("/runs/{a}/live")),
         ("compare, two runs", format!("/compare?a={a}&b={b}")),
         ("compare, stacks", format!("/compare?a={a}")),
         ("series", "/trend".into()),
-        ("trend, by the hour", "/trend?workload=hog&stack=ext4".into()),
-        ("trend, each run", "/trend?workload=hog&stack=ext4&every_seconds=0".into()),
+        ("trend, by the hour", format!("/trend?workload={load}&stack={stack}")),
+        ("trend, each run", format!("/trend?workload={load}&stack={stack}&every_seconds=0")),
     ] {
         let (first, bytes) = timed(&path);
         let mut times: Vec<f64> = (0..REQUESTS).map(|_| timed(&path).0).collect();

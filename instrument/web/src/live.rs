@@ -19,6 +19,8 @@ struct Watch {
     state: State,
     run: String,
     sent: Option<String>,
+    /// The store's version when the run was read last.
+    version: Option<i64>,
     ended: Ended,
 }
 
@@ -34,7 +36,7 @@ enum Ended {
 pub async fn events(Given(state): Given<State>, Path(word): Path<String>) -> Result<Response, Refusal> {
     let word = id(&word)?.to_string();
     let run = with_index(&state, move |index| Ok(index.store().find(&word)?)).await?;
-    let watch = Watch { state, run, sent: None, ended: Ended::No };
+    let watch = Watch { state, run, sent: None, version: None, ended: Ended::No };
     let stream = stream::unfold(watch, |mut watch| async move {
         let event = watch.next().await?;
         Some((Ok::<_, Infallible>(event), watch))
@@ -54,16 +56,26 @@ impl Watch {
             Ended::No => {}
         }
         loop {
-            let run = self.run.clone();
+            let (run, last) = (self.run.clone(), self.version);
             let looked = with_index(&self.state, move |index| {
-                let run = index.store().head(&run)?;
-                Ok(so_far(index.store(), &run)?)
+                let store = index.store();
+                let version = store.data_version()?;
+                // a process that was killed changes nothing in the store
+                if last == Some(version) && store.is_extended(&run)? {
+                    return Ok(None);
+                }
+                Ok(Some((version, so_far(store, &store.head(&run)?)?)))
             });
-            let Ok(so_far) = looked.await else {
+            let Ok(looked) = looked.await else {
                 // deleted meanwhile, or the store is gone
                 self.ended = Ended::Said;
                 return Some(Event::default().event("end").data("the run cannot be read any more"));
             };
+            let Some((version, so_far)) = looked else {
+                tokio::time::sleep(LOOK_EVERY).await;
+                continue;
+            };
+            self.version = Some(version);
             if so_far.is_finished || !so_far.is_extended {
                 self.ended = Ended::Now;
             }

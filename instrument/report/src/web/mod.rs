@@ -40,19 +40,19 @@ pub struct Asset {
 /// All of them.
 pub const ASSETS: [Asset; 6] = [
     Asset { name: "style.css", kind: "text/css; charset=utf-8", text: crate::html::STYLE },
-    Asset { name: "web.css", kind: "text/css; charset=utf-8", text: include_str!("../templates/web.css") },
+    Asset { name: "web.css", kind: "text/css; charset=utf-8", text: include_str!("../../templates/web.css") },
     Asset { name: "page.js", kind: "text/javascript; charset=utf-8", text: crate::html::SCRIPT },
     Asset {
         name: "web.js",
         kind: "text/javascript; charset=utf-8",
-        text: include_str!("../templates/web.js"),
+        text: include_str!("../../templates/web.js"),
     },
     Asset {
         name: "figure.js",
         kind: "text/javascript; charset=utf-8",
-        text: include_str!("../templates/figure.js"),
+        text: include_str!("../../templates/figure.js"),
     },
-    Asset { name: "icon.svg", kind: "image/svg+xml", text: include_str!("../templates/icon.svg") },
+    Asset { name: "icon.svg", kind: "image/svg+xml", text: include_str!("../../templates/icon.svg") },
 ];
 
 /// A run in the list.
@@ -261,10 +261,6 @@ fn counter_sheet(run: &Run, load: &str) -> Option<Sheet> {
     });
     let heads = heads.collect();
     (!lines.is_empty()).then(|| Sheet { title: load.to_string(), corner: "Counter".into(), heads, lines })
-}
-
-fn head(name: &str) -> Head {
-    Head { name: name.into(), unit: String::new() }
 }
 
 fn spot(value: &str, tint: Tint, details: Vec<String>) -> Spot {

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use jiff::Timestamp;
 use lab::Store;
 use record::Study;
-use record::results::{Status, Trial};
+use record::results::{Run, Status, Trial};
 use stats::{Direction, Ended, Histogram, Metric, OpClass, OpOutcome, Outcome};
 use web::Service;
 
@@ -93,12 +93,26 @@ impl Home {
         home
     }
 
+    /// One with so many copies of a run.
+    pub fn with_copies(run: &Run, number: usize) -> Home {
+        let home = Home::with_runs(0);
+        let mut store = home.store();
+        let study = Study::from_stored(&run.study).unwrap_or_else(|error| panic!("{error}"));
+        for _ in 0..number {
+            let id = store.begin(&study, &run.command_line).unwrap().id;
+            store.add_trials(&id, &run.trials).unwrap();
+            store.finish(&id).unwrap();
+        }
+        drop(store);
+        home
+    }
+
     /// One with a whole run of this title.
     pub fn with_title(title: &str) -> Home {
         let home = Home::with_runs(0);
         let mut store = home.store();
         let mut study = study("a title");
-        study.title = title.into();
+        study.study.title = title.into();
         small(&mut store, &study);
         drop(store);
         home
