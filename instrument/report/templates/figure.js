@@ -93,13 +93,13 @@
     return { part, said, points };
   });
   const place = ({ part }, points) => {
-    const set = (values) => { for (const [key, value] of Object.entries(values)) part.setAttribute(key, value.toFixed(2)); };
+    const set = (values) => { for (const [key, value] of Object.entries(values)) part.setAttribute(key, value.toFixed(1)); };
     const [[x, y]] = points;
     const [right, bottom] = points[points.length - 1];
     if (part.tagName === "circle") set({ cx: x, cy: y });
     else if (part.tagName === "line") set({ x1: x, y1: y, x2: right, y2: bottom });
     else if (part.tagName === "rect") set({ x, y, width: Math.max(right - x, 0), height: Math.max(bottom - y, 0) });
-    else part.setAttribute("d", points.map(([a, b], at) => `${at === 0 ? "M" : "L"}${a.toFixed(2)} ${b.toFixed(2)}`).join(""));
+    else part.setAttribute("d", points.map(([a, b], at) => `${at === 0 ? "M" : "L"}${a.toFixed(1)} ${b.toFixed(1)}`).join(""));
   };
   // the height of a line at x; null beside it
   const height = (points, x) => {
@@ -313,7 +313,8 @@
     svg.addEventListener("pointerdown", (event) => {
       // a finger scrolls the page
       if (event.button !== 0 || event.pointerType === "touch" || !(x || y)) return;
-      drag = { from: held(point(event)), frame: null };
+      // once it is captured, the drawing itself is the target of what follows
+      drag = { from: held(point(event)), frame: null, target: event.target };
       svg.setPointerCapture(event.pointerId);
     });
     svg.addEventListener("pointermove", (event) => {
@@ -341,7 +342,7 @@
         return;
       }
       // a click on what is drawn chooses its stack, in every figure and table
-      const colour = ink(event.target);
+      const colour = ink(done.target);
       const choice = colour && document.querySelector(`.legend button[data-ink="${colour}"]`);
       if (choice && event.type === "pointerup") choice.click();
     };
