@@ -21,7 +21,7 @@
   const depths = [0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99995, 0.99999, 0.999999];
   const write = {
     rate: (value) => scaled(value, [[1e9, "G"], [1e6, "M"], [1e3, "k"]]),
-    ns: (value) => scaled(value, [[1e9, "s"], [1e6, "ms"], [1e3, "\u00b5s"], [1e-9, "ns"]]),
+    ns: (value) => scaled(value, [[1e9, "s"], [1e6, "ms"], [1e3, "\u00b5s"], [1, "ns"]]),
     seconds: (value) => `${digits(value)} s`,
     bytes: (value) => `${digits(value / 2 ** 20)} MiB/s`,
     share: (value) => `${digits(value * 100)} %`,

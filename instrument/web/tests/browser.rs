@@ -145,19 +145,29 @@ impl Browser {
         std::fs::write(folder.join(format!("{name}.png")), bytes).unwrap();
     }
 
+    /// Waits until what was scrolled or moved is on the screen: where the mouse is is told by that.
+    fn settle(&mut self) {
+        self.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))");
+    }
+
     /// The middle of the first element that fits, moved into sight.
     fn middle(&mut self, selector: &str) -> (f64, f64) {
+        self.value(&format!(
+            "document.querySelector({selector:?}).scrollIntoView({{ behavior: 'instant', block: 'center' }})"
+        ));
+        self.settle();
         let found = self.value(&format!(
-            "(() => {{ const part = document.querySelector({selector:?}); part.scrollIntoView({{ behavior: 'instant', block: 'center' }}); \
-             const box = part.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2]; }})()"
+            "(() => {{ const box = document.querySelector({selector:?}).getBoundingClientRect(); \
+             return [box.x + box.width / 2, box.y + box.height / 2]; }})()"
         ));
         (found[0].as_f64().unwrap(), found[1].as_f64().unwrap())
     }
 
     fn mouse(&mut self, kind: &str, (x, y): (f64, f64)) {
-        let button = if kind == "mouseMoved" { "none" } else { "left" };
-        let event = json!({ "type": kind, "x": x, "y": y, "button": button, "clickCount": 1, "buttons": 1 });
+        let (button, buttons) = if kind == "mouseMoved" { ("none", 0) } else { ("left", 1) };
+        let event = json!({ "type": kind, "x": x, "y": y, "button": button, "clickCount": 1, "buttons": buttons });
         self.call("Input.dispatchMouseEvent", event);
+        self.settle();
     }
 
     fn assert_quiet(&mut self, what: &str) {
@@ -221,6 +231,7 @@ fn every_view_is_drawn_without_errors() {
             .collect();
         assert_ne!(colours[0], colours[1], "{path}");
         browser.picture(&format!("{name}-dark"));
+        browser.call("Emulation.setEmulatedMedia", json!({ "features": [] }));
         browser.assert_quiet(&path);
     }
 }
@@ -269,7 +280,9 @@ fn figures_are_read_zoomed_and_taken() {
     assert!(shown.lines().any(|line| line.starts_with('p') && line.len() > 2), "{shown}");
     browser.picture("figure-hover");
     // a window that is drawn with the mouse is zoomed to
-    let ticks = format!("[...document.querySelectorAll({FIGURE:?} + ' .tick')].filter((one) => getComputedStyle(one).display !== 'none').map((one) => one.textContent).join()");
+    let ticks = format!(
+        "[...document.querySelectorAll({FIGURE:?} + ' .tick')].filter((one) => getComputedStyle(one).display !== 'none').map((one) => one.textContent).join()"
+    );
     let before = browser.value(&ticks);
     let curve = format!("document.querySelector({FIGURE:?} + ' path.curve').getAttribute('d')");
     let whole = browser.value(&curve);
@@ -305,7 +318,11 @@ fn figures_are_read_zoomed_and_taken() {
          const trials = new Set(lit.map((part) => [...part.classList].find((name) => /^t\\d+$/.test(name)))); \
          return [lit.length, lit.filter((part) => part.matches('.series.s1')).length, trials.size]; })()",
     );
-    assert_eq!(lit, json!([2, 1, 1]), "its dot and its line");
+    let seen = format!(
+        "[...document.querySelectorAll('.lit')].map((part) => part.outerHTML.slice(0, 200)).join() + ' under it ' + \
+         document.elementFromPoint({x}, {y}).outerHTML.slice(0, 200)"
+    );
+    assert_eq!(lit, json!([2, 1, 1]), "its dot and its line: {}", browser.value(&seen));
     // a click chooses its stack everywhere, and stands in the address
     browser.mouse("mousePressed", (x, y));
     browser.mouse("mouseReleased", (x, y));
@@ -332,9 +349,8 @@ fn figures_are_read_zoomed_and_taken() {
          if (png === undefined) requestAnimationFrame(look); else png.arrayBuffer().then((bytes) => done([...new Uint8Array(bytes).slice(1, 4)])); }}; look(); }})"
     ));
     assert_eq!(png, json!([b'P', b'N', b'G']));
-    let data = browser.value(
-        "fetch(document.querySelector('section.load .tools a').href).then((answer) => answer.text())",
-    );
+    let data = browser
+        .value("fetch(document.querySelector('section.load .tools a').href).then((answer) => answer.text())");
     assert!(data.as_str().unwrap().contains("hog"), "{data}");
     browser.assert_quiet("figures");
 }

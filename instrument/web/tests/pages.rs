@@ -20,7 +20,7 @@ fn every_view_is_served() {
         (format!("/runs/{}/live", ids[0]), "Complete: 12 of 12 trials have a result"),
         (format!("/compare?a={}&b={}", ids[0], ids[1]), "Verdicts"),
         (format!("/compare?a={}", ids[0]), "xfs / ext4"),
-        ("/trend".into(), "workload=hog&amp;stack=ext4"),
+        ("/trend".into(), "workload=hog&#38;stack=ext4"),
         ("/trend?workload=hog&stack=ext4&every_seconds=0".into(), "3 points of 3 runs"),
         ("/trend.svg?workload=hog&stack=ext4".into(), "<svg"),
         (format!("/runs/{}/data/cells.csv", ids[0]), "hog"),
@@ -138,7 +138,9 @@ fn what_users_wrote_is_text_on_every_page() {
         let body = client.get(path).body;
         assert!(!body.contains("<img"), "{path}: {body}");
     }
-    assert!(client.get("/").body.contains("&lt;img src=x") || client.get("/").body.contains("&#60;img src=x"));
+    assert!(
+        client.get("/").body.contains("&lt;img src=x") || client.get("/").body.contains("&#60;img src=x")
+    );
 }
 
 #[test]

@@ -53,7 +53,10 @@ impl Store {
         let file = home.join("loadline.db");
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         if !file.is_file() {
-            let source = std::io::Error::new(std::io::ErrorKind::NotFound, "no runs are stored there yet; `loadline run` stores one, `--home FOLDER` names another place");
+            let source = std::io::Error::new(
+                std::io::ErrorKind::NotFound,
+                "no runs are stored there yet; `loadline run` stores one, `--home FOLDER` names another place",
+            );
             return Err(StoreError::Folder { path: home.to_path_buf(), source });
         }
         let connection = Connection::open_with_flags(&file, flags)?;

@@ -81,13 +81,10 @@ pub fn comparison(
 /// # Errors
 /// See [`super::runs`].
 pub fn comparison_asked() -> Result<String, askama::Error> {
-    let body = Body::Compared(Part {
-        a: String::new(),
-        b: String::new(),
-        rows: Vec::new(),
-        lists: Vec::new(),
-    });
-    let answer = "Name a baseline and a candidate by id, name, or last, last~2; or mark both in the list of runs.";
+    let body =
+        Body::Compared(Part { a: String::new(), b: String::new(), rows: Vec::new(), lists: Vec::new() });
+    let answer =
+        "Name a baseline and a candidate by id, name, or last, last~2; or mark both in the list of runs.";
     Page { title: "Compare", eyebrow: "loadline", answer, here: "", body }.render()
 }
 
