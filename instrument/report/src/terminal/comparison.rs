@@ -150,18 +150,6 @@ pub fn show(metric: MetricName, value: f64) -> String {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_metric_is_shown_in_its_own_unit() {
-        assert_eq!(show(MetricName::Seconds, 2.5), "2.50 s");
-        assert_eq!(show(MetricName::LatencyP99, 2_500.0), "2.50 us");
-        assert_eq!(show(MetricName::Bandwidth, 1048576.0), "1.0 MiB/s");
-    }
-}
-
 /// The claims of a study with their answers.
 pub fn claims(judgements: &[Judgement], style: Style) -> String {
     let mut text = String::new();
@@ -178,4 +166,16 @@ pub fn claims(judgements: &[Judgement], style: Style) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_metric_is_shown_in_its_own_unit() {
+        assert_eq!(show(MetricName::Seconds, 2.5), "2.50 s");
+        assert_eq!(show(MetricName::LatencyP99, 2_500.0), "2.50 us");
+        assert_eq!(show(MetricName::Bandwidth, 1048576.0), "1.00 MiB/s");
+    }
 }

@@ -1,16 +1,15 @@
 //! A comparison, as `loadline compare` shows it: the same verdicts, reasons and figures.
 
-use askama::Template;
 use record::compare::{Compared, Line, Pair};
 use stats::Verdict;
 
-use super::{Body, Page};
 use crate::format;
 use crate::html::charts;
-use crate::terminal::comparison::{conclusion, machine_words, metric, show};
+use crate::terminal::comparison::{machine_words, metric, show};
 use crate::view::verdict::{doubt, word};
 
-/// What stands below the head of the page.
+/// What stands below the head of the page; without runs a form alone.
+#[derive(Default)]
 pub struct Part {
     pub a: String,
     pub b: String,
@@ -36,16 +35,8 @@ pub struct Row {
     pub p: String,
 }
 
-/// Run `b` against run `a`, or the stacks of `a`. `margin`: within it figures count as the same, as the verdicts had it.
-///
-/// # Errors
-/// See [`super::runs`].
-pub fn comparison(
-    compared: &Compared,
-    margin: f64,
-    a: &str,
-    b: Option<&str>,
-) -> Result<String, askama::Error> {
+/// The verdicts as rows, and what else is to be said. `margin`: within it figures count as the same, as the verdicts had it.
+pub fn part(compared: &Compared, margin: f64, a: &str, b: Option<&str>) -> Part {
     let lines = || compared.pairs.iter().flat_map(|pair| &pair.lines);
     let span = charts::forest_span(lines().map(|line| &line.finding));
     let rows = compared.pairs.iter().flat_map(|pair| rows(pair, margin, span)).collect();
@@ -66,26 +57,7 @@ pub fn comparison(
         ("Only in the candidate".to_string(), compared.unpaired.1.clone()),
     ];
     lists.retain(|(_, lines)| !lines.is_empty());
-    let eyebrow = match b {
-        Some(b) => format!("Run {b} against run {a}"),
-        None => format!("The stacks of run {a}"),
-    };
-    let here = if b.is_none() { a } else { "" };
-    let body = Body::Compared(Part { a: a.into(), b: b.unwrap_or_default().into(), rows, lists });
-    Page { title: "Compared", eyebrow: &eyebrow, answer: conclusion(compared.conclusion), here, body }
-        .render()
-}
-
-/// The page on which runs to compare are named.
-///
-/// # Errors
-/// See [`super::runs`].
-pub fn comparison_asked() -> Result<String, askama::Error> {
-    let body =
-        Body::Compared(Part { a: String::new(), b: String::new(), rows: Vec::new(), lists: Vec::new() });
-    let answer =
-        "Name a baseline and a candidate by id, name, or last, last~2; or mark both in the list of runs.";
-    Page { title: "Compare", eyebrow: "loadline", answer, here: "", body }.render()
+    Part { a: a.into(), b: b.unwrap_or_default().into(), rows, lists }
 }
 
 fn rows(pair: &Pair, margin: f64, span: f64) -> Vec<Row> {

@@ -12,15 +12,16 @@ mod live;
 
 use askama::Template;
 use jiff::Timestamp;
+use record::compare::Compared;
 use record::results::Run;
 use stats::interval;
 use stats::sample::Sample;
 
 use crate::format;
 use crate::sheet::{Head, Line, Sheet, Spot, Tint};
+use crate::terminal::comparison::conclusion;
 use crate::view::LEVEL;
 
-pub use compared::{comparison, comparison_asked};
 pub use live::{CellSoFar, SoFar, live, progress};
 
 /// Beginnings of the names of metrics that are counters of a device.
@@ -201,6 +202,37 @@ pub fn series(lines: Vec<SeriesLine>) -> Result<String, askama::Error> {
 /// See [`runs`].
 pub fn message(title: &str, answer: &str) -> Result<String, askama::Error> {
     Page { title, eyebrow: "loadline", answer, here: "", body: Body::Nothing }.render()
+}
+
+/// Run `b` against run `a`, or the stacks of `a`, as `loadline compare` shows them. `margin`: within it figures count as the
+/// same, as the verdicts had it.
+///
+/// # Errors
+/// See [`runs`].
+pub fn comparison(
+    compared: &Compared,
+    margin: f64,
+    a: &str,
+    b: Option<&str>,
+) -> Result<String, askama::Error> {
+    let eyebrow = match b {
+        Some(b) => format!("Run {b} against run {a}"),
+        None => format!("The stacks of run {a}"),
+    };
+    let here = if b.is_none() { a } else { "" };
+    let body = Body::Compared(compared::part(compared, margin, a, b));
+    Page { title: "Compared", eyebrow: &eyebrow, answer: conclusion(compared.conclusion), here, body }
+        .render()
+}
+
+/// The page on which runs to compare are named.
+///
+/// # Errors
+/// See [`runs`].
+pub fn comparison_asked() -> Result<String, askama::Error> {
+    let body = Body::Compared(compared::Part::default());
+    let answer = "Name a baseline and a candidate by id, name, or last, last~2; or mark both in the list of runs.";
+    Page { title: "Compare", eyebrow: "loadline", answer, here: "", body }.render()
 }
 
 /// What the devices of a run counted: for each cell the median over its trials.
