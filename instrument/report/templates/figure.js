@@ -25,7 +25,7 @@
     seconds: (value) => `${digits(value)} s`,
     bytes: (value) => `${digits(value / 2 ** 20)} MiB/s`,
     share: (value) => `${digits(value * 100)} %`,
-    percentile: (value) => `p${Number((100 * (1 - 10 ** -value)).toPrecision(7))}`,
+    percentile: (value) => `p${Number((100 * (1 - 10 ** -value)).toFixed(Math.ceil(value)))}`,
     ratio: digits,
     count: digits,
     place: () => "",

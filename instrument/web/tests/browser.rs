@@ -165,7 +165,8 @@ impl Browser {
 
     fn mouse(&mut self, kind: &str, (x, y): (f64, f64)) {
         let (button, buttons) = if kind == "mouseMoved" { ("none", 0) } else { ("left", 1) };
-        let event = json!({ "type": kind, "x": x, "y": y, "button": button, "clickCount": 1, "buttons": buttons });
+        let event =
+            json!({ "type": kind, "x": x, "y": y, "button": button, "clickCount": 1, "buttons": buttons });
         self.call("Input.dispatchMouseEvent", event);
         self.settle();
     }

@@ -231,7 +231,8 @@ pub fn comparison(
 /// See [`runs`].
 pub fn comparison_asked() -> Result<String, askama::Error> {
     let body = Body::Compared(compared::Part::default());
-    let answer = "Name a baseline and a candidate by id, name, or last, last~2; or mark both in the list of runs.";
+    let answer =
+        "Name a baseline and a candidate by id, name, or last, last~2; or mark both in the list of runs.";
     Page { title: "Compare", eyebrow: "loadline", answer, here: "", body }.render()
 }
 
