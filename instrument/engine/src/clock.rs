@@ -5,7 +5,14 @@
 //! reading it directly takes about 10 ns.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+/// The shortest time in which the counter's speed is found: both ends are read to about 50 ns, so within 5 in a million.
+const CALIBRATION_NS: u64 = 20_000_000;
+
+/// A speed that another process of this machine has found, nanoseconds for each tick times 2^32; 0: none.
+static GIVEN: AtomicU64 = AtomicU64::new(0);
 
 /// A monotonic clock, calibrated once for the process.
 #[derive(Debug, Clone, Copy)]
@@ -17,7 +24,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// The clock of this process; the first call takes about 20 ms where the counter is used.
+    /// The clock of this process; the first call takes about 20 ms where the counter is used and nobody has given its
+    /// speed ([`Clock::adopt`]).
     pub fn get() -> Clock {
         static CLOCK: OnceLock<Clock> = OnceLock::new();
         *CLOCK.get_or_init(Clock::calibrate)
@@ -43,18 +51,46 @@ impl Clock {
             return Clock::kernel();
         }
         let (start_ns, start_ticks) = paired();
-        std::thread::sleep(Duration::from_millis(20));
-        let (end_ns, end_ticks) = paired();
-        let ticks = end_ticks.saturating_sub(start_ticks);
-        if ticks == 0 || end_ns <= start_ns {
-            return Clock::kernel();
+        let given = GIVEN.load(Ordering::Relaxed);
+        if given > 0 {
+            return Clock { base_ticks: start_ticks, base_ns: start_ns, scale: given };
         }
-        let scale = ((u128::from(end_ns - start_ns)) << 32) / u128::from(ticks);
-        match u64::try_from(scale) {
-            Ok(scale) if scale > 0 => Clock { base_ticks: start_ticks, base_ns: start_ns, scale },
-            _ => Clock::kernel(),
+        std::thread::sleep(Duration::from_nanos(CALIBRATION_NS));
+        match scale_since((start_ns, start_ticks)) {
+            Some(scale) => Clock { base_ticks: start_ticks, base_ns: start_ns, scale },
+            None => Clock::kernel(),
         }
     }
+
+    /// The counter's speed as far as this process knows it, for processes that it starts: their trials need not begin
+    /// with 20 ms of calibration. Nothing at the first call, from which it is measured, and soon after it; nothing where
+    /// the counter is not used.
+    pub fn speed() -> Option<u64> {
+        static SINCE: OnceLock<Option<(u64, u64)>> = OnceLock::new();
+        let since = (*SINCE.get_or_init(|| counter_is_trusted().then(paired)))?;
+        (kernel_ns().saturating_sub(since.0) >= CALIBRATION_NS).then(|| scale_since(since))?
+    }
+
+    /// Takes the speed that the parent has found: to be called before the first [`Clock::get`]. A speed that no processor
+    /// has is not taken.
+    pub fn adopt(speed: u64) {
+        // 0.1 to 100 GHz
+        let (fastest, slowest) = (1u64 << 32, 10u64 << 32);
+        if (fastest / 100..=slowest).contains(&speed) {
+            GIVEN.store(speed, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Nanoseconds for each tick, times 2^32, since the kernel's clock and the counter were read together.
+fn scale_since((start_ns, start_ticks): (u64, u64)) -> Option<u64> {
+    let (end_ns, end_ticks) = paired();
+    let ticks = end_ticks.saturating_sub(start_ticks);
+    if ticks == 0 || end_ns <= start_ns {
+        return None;
+    }
+    let scale = ((u128::from(end_ns - start_ns)) << 32) / u128::from(ticks);
+    u64::try_from(scale).ok().filter(|scale| *scale > 0)
 }
 
 /// The kernel's clock and the counter at (nearly) the same moment: the closest of several tries, since a
@@ -110,6 +146,29 @@ mod tests {
         let (clock_took, kernel_took) = (clock.now() - clock_start, kernel_ns() - kernel_start);
         let ratio = clock_took as f64 / kernel_took as f64;
         assert!((0.99..1.01).contains(&ratio), "clock {clock_took} ns, kernel {kernel_took} ns");
+    }
+
+    #[test]
+    fn a_speed_that_was_found_is_that_of_the_calibration() {
+        let _ = Clock::speed();
+        let began = kernel_ns();
+        while kernel_ns() - began < 2 * CALIBRATION_NS {
+            std::hint::spin_loop();
+        }
+        if !counter_is_trusted() {
+            assert_eq!(Clock::speed(), None, "the kernel's clock has no speed");
+            return;
+        }
+        let ratio = Clock::speed().unwrap() as f64 / Clock::get().scale as f64;
+        assert!((0.99..1.01).contains(&ratio), "{ratio}");
+    }
+
+    #[test]
+    fn a_speed_that_no_processor_has_is_not_taken() {
+        for speed in [0, 1, u64::MAX] {
+            Clock::adopt(speed);
+            assert_eq!(GIVEN.load(Ordering::Relaxed), 0, "{speed}");
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use stats::{Direction, Metric};
 use workload::rng::{Purpose, Rng, StreamId};
 
 use crate::KvError;
-use crate::embedded::rocksdb::{Db, Iterator};
+use crate::embedded::rocksdb::{Db, Iterator, Writer};
 use crate::values::Pool;
 
 /// Bytes of a key (`key_size`).
@@ -230,6 +230,9 @@ pub struct Thread<'a> {
     part: Part,
     rng: Rng,
     iterator: Option<Iterator<'a>>,
+    writer: Writer<'a>,
+    /// Where the next value begins in the pool.
+    at: usize,
     keys: Vec<Vec<u8>>,
     next: u64,
     left: u64,
@@ -253,6 +256,8 @@ impl<'a> Thread<'a> {
             part,
             rng: id.rng(),
             iterator: None,
+            writer: shared.db.writer(),
+            at: 0,
             keys: Vec::new(),
             next: 0,
             left,
@@ -288,8 +293,8 @@ impl<'a> Thread<'a> {
     }
 
     fn put(&mut self, number: u64) -> Result<Done, KvError> {
-        let value = self.shared.pool.slice(self.shared.bench.value_bytes, &mut self.rng);
-        self.shared.db.put(&key(number), value)?;
+        let value = self.shared.pool.next(&mut self.at, self.shared.bench.value_bytes);
+        self.writer.put(&key(number), value)?;
         Ok(Done::Moved { ops: 1, bytes: (KEY_BYTES + value.len()) as u64 })
     }
 

@@ -99,6 +99,9 @@ fn request() -> Result<Request, String> {
     if parent.and_then(|pid| u32::try_from(pid).ok()) != Some(request.parent) {
         return Err("the parent has died".into());
     }
+    if let Some(speed) = request.counter_speed {
+        engine::clock::Clock::adopt(speed);
+    }
     Ok(request)
 }
 

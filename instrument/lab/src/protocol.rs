@@ -43,6 +43,10 @@ pub struct Request {
     /// After [`Message::Waiting`] the load begins at the moment that [`Begin`] on standard input says.
     #[serde(default)]
     pub waits: bool,
+    /// Speed of the processor's counter ([`engine::clock::Clock::speed`]), set by the process of the same machine that
+    /// sends this.
+    #[serde(default)]
+    pub counter_speed: Option<u64>,
 }
 
 /// A line on the standard input of a load in slices.

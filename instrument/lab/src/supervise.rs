@@ -227,7 +227,8 @@ fn start(program: &Program) -> std::io::Result<Child> {
 }
 
 fn send(child: &mut Child, request: &Request) -> Result<ChildStdin, String> {
-    let mut line = serde_json::to_vec(request).map_err(|error| error.to_string())?;
+    let request = Request { counter_speed: engine::clock::Clock::speed(), ..request.clone() };
+    let mut line = serde_json::to_vec(&request).map_err(|error| error.to_string())?;
     line.push(b'\n');
     let mut stdin = child.stdin.take().ok_or("the trial's process has no standard input")?;
     let sent = stdin.write_all(&line);

@@ -25,6 +25,7 @@ fn request() -> Request {
         ssd: None,
         in_slices: false,
         waits: false,
+        counter_speed: None,
     }
 }
 
@@ -82,9 +83,15 @@ fn the_outcome_is_read_from_between_other_output() {
 
 #[test]
 fn the_request_arrives_whole() {
-    let script = r#"read -r request; printf '{"say":"error","message":"%s"}\n' ${#request}"#;
+    let script = r#"read -r request; text=$(printf %s "$request" | tr -d '"'); printf '{"say":"error","message":"%s"}\n' "$text""#;
     let (departure, _) = child(script, None, &never());
-    assert_eq!(departure.result, Err(serde_json::to_string(&request()).unwrap().len().to_string()));
+    let arrived = departure.result.unwrap_err();
+    let sent = serde_json::to_string(&request()).unwrap().replace('"', "");
+    // last comes the counter's speed, which only the sender knows
+    let (whole, speed) = arrived.rsplit_once(':').unwrap();
+    assert_eq!(whole, sent.rsplit_once(':').unwrap().0);
+    let speed = speed.strip_suffix('}').unwrap();
+    assert!(speed == "null" || speed.parse::<u64>().is_ok(), "{speed}");
 }
 
 #[test]

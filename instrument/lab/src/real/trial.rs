@@ -171,6 +171,7 @@ impl<'a> Trial<'a> {
             ssd: None,
             in_slices: false,
             waits: false,
+            counter_speed: None,
         };
         let program = self.place.program.clone();
         let processes = Processes { program, request, group: None, _temporary: None };
@@ -228,6 +229,7 @@ impl<'a> Trial<'a> {
             ssd: built.ssd().map(|ssd| ssd.state().name.clone()),
             in_slices: false,
             waits: false,
+            counter_speed: None,
         };
         self.report.environment = Some(environment);
         let temporary =

@@ -10,6 +10,10 @@ use super::value::{Address, DATABASE, Row, Value};
 /// ten for each table.
 const STATEMENTS_MAX: usize = 4096;
 
+/// What a connection to a server of our own says first: its tables are in latin1 (all that is written is ASCII), and the
+/// driver's utf8mb4 would have the server convert every text both ways. sysbench's client library says latin1 too.
+const SAME_CHARACTERS: &str = "SET NAMES latin1";
+
 /// A connection.
 #[derive(Debug)]
 pub(super) struct Maria(Conn);
@@ -20,6 +24,7 @@ impl Maria {
             Address::Socket(path) => OptsBuilder::new()
                 .socket(Some(path.as_str()))
                 .user(Some("root"))
+                .init(vec![SAME_CHARACTERS])
                 .db_name((!system).then_some(DATABASE)),
             Address::Url(url) => {
                 let wrong = |error| DbError::Refused(format!("--address {url}: {error}"));
