@@ -46,7 +46,7 @@ pub struct SoFar {
 /// The page of a run in progress; what moves is [`progress`].
 ///
 /// # Errors
-/// See [`runs`].
+/// See [`super::runs`].
 pub fn live(run: &Run, so_far: &SoFar) -> Result<String, askama::Error> {
     let body = Body::Live(progress(so_far)?);
     Page { title: "Progress", eyebrow: &run.title, answer: "", here: &run.id, body }.render()
@@ -75,7 +75,7 @@ struct LiveLine {
 /// The part of the page of a run in progress that is sent again and again.
 ///
 /// # Errors
-/// See [`runs`].
+/// See [`super::runs`].
 pub fn progress(so_far: &SoFar) -> Result<String, askama::Error> {
     let trials = || so_far.cells.iter().flat_map(|cell| &cell.trials);
     let done = trials().filter(|trial| trial.1 == "done").count() as u64;
