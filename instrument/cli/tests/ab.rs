@@ -48,6 +48,8 @@ fn stacks_are_compared_stored_and_reported() {
 #[test]
 fn slices_of_loads_that_go_on_are_compared_and_nothing_stays() {
     let home = home();
+    // tracing instances belong to the machine: what a program that was killed has left is not this one's
+    told(&loadline(home.path(), &["doctor"]), &[0]);
     let words =
         ["ab", "dir:.", "dir:.", "-w", "mail.f", "--slices", "2ms", "--budget", "1s", "--set-b", "n=1"];
     // whichever verdict this machine gives
