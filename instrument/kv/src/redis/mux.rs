@@ -456,11 +456,13 @@ impl Loop<'_, '_> {
         awake: Option<Instant>,
         timeout: &Timespec,
     ) -> Result<(), KvError> {
-        let mut ask = |timeout: &Timespec| {
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(timeout)) {
-                Ok(_) | Err(rustix::io::Errno::INTR) => Ok(!events.is_empty()),
-                Err(error) => Err(KvError::Engine(format!("epoll: {error}"))),
-            }
+        let mut ask = |timeout: &Timespec| match epoll::wait(
+            &self.epoll,
+            rustix::buffer::spare_capacity(events),
+            Some(timeout),
+        ) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(!events.is_empty()),
+            Err(error) => Err(KvError::Engine(format!("epoll: {error}"))),
         };
         while awake.is_some_and(|until| Instant::now() < until) {
             if ask(&Timespec { tv_sec: 0, tv_nsec: 0 })? {

@@ -118,7 +118,12 @@ fn row(row: mysql::Row) -> Row {
 /// Codes of MariaDB's error message reference.
 fn sorted(error: mysql::Error) -> DbError {
     use mysql::Error;
-    let text = error.to_string();
+    // without the driver's own brackets around it
+    let text = match &error {
+        Error::MySqlError(server) => server.to_string(),
+        Error::DriverError(driver) => driver.to_string(),
+        other => other.to_string(),
+    };
     match error {
         Error::MySqlError(server) => match server.code {
             // ER_LOCK_DEADLOCK, ER_LOCK_WAIT_TIMEOUT, ER_CHECKREAD

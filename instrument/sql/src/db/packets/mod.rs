@@ -219,7 +219,9 @@ impl Packets {
                 }
                 Some(0xff) => return Err(refused(body)?),
                 Some(0xfb) => {
-                    return Err(mal("the server asks for a local file, and no load of loadline sends one").into());
+                    return Err(
+                        mal("the server asks for a local file, and no load of loadline sends one").into()
+                    );
                 }
                 _ => {
                     let count = number(&mut body)?;

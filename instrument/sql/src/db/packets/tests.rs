@@ -30,7 +30,11 @@ fn column(name: &str, kind: ColumnType) -> Vec<u8> {
 const END: &[u8] = &[0xfe, 0, 0, 2, 0];
 
 /// Sends an answer in pieces of `piece` bytes to whoever asks; the question.
-fn asked<T>(answer: &[u8], piece: usize, ask: impl FnOnce(&mut Packets, BorrowedFd<'_>) -> T) -> (T, Vec<u8>) {
+fn asked<T>(
+    answer: &[u8],
+    piece: usize,
+    ask: impl FnOnce(&mut Packets, BorrowedFd<'_>) -> T,
+) -> (T, Vec<u8>) {
     let (ours, mut theirs) = UnixStream::pair().unwrap();
     std::thread::scope(|scope| {
         let server = scope.spawn(move || {
@@ -106,8 +110,7 @@ fn rows_come_with_columns_and_later_without_them() {
         }
     }
     // the same when nobody looks at them
-    let (given, _) =
-        asked(&short, 4, |packets, socket| packets.execute(socket, 1, &[], &mut columns, None));
+    let (given, _) = asked(&short, 4, |packets, socket| packets.execute(socket, 1, &[], &mut columns, None));
     assert_eq!(given.unwrap().rows, 1);
 }
 
