@@ -12,6 +12,7 @@ fn turns(budget_seconds: f64) -> Turns {
         target: Share(0.01),
         metric: MetricName::Throughput,
         slices: None,
+        kept_blocks: None,
         a,
         b,
     }
@@ -22,7 +23,9 @@ fn blocks(ratio: f64, number: usize) -> Vec<Block> {
     let mut coins = SplitMix::new(7);
     let mut noise = || 1.0 + 0.02 * (f64::from(coins.next_u64() as u32) / f64::from(u32::MAX) - 0.5);
     let mut pair = |value: f64| vec![value * noise(), value * noise()];
-    (0..number).map(|_| Block { values: [pair(1000.0), pair(1000.0 * ratio)], seconds: 4.0 }).collect()
+    (0..number)
+        .map(|at| Block { number: at as u32, values: [pair(1000.0), pair(1000.0 * ratio)], seconds: 4.0 })
+        .collect()
 }
 
 fn judged(ratio: f64, number: usize, budget: f64) -> SoFar {
