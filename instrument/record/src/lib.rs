@@ -35,6 +35,7 @@ pub mod estimate;
 pub mod fsync;
 pub mod grid;
 pub mod judge;
+mod machine;
 pub mod paired;
 mod period;
 pub mod plan;

@@ -71,12 +71,24 @@ pub fn so_far(run: &Run, settings: &Settings) -> Option<SoFar> {
     if turns.slices.is_none() {
         return judge([name(0), name(1)], turns, (settings.seed, planned), blocks);
     }
-    let whole = kept_blocks(turns, planned);
+    in_builds([name(0), name(1)], turns, (settings.seed, planned), blocks)
+}
+
+/// As [`judge`], of slices: by builds. `planned` counts blocks.
+fn in_builds(
+    names: [String; 2],
+    turns: &Turns,
+    (seed, planned): (u64, usize),
+    blocks: Vec<Block>,
+) -> Option<SoFar> {
+    // before builds were counted, all blocks were of one
+    let whole = turns.kept_blocks.map_or(blocks.len(), |blocks| blocks as usize).max(1);
+    let is_any = !blocks.is_empty();
     let builds = builds(blocks, whole);
-    let mut found =
-        judge([name(0), name(1)], turns, (settings.seed, planned / whole), builds.iter().map(Build::joined))?;
-    if turns.kept_blocks.is_none() && !builds.is_empty() {
-        let why = Doubt::TooFewTrials { have: builds.len(), need: FIRST_LOOK };
+    let joined = builds.iter().map(Build::joined);
+    let mut found = judge(names, turns, (seed, planned / whole), joined)?;
+    if turns.kept_blocks.is_none() && is_any {
+        let why = Doubt::TooFewTrials { have: 1, need: FIRST_LOOK };
         found.verdict = Some(Verdict::CannotTell { why });
     }
     let differences: Vec<Vec<f64>> = builds.iter().map(Build::differences).collect();
@@ -84,25 +96,6 @@ pub fn so_far(run: &Run, settings: &Settings) -> Option<SoFar> {
     found.builds = stats::slices::builds(&differences);
     found.drift = within_builds(&differences);
     Some(found)
-}
-
-/// `ln(B/A)` of what a comparison was decided by: of each block, or of each build of slices.
-pub fn differences(run: &Run) -> Option<Vec<f64>> {
-    let settings = Study::from_stored(&run.study).ok()?.study;
-    let turns = settings.turns.as_ref()?;
-    let mut blocks = blocks(run, turns.metric);
-    if turns.slices.is_some() {
-        let planned = (run.planned_trials / TRIALS_OF_BLOCK) as usize;
-        blocks = builds(blocks, kept_blocks(turns, planned)).iter().map(Build::joined).collect();
-    }
-    Some(
-        blocks.iter().filter_map(|block| block_difference(&block.values[0], &block.values[1]).ok()).collect(),
-    )
-}
-
-/// Blocks of a build; all that were planned, where nothing was ever built anew.
-fn kept_blocks(turns: &Turns, planned: usize) -> usize {
-    turns.kept_blocks.map_or(planned, |blocks| blocks as usize).max(1)
 }
 
 /// The blocks of one build of both stacks.

@@ -30,6 +30,8 @@ const GRANT_GROWTH_MAX: f64 = 8.0;
 const LENGTH_SHARE: f64 = 0.5;
 /// Grants that are made to find the number.
 const GRANTS_MAX: u32 = 40;
+/// Slices whose median length says how many operations a slice holds: single ones scatter widely where a device stalls.
+const CALIBRATING: usize = 5;
 /// How often the user's wish is looked at.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -183,13 +185,30 @@ impl Kept {
             let factor = length_seconds / seconds;
             let next = (operations as f64 * factor.min(GRANT_GROWTH_MAX)).round().max(1.0) as u64;
             if seconds >= LENGTH_SHARE * length_seconds {
-                return Ok((next, done));
+                return self.settled(trial, length_seconds, next, done);
             }
             operations = next.max(operations + 1);
         }
         Err(Failure::Message(format!(
             "{operations} operations take less than {length_seconds} s: no slices can be made of it"
         )))
+    }
+
+    /// The number that makes the median of a few slices as long as was asked for.
+    fn settled(
+        &mut self,
+        trial: &mut Trial<'_>,
+        length_seconds: f64,
+        operations: u64,
+        done: u64,
+    ) -> Result<(u64, u64), Failure> {
+        let mut lengths =
+            (0..CALIBRATING).map(|_| self.grant(trial, operations)).collect::<Result<Vec<f64>, _>>()?;
+        lengths.sort_by(f64::total_cmp);
+        let factor = length_seconds / lengths[CALIBRATING / 2].max(1e-9);
+        let factor = factor.clamp(GRANT_GROWTH_MAX.recip(), GRANT_GROWTH_MAX);
+        let right = (operations as f64 * factor).round().max(1.0) as u64;
+        Ok((right, done + CALIBRATING as u64 * operations))
     }
 
     /// Does so many operations; seconds that they took.
