@@ -125,8 +125,7 @@ pub fn within(trust: &Trust, program: &Program, tally: &mut Tally) -> anyhow::Re
         tally.count(called, is_called(said.verdict(finding)));
         let [a, b] = home.logarithms()?;
         let d: Vec<f64> = a.iter().zip(&b).map(|(a, b)| b - a).collect();
-        let variance =
-            |values: &[f64]| stats::history::Summary::of_logs(values).map(|all| all.variance);
+        let variance = |values: &[f64]| stats::history::Summary::of_logs(values).map(|all| all.variance);
         paired += variance(&d)?;
         unpaired += variance(&a)? + variance(&b)?;
         tally.beside(held, format!("paired / unpaired variance {:.2} (0.8 wanted)", paired / unpaired));
