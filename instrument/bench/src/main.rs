@@ -67,8 +67,11 @@ fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     match &arguments.what {
         Some(What::Trust(trust)) => {
-            let holds = trust::trust(trust)?;
-            std::process::exit(i32::from(!holds));
+            std::process::exit(match trust::trust(trust)? {
+                trust::Trusted::Met => 0,
+                trust::Trusted::Missed => 1,
+                trust::Trusted::Interrupted => 130,
+            });
         }
         Some(What::Spin { additions }) => {
             trust::spin::spin(*additions);

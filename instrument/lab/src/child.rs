@@ -105,6 +105,9 @@ fn request() -> Result<Request, String> {
     Ok(request)
 }
 
+/// Trials of this length or more have a yardstick, which takes 0.1 s: a tenth at most.
+const YARDSTICK_FROM_SECONDS: f64 = 1.0;
+
 /// To whom a running load speaks.
 pub(crate) struct Talk<'a> {
     /// Hears what happens.
@@ -116,11 +119,19 @@ pub(crate) struct Talk<'a> {
 pub(crate) fn run(request: &Request, control: &Control, talk: &Talk<'_>) -> Result<Outcome, String> {
     // what is simulated has a time of its own
     let is_timed = !matches!(request.load, Issue::Simulated { .. });
+    // a short trial is not worth a tenth of a second more; of many at once, each would measure the others
+    let is_long = request.options.seconds.is_some_and(|seconds| seconds >= YARDSTICK_FROM_SECONDS);
+    let has_yardstick = is_timed && is_long && !request.waits && !request.in_slices;
+    let rounds_before = has_yardstick.then(probe::yardstick::pieces);
     let before = is_timed.then(probe::speed::additions_per_second);
     let mut outcome = issue(request, control, talk)?;
     if let Some(before) = before {
         let value = before.max(probe::speed::additions_per_second());
         outcome.metrics.push(Metric { name: "additions_per_second".into(), unit: "1/s".into(), value });
+    }
+    let rounds = rounds_before.map(|before| before.and(probe::yardstick::pieces()));
+    if let Some(value) = rounds.and_then(probe::yardstick::Rounds::per_second) {
+        outcome.metrics.push(Metric { name: "yardstick_per_second".into(), unit: "1/s".into(), value });
     }
     Ok(outcome)
 }

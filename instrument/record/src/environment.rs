@@ -36,6 +36,10 @@ pub struct Kernel {
     pub machine: Option<String>,
     /// Words of the kernel's command line that change performance (mitigations, isolcpus, hugepages ...).
     pub command_line: Vec<String>,
+    /// The boot's id (`/proc/sys/kernel/random/boot_id`).
+    pub boot: Option<String>,
+    /// When it was, in seconds since 1970 (`btime` of `/proc/stat`).
+    pub booted: Option<i64>,
     /// `PRETTY_NAME` of os-release.
     pub distribution: Option<String>,
 }

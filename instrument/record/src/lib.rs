@@ -37,6 +37,7 @@ pub mod files;
 pub mod fsync;
 pub mod grid;
 pub mod judge;
+mod machine;
 pub mod paired;
 mod period;
 pub mod plan;

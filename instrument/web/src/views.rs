@@ -172,8 +172,10 @@ pub async fn compare(Given(state): Given<State>, uri: Uri) -> Page {
             return report::web::comparison(&compared, thresholds.margin, &a.id, None).map_err(failed);
         };
         let b = index.store().load_run(&b)?;
-        let spread = record::compare::spread(index.past()?.0, &a, &b);
-        let compared = record::compare::compare(&a, &b, &Ground { spread, anchor: None }, &thresholds);
+        let past = index.past()?.0;
+        let spread = record::compare::spread(past, &a, &b);
+        let known = record::compare::known(past, &a, &b);
+        let compared = record::compare::compare(&a, &b, &Ground { spread, known, anchor: None }, &thresholds);
         report::web::comparison(&compared, thresholds.margin, &a.id, Some(&b.id)).map_err(failed)
     });
     Ok(page(text.await?))
