@@ -25,7 +25,7 @@ build: setup
 
 # Quick to build; what is installed and benchmarked is built by `build`.
 demo: setup
-	$(CARGO) build --profile demo --locked -p loadline -p loadline-prefetch-preload
+	$(CARGO) build --profile demo --locked -p loadline --no-default-features
 	$(ROOT) $(TARGET)/demo/loadline run studies/everyday.toml --html report.html
 
 setup-tests:

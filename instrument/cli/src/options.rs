@@ -62,6 +62,8 @@ pub enum Command {
     Crash(Crash),
     /// Show a stored run: terminal, HTML, CSV, JSON, Filebench's text
     Report(Report),
+    /// Write stored runs as tables for other programs: Parquet, CSV
+    Export(crate::export::Export),
     /// Run a published evaluation and judge its claims: BetrFS, CrossPrefetch, HotOS 2011, OPIMQ
     Reproduce(Box<crate::reproduce::Reproduce>),
     /// Run a workload in virtual time: containers on order-preserving and other stacks

@@ -2,6 +2,9 @@
 
 use super::error::DbError;
 use super::value::{Address, Row, Value};
+#[cfg(not(feature = "clients"))]
+use super::{absent as maria, absent as postgres};
+#[cfg(feature = "clients")]
 use super::{maria, postgres};
 use crate::engine::Engine;
 
@@ -11,8 +14,8 @@ pub struct Statement(Prepared);
 
 #[derive(Debug, Clone)]
 enum Prepared {
-    Maria(::mysql::Statement),
-    Postgres(::postgres::Statement),
+    Maria(maria::Statement),
+    Postgres(postgres::Statement),
 }
 
 /// A connection. A statement belongs to the connection that prepared it.
@@ -24,8 +27,8 @@ pub struct Connection {
 
 #[derive(Debug)]
 enum Wire {
-    Maria(Box<maria::Maria>),
-    Postgres(Box<postgres::Postgres>),
+    Maria(Box<maria::Wire>),
+    Postgres(Box<postgres::Wire>),
 }
 
 impl Connection {
@@ -36,9 +39,9 @@ impl Connection {
     /// [`DbError::Refused`] with a remedy for a wrong password, a refused connection, a database that is not there.
     pub fn open(engine: Engine, address: &Address, system: bool) -> Result<Connection, DbError> {
         let wire = if engine.is_mysql() {
-            Wire::Maria(Box::new(maria::Maria::open(address, system)?))
+            Wire::Maria(Box::new(maria::Wire::open(address, system)?))
         } else {
-            Wire::Postgres(Box::new(postgres::Postgres::open(address, system)?))
+            Wire::Postgres(Box::new(postgres::Wire::open(address, system)?))
         };
         Ok(Connection { engine, wire })
     }

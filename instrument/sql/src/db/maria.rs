@@ -1,7 +1,8 @@
 //! The MySQL protocol, by crate `mysql`.
 
+pub(super) use mysql::Statement;
 use mysql::prelude::Queryable;
-use mysql::{Conn, Opts, OptsBuilder, Params, Statement};
+use mysql::{Conn, Opts, OptsBuilder, Params};
 
 use super::error::DbError;
 use super::value::{Address, DATABASE, Row, Value};
@@ -16,10 +17,10 @@ const SAME_CHARACTERS: &str = "SET NAMES latin1";
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct Maria(Conn);
+pub(super) struct Wire(Conn);
 
-impl Maria {
-    pub(super) fn open(address: &Address, system: bool) -> Result<Maria, DbError> {
+impl Wire {
+    pub(super) fn open(address: &Address, system: bool) -> Result<Wire, DbError> {
         let options = match address {
             Address::Socket(path) => OptsBuilder::new()
                 .socket(Some(path.as_str()))
@@ -32,7 +33,7 @@ impl Maria {
             }
         };
         let conn = Conn::new(options.stmt_cache_size(STATEMENTS_MAX)).map_err(sorted)?;
-        Ok(Maria(conn))
+        Ok(Wire(conn))
     }
 
     pub(super) fn plain(&mut self, text: &str) -> Result<(), DbError> {

@@ -7,10 +7,15 @@
 //! | `error` | what a server answers, sorted by what a client can do |
 //! | `maria` | the MySQL protocol |
 //! | `postgres` | PostgreSQL's |
+//! | `absent` | what stands for both in a build without them |
 
+#[cfg(not(feature = "clients"))]
+mod absent;
 mod connection;
 mod error;
+#[cfg(feature = "clients")]
 mod maria;
+#[cfg(feature = "clients")]
 mod postgres;
 mod value;
 

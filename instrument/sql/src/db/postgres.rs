@@ -2,25 +2,26 @@
 
 use std::error::Error;
 
+pub(super) use postgres::Statement;
 use postgres::error::Severity;
 use postgres::types::private::BytesMut;
 use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
-use postgres::{Client, Config, NoTls, SimpleQueryMessage, Statement};
+use postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 use super::error::DbError;
 use super::value::{Address, DATABASE, Row, Value};
 
 /// A connection.
-pub(super) struct Postgres(Client);
+pub(super) struct Wire(Client);
 
-impl std::fmt::Debug for Postgres {
+impl std::fmt::Debug for Wire {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Postgres")
+        f.write_str("Wire")
     }
 }
 
-impl Postgres {
-    pub(super) fn open(address: &Address, system: bool) -> Result<Postgres, DbError> {
+impl Wire {
+    pub(super) fn open(address: &Address, system: bool) -> Result<Wire, DbError> {
         let config = match address {
             Address::Socket(folder) => {
                 let mut config = Config::new();
@@ -31,7 +32,7 @@ impl Postgres {
                 url.parse().map_err(|error| DbError::Refused(format!("--address {url}: {}", told(&error))))?
             }
         };
-        config.connect(NoTls).map(Postgres).map_err(|error| match sorted(error) {
+        config.connect(NoTls).map(Wire).map_err(|error| match sorted(error) {
             DbError::Gone(text) => DbError::Refused(format!(
                 "{text}; is a server running there, and does it listen? (--address postgres://user:password@host:port/database)"
             )),
