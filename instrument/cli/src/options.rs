@@ -730,8 +730,13 @@ pub struct Completions {
 
 /// Options of `man`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  loadline man /usr/local/share/man/man1")]
+#[command(
+    after_help = "Examples:\n  loadline man /usr/local/share/man/man1\n  loadline man --markdown docs/reference"
+)]
 pub struct Man {
+    /// Write one page of Markdown with all commands instead: `commands.md`
+    #[arg(long)]
+    pub markdown: bool,
     /// Directory for the pages
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub directory: PathBuf,
