@@ -51,9 +51,10 @@ pub fn export(options: &Options, arguments: &Export) -> anyhow::Result<Exit> {
         ids.push(run.id);
     }
     let schema = report::data::SCHEMA_VERSION.to_string();
+    let joined = ids.join(" ");
     for table in &all {
         if let Some(directory) = &arguments.parquet {
-            let about = [("loadline.schema", schema.as_str()), ("loadline.runs", &ids.join(" "))];
+            let about = [("loadline.schema", schema.as_str()), ("loadline.runs", joined.as_str())];
             let bytes = parquet::file(table, &about).with_context(|| table.name)?;
             write(&within(directory, table.name, "parquet")?, bytes)?;
         }

@@ -36,7 +36,9 @@ pub fn man(arguments: &Man) -> anyhow::Result<Exit> {
 fn reference() -> String {
     let mut command = front::command();
     command.build();
-    let mut text = "# Commands and options\n\nMade from the program itself; `loadline COMMAND --help` shows the same.\n".to_string();
+    let mut text =
+        "# Commands and options\n\nMade from the program itself; `loadline COMMAND --help` shows the same.\n"
+            .to_string();
     let global: Vec<&Arg> = command.get_arguments().filter(|arg| arg.is_global_set()).collect();
     text += "\nEvery command takes these:\n\n";
     text += &table(&global);
@@ -104,7 +106,8 @@ mod tests {
     #[test]
     fn the_reference_has_every_command_and_option() {
         let text = reference();
-        for words in ["## loadline run\n", "## loadline explain fsync\n", "`--trials <N>`", "`--home <DIR>`"] {
+        for words in ["## loadline run\n", "## loadline explain fsync\n", "`--trials <N>`", "`--home <DIR>`"]
+        {
             assert!(text.contains(words), "{words}");
         }
         let rows = text.lines().filter(|line| line.starts_with("| `"));

@@ -118,7 +118,7 @@ fn chunk(
 
 /// Which rows have a value, then the values that there are.
 fn page(values: &Values, rows: std::ops::Range<usize>) -> Vec<u8> {
-    let mut plain = Vec::new();
+    let mut plain: Vec<u8> = Vec::new();
     let mut put = |bytes: &[u8]| plain.extend(bytes);
     let there: Vec<bool> = match values {
         Values::Text(values) => each(&values[rows], |text| {

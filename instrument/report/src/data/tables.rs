@@ -109,9 +109,9 @@ fn trials(run: &Run) -> Table {
 
 /// A row for each trial and flowop.
 fn flowops(run: &Run) -> Table {
-    let each = |trial: &'_ Trial| -> Vec<(&'_ Outcome, &'_ OpOutcome)> {
+    fn each(trial: &Trial) -> Vec<(&Outcome, &OpOutcome)> {
         trial.outcome.iter().flat_map(|outcome| outcome.ops.iter().map(move |op| (outcome, op))).collect()
-    };
+    }
     Columns::new(run, each)
         .text("flowop", |row| Some(row.of.1.name.clone()))
         .text("kind", |row| Some(row.of.1.kind.clone()))
@@ -145,14 +145,14 @@ fn series(run: &Run) -> Table {
 
 /// A row for each bucket that counted something.
 fn histograms(run: &Run) -> Table {
-    let each = |trial: &'_ Trial| -> Vec<(&'_ OpOutcome, &'static str, stats::Bucket)> {
+    fn each(trial: &Trial) -> Vec<(&OpOutcome, &'static str, stats::Bucket)> {
         let ops = trial.outcome.iter().flat_map(|outcome| &outcome.ops);
         let kinds = ops.flat_map(|op| {
             std::iter::once((op, "service", &op.service))
                 .chain(op.intended.iter().map(move |intended| (op, "intended", intended)))
         });
         kinds.flat_map(|(op, kind, of)| of.iter().map(move |bucket| (op, kind, bucket))).collect()
-    };
+    }
     Columns::new(run, each)
         .text("flowop", |row| Some(row.of.0.name.clone()))
         .text("latency", |row| Some(row.of.1.into()))
