@@ -11,6 +11,11 @@ pub(super) enum Statement {}
 #[derive(Debug)]
 pub(super) enum Wire {}
 
+/// Of no MySQL server.
+pub(super) type Maria = Wire;
+/// Of no PostgreSQL server.
+pub(super) type Postgres = Wire;
+
 impl Wire {
     pub(super) fn open(_: &Address, _: bool) -> Result<Wire, DbError> {
         Err(DbError::Refused(format!("{}; {}", crate::NO_CLIENTS.0, crate::NO_CLIENTS.1)))

@@ -27,8 +27,8 @@ pub struct Connection {
 
 #[derive(Debug)]
 enum Wire {
-    Maria(Box<maria::Wire>),
-    Postgres(Box<postgres::Wire>),
+    Maria(Box<maria::Maria>),
+    Postgres(Box<postgres::Postgres>),
 }
 
 impl Connection {
@@ -39,9 +39,9 @@ impl Connection {
     /// [`DbError::Refused`] with a remedy for a wrong password, a refused connection, a database that is not there.
     pub fn open(engine: Engine, address: &Address, system: bool) -> Result<Connection, DbError> {
         let wire = if engine.is_mysql() {
-            Wire::Maria(Box::new(maria::Wire::open(address, system)?))
+            Wire::Maria(Box::new(maria::Maria::open(address, system)?))
         } else {
-            Wire::Postgres(Box::new(postgres::Wire::open(address, system)?))
+            Wire::Postgres(Box::new(postgres::Postgres::open(address, system)?))
         };
         Ok(Connection { engine, wire })
     }

@@ -12,16 +12,16 @@ use super::error::DbError;
 use super::value::{Address, DATABASE, Row, Value};
 
 /// A connection.
-pub(super) struct Wire(Client);
+pub(super) struct Postgres(Client);
 
-impl std::fmt::Debug for Wire {
+impl std::fmt::Debug for Postgres {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Wire")
+        f.write_str("Postgres")
     }
 }
 
-impl Wire {
-    pub(super) fn open(address: &Address, system: bool) -> Result<Wire, DbError> {
+impl Postgres {
+    pub(super) fn open(address: &Address, system: bool) -> Result<Postgres, DbError> {
         let config = match address {
             Address::Socket(folder) => {
                 let mut config = Config::new();
@@ -32,7 +32,7 @@ impl Wire {
                 url.parse().map_err(|error| DbError::Refused(format!("--address {url}: {}", told(&error))))?
             }
         };
-        config.connect(NoTls).map(Wire).map_err(|error| match sorted(error) {
+        config.connect(NoTls).map(Postgres).map_err(|error| match sorted(error) {
             DbError::Gone(text) => DbError::Refused(format!(
                 "{text}; is a server running there, and does it listen? (--address postgres://user:password@host:port/database)"
             )),
