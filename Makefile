@@ -5,6 +5,8 @@ PREFIX ?= /usr/local
 # Where mount(8), mkfs(8) and fsck(8) look for helpers.
 SBINDIR ?= /sbin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# What is installed and packed.
+BUILT := $(TARGET)/release
 # File systems are made and mounted by root; without root the demo shows what is possible.
 ROOT := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
@@ -63,15 +65,15 @@ install: build install-built
 
 .PHONY: install-built
 install-built:
-	install -D -m 755 $(TARGET)/release/loadline $(DESTDIR)$(PREFIX)/bin/loadline
-	install -D -m 755 $(TARGET)/release/libloadline_prefetch.so \
+	install -D -m 755 $(BUILT)/loadline $(DESTDIR)$(PREFIX)/bin/loadline
+	install -D -m 755 $(BUILT)/libloadline_prefetch.so \
 		$(DESTDIR)$(PREFIX)/lib/loadline/libloadline_prefetch.so
 	install -d $(DESTDIR)$(SBINDIR)
 	for helper in mount mkfs fsck; do ln -sf $(PREFIX)/bin/loadline $(DESTDIR)$(SBINDIR)/$$helper.betrfs; done
 	ln -sf $(PREFIX)/bin/loadline $(DESTDIR)$(SBINDIR)/mount.fuse.betrfs
-	$(TARGET)/release/loadline man $(DESTDIR)$(PREFIX)/share/man/man1
+	$(BUILT)/loadline man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	$(TARGET)/release/loadline completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loadline
+	$(BUILT)/loadline completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loadline
 
 # Into a folder of its own, as a package has it.
 deb: build
