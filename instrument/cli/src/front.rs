@@ -57,6 +57,9 @@ fn split(text: &str) -> Option<(String, String)> {
 }
 
 #[cfg(test)]
+mod documents;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -80,7 +83,7 @@ mod tests {
 
     /// Reads a line as a shell and the program would; what a shell does beside that is left out, and behind two blanks
     /// stands what the line is for.
-    fn typed(line: &str) -> Result<(), String> {
+    pub fn typed(line: &str) -> Result<(), String> {
         let line = line.trim();
         for part in line.split(['|', ';', '>', '&']).map(|part| part.split("  ").next().unwrap_or_default()) {
             let Some(words) = shlex::split(part.trim()) else {

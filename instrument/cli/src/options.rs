@@ -62,6 +62,8 @@ pub enum Command {
     Crash(Crash),
     /// Show a stored run: terminal, HTML, CSV, JSON, Filebench's text
     Report(Report),
+    /// Write stored runs as tables for other programs: Parquet, CSV
+    Export(crate::export::Export),
     /// Run a published evaluation and judge its claims: BetrFS, CrossPrefetch, HotOS 2011, OPIMQ,
     /// Swissknife
     Reproduce(Box<crate::reproduce::Reproduce>),
@@ -732,8 +734,13 @@ pub struct Completions {
 
 /// Options of `man`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  loadline man /usr/local/share/man/man1")]
+#[command(
+    after_help = "Examples:\n  loadline man /usr/local/share/man/man1\n  loadline man --markdown docs/reference"
+)]
 pub struct Man {
+    /// Write one page of Markdown with all commands instead: `commands.md`
+    #[arg(long)]
+    pub markdown: bool,
     /// Directory for the pages
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub directory: PathBuf,

@@ -4,8 +4,9 @@ use std::collections::HashMap;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
+pub(super) use mysql::Statement;
 use mysql::prelude::Queryable;
-use mysql::{Column, Conn, Opts, OptsBuilder, Statement};
+use mysql::{Column, Conn, Opts, OptsBuilder};
 
 use super::error::DbError;
 use super::packets::{Given, Packets, Taker};

@@ -59,6 +59,10 @@ pub struct Server {
 /// # Errors
 /// [`SqlError::Unavailable`] with the package that is missing.
 pub fn check(settings: &Settings) -> Result<(), SqlError> {
+    if cfg!(not(feature = "clients")) {
+        let (reason, remedy) = (crate::NO_CLIENTS.0.into(), crate::NO_CLIENTS.1.into());
+        return Err(SqlError::Unavailable { reason, remedy });
+    }
     if settings.engine.is_mysql() { maria::check(settings.engine) } else { postgres::check() }
 }
 
