@@ -74,9 +74,10 @@ pub fn begin(role: &str) -> Result<Channel, GuestError> {
     match role {
         SERVE => {
             let path = port()?;
-            let from = File::open(&path).map_err(GuestError::at(path.display().to_string()))?;
-            let to = File::options().write(true).open(&path).or_else(|_| from.try_clone());
-            let to = to.map_err(GuestError::at(path.display().to_string()))?;
+            let at = || GuestError::at(path.display().to_string());
+            // a port can be opened once
+            let from = File::options().read(true).write(true).open(&path).map_err(at())?;
+            let to = from.try_clone().map_err(at())?;
             Ok(Channel::Lines { from: BufReader::new(from), to })
         }
         ONCE => {
