@@ -3,9 +3,11 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::process::Command;
+use std::sync::Arc;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use host::Host;
+use journal::{Journal, PrivateTree};
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::GuestError;
@@ -48,15 +50,22 @@ pub struct Image {
     pub checksum: String,
 }
 
-/// The image for `kernel` with `program` in it, from those that are kept below `home`, or made now.
+/// The image for `kernel` with `program` in it, from those that are kept below `home`, or made now; what is
+/// half done is in `journal`.
 ///
 /// # Errors
 /// A file cannot be read or written.
-pub fn find(home: &Utf8Path, kernel: &Kernel, program: &Utf8Path) -> Result<Image, GuestError> {
+pub fn find(
+    home: &Utf8Path,
+    kernel: &Kernel,
+    program: &Utf8Path,
+    journal: &Arc<Journal>,
+) -> Result<Image, GuestError> {
     let host = Host::system();
     let programs: Vec<Utf8PathBuf> = PROGRAMS.iter().filter_map(|name| host.find_program(name)).collect();
     let folder = home.join("guests");
     std::fs::create_dir_all(&folder).map_err(GuestError::at(folder.as_str()))?;
+    let folder = folder.canonicalize_utf8().map_err(GuestError::at(folder.as_str()))?;
     let key = key(kernel, program, &programs)?;
     let path = folder.join(format!("{key:016x}.cpio"));
     let sum = path.with_extension("sum");
@@ -66,10 +75,11 @@ pub fn find(home: &Utf8Path, kernel: &Kernel, program: &Utf8Path) -> Result<Imag
         return Ok(Image { path, checksum });
     }
     forget_old(&folder, kernel);
-    let bytes = build(kernel, program, &programs)?;
+    let tree = PrivateTree::new(journal, &folder)?;
+    let bytes = build(kernel, program, &programs, &tree)?;
     let checksum = checksum(&bytes);
     // the sum is what says that the image is whole
-    let half = folder.join(format!(".half-{key:016x}-{}", std::process::id()));
+    let half = tree.path().join("image");
     std::fs::write(&half, &bytes).map_err(GuestError::at(half.as_str()))?;
     std::fs::rename(&half, &path).map_err(GuestError::at(path.as_str()))?;
     std::fs::write(&sum, &checksum).map_err(GuestError::at(sum.as_str()))?;
@@ -106,7 +116,12 @@ fn key(kernel: &Kernel, program: &Utf8Path, programs: &[Utf8PathBuf]) -> Result<
     Ok(hash.digest())
 }
 
-fn build(kernel: &Kernel, program: &Utf8Path, programs: &[Utf8PathBuf]) -> Result<Vec<u8>, GuestError> {
+fn build(
+    kernel: &Kernel,
+    program: &Utf8Path,
+    programs: &[Utf8PathBuf],
+    tree: &PrivateTree,
+) -> Result<Vec<u8>, GuestError> {
     let mut archive = Archive::default();
     FOLDERS.iter().for_each(|folder| archive.directory(folder));
     // until devtmpfs is mounted the kernel opens this for the first process
@@ -118,7 +133,7 @@ fn build(kernel: &Kernel, program: &Utf8Path, programs: &[Utf8PathBuf]) -> Resul
             archive.link(link, &to.to_string_lossy());
         }
     }
-    let stripped = stripped(program)?;
+    let stripped = stripped(program, tree)?;
     archive.file(&real("/bin/loadline"), 0o755, stripped);
     libraries(program)?.iter().try_for_each(|library| copy(&mut archive, library))?;
     for path in programs {
@@ -167,15 +182,14 @@ fn libraries(program: &Utf8Path) -> Result<Vec<Utf8PathBuf>, GuestError> {
 }
 
 /// The program without what only debuggers read, which is most of it; as it is where there is no strip(1).
-fn stripped(program: &Utf8Path) -> Result<Vec<u8>, GuestError> {
+fn stripped(program: &Utf8Path, tree: &PrivateTree) -> Result<Vec<u8>, GuestError> {
     let whole = || std::fs::read(program).map_err(GuestError::at(program.as_str()));
     if Host::system().find_program("strip").is_none() {
         return whole();
     }
-    let to = std::env::temp_dir().join(format!("loadline-stripped-{}", std::process::id()));
+    let to = tree.path().join("stripped");
     let made = run(Command::new("strip").arg("-o").arg(&to).arg(program));
     let bytes = std::fs::read(&to);
-    let _ = std::fs::remove_file(&to);
     match (made, bytes) {
         (Ok(_), Ok(bytes)) => Ok(bytes),
         _ => whole(),

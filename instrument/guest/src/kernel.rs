@@ -2,9 +2,11 @@
 //! are unpacked, never installed, and kept with their SHA-256.
 
 use std::process::Command;
+use std::sync::Arc;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use host::{Host, Unavailable};
+use journal::{Journal, PrivateTree};
 
 use crate::GuestError;
 
@@ -30,11 +32,17 @@ pub struct Kernel {
     pub package: Option<String>,
 }
 
-/// Finds the kernel `name`; one of Debian that is not there yet is fetched below `home`. `tell` hears of what takes long.
+/// Finds the kernel `name`; one of Debian that is not there yet is fetched below `home`; what is half done is in `journal`.
+/// `tell` hears of what takes long.
 ///
 /// # Errors
 /// There is none: with what would help.
-pub fn find(home: &Utf8Path, name: &str, tell: &mut dyn FnMut(&str)) -> Result<Kernel, GuestError> {
+pub fn find(
+    home: &Utf8Path,
+    name: &str,
+    journal: &Arc<Journal>,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Kernel, GuestError> {
     if name.starts_with('/') {
         return at_path(name);
     }
@@ -47,7 +55,7 @@ pub fn find(home: &Utf8Path, name: &str, tell: &mut dyn FnMut(&str)) -> Result<K
     kept.sort_by_key(|path| version_key(path.file_name().unwrap_or_default()));
     let folder = match kept.pop() {
         Some(folder) => folder,
-        None => fetch(&own, version, tell)?,
+        None => fetch(&own, version, journal, tell)?,
     };
     let package = host_read(&folder.join("package"));
     let kernel = in_folder(name, &folder, package)?;
@@ -78,7 +86,12 @@ fn version_key(name: &str) -> Vec<u64> {
     name.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse().ok()).collect()
 }
 
-fn fetch(own: &Utf8Path, version: &str, tell: &mut dyn FnMut(&str)) -> Result<Utf8PathBuf, GuestError> {
+fn fetch(
+    own: &Utf8Path,
+    version: &str,
+    journal: &Arc<Journal>,
+    tell: &mut dyn FnMut(&str),
+) -> Result<Utf8PathBuf, GuestError> {
     let host = Host::system();
     for program in ["apt-cache", "apt-get", "dpkg-deb"] {
         if host.find_program(program).is_none() {
@@ -104,28 +117,26 @@ fn fetch(own: &Utf8Path, version: &str, tell: &mut dyn FnMut(&str)) -> Result<Ut
         return Err(Unavailable::new(format!("the archive has no kernel {version} (old versions go)"), remedy).into());
     };
     tell(&format!("fetching {package} from Debian's archive, once (about 100 MB)"));
-    download(own, package)
+    download(own, package, journal)
 }
 
-/// Downloads and unpacks a package; what is half done has another name.
-fn download(own: &Utf8Path, package: &str) -> Result<Utf8PathBuf, GuestError> {
+/// Downloads and unpacks a package in a private directory, then moves it to its place.
+fn download(own: &Utf8Path, package: &str, journal: &Arc<Journal>) -> Result<Utf8PathBuf, GuestError> {
     std::fs::create_dir_all(own).map_err(GuestError::at(own.as_str()))?;
-    let (half, whole) = (own.join(format!(".half-{package}-{}", std::process::id())), own.join(package));
-    let _ = std::fs::remove_dir_all(&half);
+    let own = own.canonicalize_utf8().map_err(GuestError::at(own.as_str()))?;
+    let tree = PrivateTree::new(journal, &own)?;
+    let (half, whole) = (tree.path().join(package), own.join(package));
     std::fs::create_dir(&half).map_err(GuestError::at(half.as_str()))?;
-    let unpacked = run(Command::new("apt-get").args(["download", "-qq", package]).current_dir(&half))
-        .map_err(|error| {
-            let remedy = "run apt-get update, or name a kernel by its path";
-            GuestError::from(Unavailable::new(format!("{package} could not be fetched: {error}"), remedy))
-        })
-        .and_then(|_| unpack(&half, package));
-    let moved = unpacked.and_then(|()| match std::fs::rename(&half, &whole) {
+    run(Command::new("apt-get").args(["download", "-qq", package]).current_dir(&half)).map_err(|error| {
+        let remedy = "run apt-get update, or name a kernel by its path";
+        GuestError::from(Unavailable::new(format!("{package} could not be fetched: {error}"), remedy))
+    })?;
+    unpack(&half, package)?;
+    match std::fs::rename(&half, &whole) {
         // another run was quicker
-        Err(_) if whole.join("package").exists() => Ok(()),
-        other => other.map_err(GuestError::at(whole.as_str())),
-    });
-    let _ = std::fs::remove_dir_all(&half);
-    moved.map(|()| whole)
+        Err(_) if whole.join("package").exists() => Ok(whole),
+        moved => moved.map(|()| whole.clone()).map_err(GuestError::at(whole.as_str())),
+    }
 }
 
 fn unpack(folder: &Utf8Path, package: &str) -> Result<(), GuestError> {
@@ -249,10 +260,13 @@ mod tests {
         assert_eq!(release_in(&head[..0x205]), None);
         head[0x20e..0x210].copy_from_slice(&0xffffu16.to_le_bytes());
         assert_eq!(release_in(&head), None);
+        let folder = tempfile::tempdir().unwrap();
+        let home = Utf8Path::from_path(folder.path()).unwrap();
+        let journal = Journal::open(&home.join("journal"), "test").unwrap();
         let no_kernel = std::env::current_exe().unwrap();
-        let error = find(Utf8Path::new("/nowhere"), no_kernel.to_str().unwrap(), &mut |_| {}).unwrap_err();
+        let error = find(home, no_kernel.to_str().unwrap(), &journal, &mut |_| {}).unwrap_err();
         assert!(error.to_string().contains("no kernel"), "{error}");
-        let error = find(Utf8Path::new("/nowhere"), "fedora-40", &mut |_| {}).unwrap_err();
+        let error = find(home, "fedora-40", &journal, &mut |_| {}).unwrap_err();
         assert!(error.to_string().contains("debian-6.12"), "{error}");
     }
 }

@@ -60,6 +60,30 @@ impl SiteError {
     }
 }
 
+/// Whether `spec` can be built, as far as can be told without doing it; `in_guest`: this machine is one.
+pub fn availability(spec: &StackSpec, in_guest: bool) -> Availability {
+    // nothing is built for what is simulated
+    if spec.fs() == spec::FsKind::Virtual {
+        return Availability::Available;
+    }
+    if let Some(why) = guest::obstacle(spec) {
+        return Availability::Unavailable(why);
+    }
+    if guest::devices::is_guests(spec) {
+        return if in_guest || spec.guest().is_some() {
+            Availability::Available
+        } else {
+            let remedy = format!("name a kernel: {spec}+kernel:{}", guest::KERNEL);
+            Availability::Unavailable(Unavailable::new("only a guest has this device", remedy))
+        };
+    }
+    if let Err(error) = stack::emulated::options(spec, "asked") {
+        let remedy = "name one of these profiles, `image`, or a device under /dev";
+        return Availability::Unavailable(Unavailable::new(error.to_string(), remedy));
+    }
+    if spec.guest().is_some() { Availability::Available } else { stack::probe_availability(spec) }
+}
+
 impl Site {
     /// Builds in `work`; devices belong to the loadline home `home` and are served by this program.
     ///
@@ -78,26 +102,7 @@ impl Site {
 
     /// Whether `spec` can be built here, as far as can be told without doing it.
     pub fn availability(&self, spec: &StackSpec) -> Availability {
-        // nothing is built for what is simulated
-        if spec.fs() == spec::FsKind::Virtual {
-            return Availability::Available;
-        }
-        if let Some(why) = guest::obstacle(spec) {
-            return Availability::Unavailable(why);
-        }
-        if guest::devices::is_guests(spec) {
-            return if self.in_guest || spec.guest().is_some() {
-                Availability::Available
-            } else {
-                let remedy = format!("name a kernel: {spec}+kernel:{}", guest::KERNEL);
-                Availability::Unavailable(Unavailable::new("only a guest has this device", remedy))
-            };
-        }
-        if let Err(error) = stack::emulated::options(spec, "asked") {
-            let remedy = "name one of these profiles, `image`, or a device under /dev";
-            return Availability::Unavailable(Unavailable::new(error.to_string(), remedy));
-        }
-        if spec.guest().is_some() { Availability::Available } else { stack::probe_availability(spec) }
+        availability(spec, self.in_guest)
     }
 
     /// Looks at what building `spec` would overwrite that is not loadline's own: a real device, or a backing file that

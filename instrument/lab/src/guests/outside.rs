@@ -62,7 +62,7 @@ pub(crate) struct Means<'a> {
 
 impl Means<'_> {
     fn tell(&mut self, text: &str) {
-        (self.progress)(Progress::Engine(Event::Line { text: text.to_string() }));
+        tell(self.progress, text);
     }
 
     pub(super) fn stopped(&self) -> bool {
@@ -130,11 +130,11 @@ impl Guests {
             return Ok((kernel.clone(), image.clone()));
         }
         let home = means.site.home().to_owned();
-        let kernel = kernel::find(&home, &guest.kernel, &mut |text| means.tell(text))?;
+        let kernel = kernel::find(&home, &guest.kernel, means.journal, &mut |text| tell(means.progress, text))?;
         let program = std::env::current_exe().map_err(GuestError::at("the path of this program"))?;
         let program = Utf8PathBuf::from_path_buf(program)
             .map_err(|path| GuestError::Device(format!("{} is not UTF-8", path.display())))?;
-        let image = image::find(&home, &kernel, &program)?;
+        let image = image::find(&home, &kernel, &program, means.journal)?;
         self.kernels.push((guest.kernel.clone(), kernel.clone(), image.clone()));
         Ok((kernel, image))
     }
@@ -226,6 +226,10 @@ impl Guests {
     pub(crate) fn end(&mut self) {
         self.end_serving();
     }
+}
+
+fn tell(progress: &mut dyn FnMut(Progress), text: &str) {
+    progress(Progress::Engine(Event::Line { text: text.to_string() }));
 }
 
 fn tcg() -> Choice {
