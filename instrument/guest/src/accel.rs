@@ -95,7 +95,8 @@ fn canary(vmlinuz: &Utf8Path, place: &PrivateTree) -> Result<bool, GuestError> {
     host::process::end_with_parent(&mut command);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(GuestError::at(QEMU))?;
-    let spoke = || std::fs::read(&console).is_ok_and(|text| String::from_utf8_lossy(&text).contains(FIRST_LINE));
+    let spoke =
+        || std::fs::read(&console).is_ok_and(|text| String::from_utf8_lossy(&text).contains(FIRST_LINE));
     let mut ended = false;
     host::wait::wait_until(CANARY_PATIENCE, || {
         ended = child.try_wait().is_ok_and(|status| status.is_some());

@@ -14,10 +14,18 @@ const ALIGN: usize = 4;
 /// What is at a path.
 enum Entry {
     Directory,
-    File { mode: u32, data: Vec<u8> },
-    Link { to: String },
+    File {
+        mode: u32,
+        data: Vec<u8>,
+    },
+    Link {
+        to: String,
+    },
     /// A character device, by its numbers.
-    Device { major: u32, minor: u32 },
+    Device {
+        major: u32,
+        minor: u32,
+    },
 }
 
 /// A file system to be.

@@ -54,7 +54,8 @@ impl Attached {
 impl Drop for Attached {
     fn drop(&mut self) {
         if let Some(made) = &self.made
-            && let Err(error) = std::fs::write(made.join("power"), "0").and_then(|()| std::fs::remove_dir(made))
+            && let Err(error) =
+                std::fs::write(made.join("power"), "0").and_then(|()| std::fs::remove_dir(made))
         {
             tracing::warn!("{made}: {error}");
         }
@@ -90,7 +91,9 @@ pub fn check(spec: &StackSpec) -> Result<(), GuestError> {
         return Err(GuestError::Device(format!("`{name}` orders writes by flushing; leave the regime out")));
     }
     match (name.as_str(), args.first()) {
-        (NVME, Some(word)) => Err(GuestError::Device(format!("`{word}` of nvme: it takes a size only, as in nvme:8G"))),
+        (NVME, Some(word)) => {
+            Err(GuestError::Device(format!("`{word}` of nvme: it takes a size only, as in nvme:8G")))
+        }
         (NULL, _) => null(*size, args).map(|_| ()),
         _ => Ok(()),
     }
@@ -104,11 +107,17 @@ fn null(size: Option<Size>, args: &[String]) -> Result<Null, GuestError> {
         queues: 1,
     };
     for word in args {
-        let bad = || GuestError::Device(format!("`{word}` of null: there are TIME such as 80us, cache=SIZE or cache=0, queues=N"));
+        let bad = || {
+            GuestError::Device(format!(
+                "`{word}` of null: there are TIME such as 80us, cache=SIZE or cache=0, queues=N"
+            ))
+        };
         match word.split_once('=') {
             Some(("cache", "0")) => null.cache_mib = 0,
             Some(("cache", value)) => null.cache_mib = Size::parse(value).map_err(|_| bad())?.bytes() >> 20,
-            Some(("queues", value)) => null.queues = value.parse().ok().filter(|n| (1..=64).contains(n)).ok_or_else(bad)?,
+            Some(("queues", value)) => {
+                null.queues = value.parse().ok().filter(|n| (1..=64).contains(n)).ok_or_else(bad)?
+            }
             None => null.answer_ns = time_ns(word).ok_or_else(bad)?,
             _ => return Err(bad()),
         }
@@ -203,11 +212,15 @@ mod tests {
             of("ext4@null(1ms,cache=0,queues=4):64M"),
             Null { bytes: 64 << 20, answer_ns: 1_000_000, cache_mib: 0, queues: 4 }
         );
-        for bad in ["ext4@null(fast)", "ext4@null(queues=0)", "ext4@nvme(80us)", "ext4@null:none", "ext4@null(5)"] {
+        for bad in
+            ["ext4@null(fast)", "ext4@null(queues=0)", "ext4@nvme(80us)", "ext4@null:none", "ext4@null(5)"]
+        {
             assert!(check(&spec(bad)).is_err(), "{bad}");
         }
         assert!(check(&spec("ext4@860evo(scale=2)")).is_ok());
         assert_eq!(disk_bytes(&spec("xfs@nvme:2G")), Some(2 << 30));
-        assert!(is_hosts(&spec("xfs@nvme")) && is_guests(&spec("xfs@null")) && !is_guests(&spec("xfs@860evo")));
+        assert!(
+            is_hosts(&spec("xfs@nvme")) && is_guests(&spec("xfs@null")) && !is_guests(&spec("xfs@860evo"))
+        );
     }
 }

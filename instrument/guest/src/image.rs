@@ -108,10 +108,14 @@ fn forget_old(folder: &Utf8Path, kernel: &Kernel) {
 fn key(kernel: &Kernel, program: &Utf8Path, programs: &[Utf8PathBuf]) -> Result<u64, GuestError> {
     let mut hash = Xxh3::new();
     hash.update(&VERSION.to_le_bytes());
-    for path in [program, &kernel.vmlinuz, &kernel.modules].into_iter().chain(programs.iter().map(|path| &**path)) {
+    for path in
+        [program, &kernel.vmlinuz, &kernel.modules].into_iter().chain(programs.iter().map(|path| &**path))
+    {
         let meta = path.metadata().map_err(GuestError::at(path.as_str()))?;
         hash.update(path.as_str().as_bytes());
-        [meta.size(), meta.mtime() as u64, meta.mtime_nsec() as u64].iter().for_each(|n| hash.update(&n.to_le_bytes()));
+        [meta.size(), meta.mtime() as u64, meta.mtime_nsec() as u64]
+            .iter()
+            .for_each(|n| hash.update(&n.to_le_bytes()));
     }
     Ok(hash.digest())
 }
@@ -140,7 +144,10 @@ fn build(
         copy(&mut archive, path)?;
         libraries(path)?.iter().try_for_each(|library| copy(&mut archive, library))?;
     }
-    FILES.iter().filter(|file| Utf8Path::new(file).exists()).try_for_each(|file| copy(&mut archive, (*file).into()))?;
+    FILES
+        .iter()
+        .filter(|file| Utf8Path::new(file).exists())
+        .try_for_each(|file| copy(&mut archive, (*file).into()))?;
     archive.file("/etc/passwd", 0o644, b"root:x:0:0:root:/:/bin/sh\n".to_vec());
     let found = modules::gather(kernel)?;
     let (path, index) = modules::index(&found.list);
@@ -172,10 +179,14 @@ fn copy(archive: &mut Archive, path: &Utf8Path) -> Result<(), GuestError> {
 
 /// The shared libraries of a program, its loader included, by ldd(1); none when it is linked statically.
 fn libraries(program: &Utf8Path) -> Result<Vec<Utf8PathBuf>, GuestError> {
-    let output = Command::new("ldd").arg(program).env("LC_ALL", "C").output().map_err(GuestError::at("ldd"))?;
+    let output =
+        Command::new("ldd").arg(program).env("LC_ALL", "C").output().map_err(GuestError::at("ldd"))?;
     let text = String::from_utf8_lossy(&output.stdout);
     if let Some(line) = text.lines().find(|line| line.contains("not found")) {
-        return Err(GuestError::Program { program: format!("ldd {program}"), message: line.trim().to_string() });
+        return Err(GuestError::Program {
+            program: format!("ldd {program}"),
+            message: line.trim().to_string(),
+        });
     }
     let paths = text.split_whitespace().filter(|word| word.starts_with('/') && !word.ends_with(':'));
     Ok(paths.map(Utf8PathBuf::from).collect())

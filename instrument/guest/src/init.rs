@@ -60,15 +60,20 @@ pub fn begin(role: &str) -> Result<Channel, GuestError> {
     for (target, kind, options) in MOUNTS {
         mounted(target, kind, options)?;
     }
-    for (name, value) in
-        [("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), ("HOME", "/"), ("TMPDIR", "/tmp"), ("LOADLINE_HOME", HOME)]
-    {
+    for (name, value) in [
+        ("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"),
+        ("HOME", "/"),
+        ("TMPDIR", "/tmp"),
+        ("LOADLINE_HOME", HOME),
+    ] {
         // SAFETY: this process has one thread as yet.
         unsafe { std::env::set_var(name, value) };
     }
     std::fs::create_dir_all(HOME).map_err(GuestError::at(HOME))?;
     // 6.1 has these as modules
-    ["virtio_pci", "virtio_console", "fuse", "loop", "configfs"].iter().try_for_each(|name| modules::load(name, ""))?;
+    ["virtio_pci", "virtio_console", "fuse", "loop", "configfs"]
+        .iter()
+        .try_for_each(|name| modules::load(name, ""))?;
     mounted("/sys/kernel/config", "configfs", "")?;
     modules::CHECKSUMS.iter().try_for_each(|name| modules::load(name, ""))?;
     match role {

@@ -51,7 +51,8 @@ pub fn find(
         return Err(Unavailable::new(format!("there is no kernel `{name}`"), remedy).into());
     };
     let own = home.join("kernels");
-    let mut kept: Vec<Utf8PathBuf> = [Utf8Path::new(SHARED), &own].iter().flat_map(|dir| matching(dir, version)).collect();
+    let mut kept: Vec<Utf8PathBuf> =
+        [Utf8Path::new(SHARED), &own].iter().flat_map(|dir| matching(dir, version)).collect();
     kept.sort_by_key(|path| version_key(path.file_name().unwrap_or_default()));
     let folder = match kept.pop() {
         Some(folder) => folder,
@@ -70,12 +71,16 @@ fn host_read(path: &Utf8Path) -> Option<String> {
 fn matching(dir: &Utf8Path, version: &str) -> Vec<Utf8PathBuf> {
     let Ok(entries) = dir.read_dir_utf8() else { return Vec::new() };
     let folders = entries.flatten().map(|entry| entry.path().to_owned());
-    folders.filter(|path| is_of(path.file_name().unwrap_or_default(), version) && path.join("package").exists()).collect()
+    folders
+        .filter(|path| is_of(path.file_name().unwrap_or_default(), version) && path.join("package").exists())
+        .collect()
 }
 
 /// Whether a package such as `linux-image-6.12.117+deb12-amd64` is of version `6.12` or `6.12.117`.
 fn is_of(package: &str, version: &str) -> bool {
-    let Some(rest) = package.strip_prefix("linux-image-").and_then(|rest| rest.strip_prefix(version)) else { return false };
+    let Some(rest) = package.strip_prefix("linux-image-").and_then(|rest| rest.strip_prefix(version)) else {
+        return false;
+    };
     let whole = rest.starts_with(['.', '-', '+']);
     let numbered = rest.starts_with('.') || version.matches('.').count() > 1;
     whole && numbered && rest.ends_with("-amd64") && !rest.split('-').any(|word| OTHERS.contains(&word))
@@ -107,14 +112,19 @@ fn fetch(
     let names = listed.lines().filter_map(|line| line.split_whitespace().next());
     let newest = names.filter(|name| is_of(name, version)).max_by_key(|name| version_key(name));
     let Some(package) = newest else {
-        let near = run(Command::new("apt-cache").args(["search", "--names-only", "^linux-image-[0-9].*-amd64$"]))?;
+        let near =
+            run(Command::new("apt-cache").args(["search", "--names-only", "^linux-image-[0-9].*-amd64$"]))?;
         let mut near: Vec<&str> = near.lines().filter_map(|line| line.split_whitespace().next()).collect();
         near.retain(|name| !name.split('-').any(|word| OTHERS.contains(&word)));
         let remedy = match near.is_empty() {
             true => "run apt-get update, or name a kernel by its path".to_string(),
             false => format!("run apt-get update; the archive lists {}", near.join(", ")),
         };
-        return Err(Unavailable::new(format!("the archive has no kernel {version} (old versions go)"), remedy).into());
+        return Err(Unavailable::new(
+            format!("the archive has no kernel {version} (old versions go)"),
+            remedy,
+        )
+        .into());
     };
     tell(&format!("fetching {package} from Debian's archive, once (about 100 MB)"));
     download(own, package, journal)
@@ -141,7 +151,8 @@ fn download(own: &Utf8Path, package: &str, journal: &Arc<Journal>) -> Result<Utf
 
 fn unpack(folder: &Utf8Path, package: &str) -> Result<(), GuestError> {
     let entries = folder.read_dir_utf8().map_err(GuestError::at(folder.as_str()))?;
-    let deb = entries.flatten().map(|entry| entry.path().to_owned()).find(|path| path.extension() == Some("deb"));
+    let deb =
+        entries.flatten().map(|entry| entry.path().to_owned()).find(|path| path.extension() == Some("deb"));
     let deb = deb.ok_or_else(|| GuestError::Program {
         program: "apt-get download".into(),
         message: format!("it left no package of {package}"),
@@ -162,7 +173,8 @@ fn at_path(name: &str) -> Result<Kernel, GuestError> {
         return in_folder(name, path, None);
     }
     let release = release_of(path)?;
-    let above = path.ancestors().skip(1).flat_map(|dir| [dir.join("lib/modules"), dir.join("usr/lib/modules")]);
+    let above =
+        path.ancestors().skip(1).flat_map(|dir| [dir.join("lib/modules"), dir.join("usr/lib/modules")]);
     let modules = above.map(|dir| dir.join(&release)).find(|dir| dir.is_dir());
     let modules = modules.ok_or_else(|| {
         let remedy = format!("put them into lib/modules/{release} beside it or in a directory above");

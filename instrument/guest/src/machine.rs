@@ -139,7 +139,8 @@ impl Machine {
 
     /// An error that says `why`, with the last lines of console and QEMU.
     pub fn ended(&self, why: &str) -> GuestError {
-        let text = |path: &Utf8Path| std::fs::read(path).map(|text| String::from_utf8_lossy(&text).into_owned());
+        let text =
+            |path: &Utf8Path| std::fs::read(path).map(|text| String::from_utf8_lossy(&text).into_owned());
         let mut tail = String::new();
         for path in [&self.console, &self.messages] {
             let text = text(path).unwrap_or_default();

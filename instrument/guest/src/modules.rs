@@ -41,8 +41,15 @@ const WANTED: [&str; 25] = [
     "sha256_generic",
 ];
 /// Checksums that file systems ask for by the algorithm's name.
-pub const CHECKSUMS: [&str; 7] =
-    ["crc32c_generic", "crc32c_intel", "crc32_generic", "crc32_pclmul", "xxhash_generic", "blake2b_generic", "sha256_generic"];
+pub const CHECKSUMS: [&str; 7] = [
+    "crc32c_generic",
+    "crc32c_intel",
+    "crc32_generic",
+    "crc32_pclmul",
+    "xxhash_generic",
+    "blake2b_generic",
+    "sha256_generic",
+];
 /// Where the image holds modules, and the list of them.
 pub(crate) const FOLDER: &str = "/modules";
 const INDEX: &str = "/modules/index.json";
@@ -151,7 +158,8 @@ fn read(path: &Utf8Path) -> Result<Vec<u8>, GuestError> {
         }
         _ => return std::fs::read(path).map_err(GuestError::at(path.as_str())),
     };
-    let output = Command::new(unpacker).args(["-dc", path.as_str()]).output().map_err(GuestError::at(unpacker))?;
+    let output =
+        Command::new(unpacker).args(["-dc", path.as_str()]).output().map_err(GuestError::at(unpacker))?;
     match output.status.success() {
         true => Ok(output.stdout),
         false => run(Command::new(unpacker).args(["-t", path.as_str()])).map(|_| output.stdout),
@@ -205,7 +213,9 @@ mod tests {
         let root = Utf8Path::from_path(folder.path()).unwrap();
         let place = root.join("kernel/fs");
         std::fs::create_dir_all(&place).unwrap();
-        let put = |name: &str, needs: &str| std::fs::write(place.join(format!("{name}.ko")), module(needs)).unwrap();
+        let put = |name: &str, needs: &str| {
+            std::fs::write(place.join(format!("{name}.ko")), module(needs)).unwrap()
+        };
         put("ext4", "depends=jbd2,mbcache\0softdep=pre: crypto-x post: late");
         put("jbd2", "depends=");
         put("mbcache", "depends=");

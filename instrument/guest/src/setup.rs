@@ -66,7 +66,9 @@ impl Setup {
     /// Virtual processors.
     pub fn cores(&self) -> usize {
         match self.mode {
-            Mode::Normal { .. } => std::thread::available_parallelism().map_or(1, |cores| cores.get().min(CORES_MAX)),
+            Mode::Normal { .. } => {
+                std::thread::available_parallelism().map_or(1, |cores| cores.get().min(CORES_MAX))
+            }
             Mode::Deterministic { .. } => 1,
         }
     }
@@ -82,7 +84,10 @@ impl Setup {
     /// The arguments of QEMU; the console's text goes to `console`, and jobs come by descriptor `port` when there are several.
     pub fn arguments(&self, console: &Utf8Path, port: i32) -> Vec<String> {
         let mut words = Words::default();
-        words.flags(&["-nodefaults", "-no-user-config", "-no-reboot"]).pair("-display", "none").pair("-M", "q35");
+        words
+            .flags(&["-nodefaults", "-no-user-config", "-no-reboot"])
+            .pair("-display", "none")
+            .pair("-M", "q35");
         words.pair("-m", MEMORY_MIB).pair("-smp", self.cores());
         let (how, role) = match &self.mode {
             Mode::Normal { accelerator, disk } => {
@@ -95,7 +100,10 @@ impl Setup {
                 words.pair("-device", "virtio-serial-pci");
                 words.pair("-device", format!("virtserialport,chardev=talk,name={}", wire::PORT));
                 if let Some(disk) = disk {
-                    words.pair("-drive", format!("file={},format=raw,if=none,id=disk,discard=unmap", comma(disk)));
+                    words.pair(
+                        "-drive",
+                        format!("file={},format=raw,if=none,id=disk,discard=unmap", comma(disk)),
+                    );
                     let queues = self.cores();
                     words.pair("-device", format!("nvme,drive=disk,serial=loadline,max_ioqpairs={queues}"));
                 }
@@ -103,7 +111,10 @@ impl Setup {
             }
             Mode::Deterministic { seed, job, result } => {
                 words.pair("-accel", "tcg,thread=single").pair("-cpu", "max");
-                words.pair("-icount", format!("shift={SHIFT},sleep=off")).pair("-seed", seed).pair("-rtc", CLOCK);
+                words
+                    .pair("-icount", format!("shift={SHIFT},sleep=off"))
+                    .pair("-seed", seed)
+                    .pair("-rtc", CLOCK);
                 words.pair("-serial", format!("file:{}", comma(console)));
                 words.pair("-serial", format!("file:{}", comma(result)));
                 words.pair("-fw_cfg", format!("name={},file={}", wire::JOB, comma(job)));
@@ -163,7 +174,9 @@ mod tests {
     fn a_deterministic_guest_gets_nothing_of_the_machine() {
         let mode = Mode::Deterministic { seed: 7, job: "/p/a,b".into(), result: "/p/result".into() };
         let line = setup(mode).arguments("/p/console".into(), 3).join(" ");
-        for word in ["-smp 1 ", "-seed 7 ", "sleep=off", "file=/p/a,,b", "mitigations=off", "-- guest-init once"] {
+        for word in
+            ["-smp 1 ", "-seed 7 ", "sleep=off", "file=/p/a,,b", "mitigations=off", "-- guest-init once"]
+        {
             assert!(line.contains(word), "{word}: {line}");
         }
         for word in ["-drive", "-netdev", "virtfs", "-chardev", "kvm", "thread=multi"] {

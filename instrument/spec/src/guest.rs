@@ -25,7 +25,8 @@ pub struct Guest {
 impl fmt::Display for Guest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let special = |c: char| c.is_whitespace() || "+()".contains(c);
-        let name = if self.kernel.contains(special) { format!("\"{}\"", self.kernel) } else { quoted(&self.kernel) };
+        let name =
+            if self.kernel.contains(special) { format!("\"{}\"", self.kernel) } else { quoted(&self.kernel) };
         write!(f, "{KERNEL}{name}")?;
         if !self.parameters.is_empty() {
             write!(f, "({})", self.parameters.join(","))?;
@@ -80,7 +81,9 @@ fn named(text: &str) -> Option<(String, Vec<String>)> {
     };
     let name = unquote(name.trim());
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-+/ ".contains(c);
-    let of_line = |word: &String| !word.is_empty() && word.chars().all(|c| c.is_ascii_graphic() && !"\"'\\".contains(c));
+    let of_line = |word: &String| {
+        !word.is_empty() && word.chars().all(|c| c.is_ascii_graphic() && !"\"'\\".contains(c))
+    };
     (!name.is_empty() && name.chars().all(plain) && words.iter().all(of_line)).then_some((name, words))
 }
 
@@ -101,13 +104,27 @@ mod tests {
         for (text, kernel, words, seed) in [
             ("f2fs@nvme+kernel:debian-6.12", "debian-6.12", 0, None),
             ("ext4,nobarrier@null(80us):512M+kernel:debian-6.12+deterministic", "debian-6.12", 0, Some(1)),
-            ("ext4@null+kernel:debian-6.12(mitigations=off,nosmt)+deterministic(seed=7)", "debian-6.12", 2, Some(7)),
-            ("xfs@860evo:none+kernel:/boot/vmlinuz-6.12.1+deb12-amd64", "/boot/vmlinuz-6.12.1+deb12-amd64", 0, None),
+            (
+                "ext4@null+kernel:debian-6.12(mitigations=off,nosmt)+deterministic(seed=7)",
+                "debian-6.12",
+                2,
+                Some(7),
+            ),
+            (
+                "xfs@860evo:none+kernel:/boot/vmlinuz-6.12.1+deb12-amd64",
+                "/boot/vmlinuz-6.12.1+deb12-amd64",
+                0,
+                None,
+            ),
             ("ext4+kernel:\"/a b/c\"", "/a b/c", 0, None),
         ] {
             let stack: StackSpec = text.parse().unwrap_or_else(|error| panic!("{error}"));
             let guest = stack.guest().unwrap();
-            assert_eq!((guest.kernel.as_str(), guest.parameters.len(), guest.seed), (kernel, words, seed), "{text}");
+            assert_eq!(
+                (guest.kernel.as_str(), guest.parameters.len(), guest.seed),
+                (kernel, words, seed),
+                "{text}"
+            );
             let label = stack.to_string();
             assert_eq!(label.parse::<StackSpec>().unwrap(), stack, "{label}");
             assert!(stack.within().guest().is_none());
@@ -115,14 +132,21 @@ mod tests {
         let list = "f2fs@nvme+kernel:debian-6.12,ext4@null+kernel:debian-6.1(a=1,quiet)+deterministic,xfs";
         let stacks = StackSpec::parse_list(list).unwrap();
         assert_eq!(stacks.len(), 3);
-        assert_eq!(stacks[2].deterministic("debian-6.12", 3).unwrap().to_string(), "xfs+kernel:debian-6.12+deterministic(seed=3)");
+        assert_eq!(
+            stacks[2].deterministic("debian-6.12", 3).unwrap().to_string(),
+            "xfs+kernel:debian-6.12+deterministic(seed=3)"
+        );
     }
 
     #[test]
     fn what_is_no_guest_is_told() {
-        for text in
-            ["ext4+kernel:", "ext4+deterministic", "dir:/tmp+kernel:x", "ext4+kernel:a+kernel:b", "ext4+kernel:a+deterministicx"]
-        {
+        for text in [
+            "ext4+kernel:",
+            "ext4+deterministic",
+            "dir:/tmp+kernel:x",
+            "ext4+kernel:a+kernel:b",
+            "ext4+kernel:a+deterministicx",
+        ] {
             assert!(text.parse::<StackSpec>().is_err(), "{text}");
         }
     }

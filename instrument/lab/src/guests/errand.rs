@@ -40,8 +40,12 @@ pub(super) fn served(
         }
         match machine.hear(TICK)? {
             Some(Answer::Progress { progress }) => (means.progress)(progress),
-            Some(Answer::Report { report }) => return Ok(labelled(*report, facts.clone(), machine.console())),
-            Some(Answer::Error { message }) => return Err(GuestError::Device(format!("in the guest: {message}"))),
+            Some(Answer::Report { report }) => {
+                return Ok(labelled(*report, facts.clone(), machine.console()));
+            }
+            Some(Answer::Error { message }) => {
+                return Err(GuestError::Device(format!("in the guest: {message}")));
+            }
             Some(Answer::Ready) | None => {}
         }
     }
@@ -56,7 +60,8 @@ pub(super) fn once(
     facts: environment::Guest,
     setup: &dyn Fn(Mode) -> Setup,
 ) -> Result<Report, GuestError> {
-    let payload = serde_json::to_vec(&Errand::of(job)).map_err(|error| GuestError::Damaged(error.to_string()))?;
+    let payload =
+        serde_json::to_vec(&Errand::of(job)).map_err(|error| GuestError::Damaged(error.to_string()))?;
     let mut lost = String::new();
     for attempt in 1..=ATTEMPTS {
         let tree = means.tree()?;
@@ -98,7 +103,9 @@ fn waited(job: &Job<'_>, means: &mut Means<'_>, machine: &mut Machine) -> Result
             return Err(machine.ended("interrupted"));
         }
         if start.elapsed() >= limit {
-            return Err(machine.ended(&format!("the guest has not ended within {:.0} s", limit.as_secs_f64())));
+            return Err(
+                machine.ended(&format!("the guest has not ended within {:.0} s", limit.as_secs_f64()))
+            );
         }
         std::thread::sleep(TICK);
     }

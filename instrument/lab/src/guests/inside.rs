@@ -69,7 +69,8 @@ fn serve(from: std::io::BufReader<std::fs::File>, to: std::fs::File) {
     let mut runner = None;
     while let Ok(errand) = errands.recv() {
         stop.store(false, Ordering::Release);
-        let answer = carried_out(&mut runner, &errand, &stop, &mut |progress| say(&Answer::Progress { progress }));
+        let answer =
+            carried_out(&mut runner, &errand, &stop, &mut |progress| say(&Answer::Progress { progress }));
         say(&answer);
     }
 }
@@ -114,12 +115,15 @@ fn carry_out(
 ) -> Result<Report, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
     let study = Study::from_stored(&errand.study).map_err(|error| text(&error))?;
-    let workload = plan::workload_of(&study, &errand.cell).ok_or("the cell's workload is not in the study")?;
+    let workload =
+        plan::workload_of(&study, &errand.cell).ok_or("the cell's workload is not in the study")?;
     guest::devices::load_file_system(&errand.stack).map_err(|error| text(&error))?;
     let machine = load::machine(study.study.memory.map(|limit| limit.0), FREE_BYTES_ASSUMED);
-    let load = load::prepare(workload, &errand.cell.parameters, &study.study, machine).map_err(|error| text(&error))?;
+    let load = load::prepare(workload, &errand.cell.parameters, &study.study, machine)
+        .map_err(|error| text(&error))?;
     if runner.is_none() {
-        let mut site = Site::new(Utf8Path::new(init::HOME), Utf8Path::new(WORK)).map_err(|error| text(&error))?;
+        let mut site =
+            Site::new(Utf8Path::new(init::HOME), Utf8Path::new(WORK)).map_err(|error| text(&error))?;
         site.in_guest = true;
         *runner = Some(RealRunner::new(site, &errand.run).map_err(|error| text(&error))?);
     }

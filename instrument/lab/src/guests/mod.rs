@@ -13,4 +13,5 @@ pub mod inside;
 pub(crate) mod outside;
 mod talk;
 
+pub use guest::KERNEL;
 pub use outside::Guests;

@@ -89,7 +89,9 @@ impl Guests {
                 self.serving = None;
                 Report::empty(match error.unavailable() {
                     _ if means.stopped() => Status::Interrupted,
-                    Some(why) => Status::Unavailable { reason: why.reason.clone(), remedy: why.remedy.clone() },
+                    Some(why) => {
+                        Status::Unavailable { reason: why.reason.clone(), remedy: why.remedy.clone() }
+                    }
                     None => Status::Failed { message: error.to_string() },
                 })
             }
@@ -99,7 +101,9 @@ impl Guests {
     }
 
     fn trial(&mut self, job: &Job<'_>, means: &mut Means<'_>) -> Result<Report, GuestError> {
-        let Some(guest) = job.stack.guest() else { return Err(GuestError::Device("the stack names no guest".into())) };
+        let Some(guest) = job.stack.guest() else {
+            return Err(GuestError::Device("the stack names no guest".into()));
+        };
         let (kernel, image) = self.kernel(guest, means)?;
         match guest.seed {
             Some(seed) => {
@@ -107,19 +111,28 @@ impl Guests {
                 let seed = seed.wrapping_add(u64::from(job.slot.index));
                 let console = self.console(job, means.site.home())?;
                 let facts = facts(&kernel, &image, &tcg(), Some(seed));
-                let setup = |mode| Setup { kernel: kernel.clone(), image: image.clone(), parameters: guest.parameters.clone(), mode };
+                let setup = |mode| Setup {
+                    kernel: kernel.clone(),
+                    image: image.clone(),
+                    parameters: guest.parameters.clone(),
+                    mode,
+                };
                 errand::once(job, means, seed, &console, facts, &setup)
             }
             None => {
                 let disk_bytes = guest::devices::disk_bytes(job.stack);
-                let other = |serving: &Serving| serving.kernel != *guest || serving.disk_bytes.max(disk_bytes) != serving.disk_bytes;
+                let other = |serving: &Serving| {
+                    serving.kernel != *guest || serving.disk_bytes.max(disk_bytes) != serving.disk_bytes
+                };
                 if self.serving.as_ref().is_some_and(other) {
                     self.end_serving();
                 }
                 if self.serving.is_none() {
                     self.serving = Some(self.boot(job, guest, (kernel, image), disk_bytes, means)?);
                 }
-                let Some(serving) = &mut self.serving else { return Err(GuestError::Device("no guest".into())) };
+                let Some(serving) = &mut self.serving else {
+                    return Err(GuestError::Device("no guest".into()));
+                };
                 errand::served(job, means, &mut serving.machine, &serving.facts)
             }
         }
@@ -130,7 +143,8 @@ impl Guests {
             return Ok((kernel.clone(), image.clone()));
         }
         let home = means.site.home().to_owned();
-        let kernel = kernel::find(&home, &guest.kernel, means.journal, &mut |text| tell(means.progress, text))?;
+        let kernel =
+            kernel::find(&home, &guest.kernel, means.journal, &mut |text| tell(means.progress, text))?;
         let program = std::env::current_exe().map_err(GuestError::at("the path of this program"))?;
         let program = Utf8PathBuf::from_path_buf(program)
             .map_err(|path| GuestError::Device(format!("{} is not UTF-8", path.display())))?;
