@@ -45,7 +45,7 @@ impl Place {
 
     /// The latest run as JSON.
     fn run(&self) -> serde_json::Value {
-        let output = self.output(&["report", "latest", "--json"]);
+        let output = self.output(&["report", "last", "--format", "json"]);
         serde_json::from_slice(&output.stdout).unwrap()
     }
 

@@ -7,7 +7,7 @@ use stats::history::{self, Group, Prior, Spread, Summary};
 use stats::machine::{Conditions, Known, gate};
 use stats::{Doubt, Finding, Outcome, SampleError, Sense, Thresholds, Verdict};
 
-use crate::blocks;
+use crate::{blocks, exact};
 
 use crate::results::{Cell, MetricName, Run};
 use crate::study::Study;
@@ -218,7 +218,10 @@ fn within_run(run: &Run, cell_a: u32, cell_b: u32, thresholds: &Thresholds) -> O
     let line = |metric: MetricName| -> Result<Line, SampleError> {
         let trials = |cell: u32| blocks::of_cell(run, cell, |outcome| metric.of(outcome));
         let (a, b) = (trials(cell_a), trials(cell_b));
-        let finding = stats::blocked::compare(&a, &b, sense(metric), thresholds)?;
+        let finding = match exact::finding((run, cell_a, &a), (run, cell_b, &b), sense(metric)) {
+            Some(finding) => finding,
+            None => stats::blocked::compare(&a, &b, sense(metric), thresholds)?,
+        };
         let (basis, machine_half_width, differed) = (None, 0.0, Vec::new());
         let [baseline, candidate] = medians(&a, &b)?;
         Ok(Line { metric, baseline, candidate, finding, basis, machine_half_width, differed })
@@ -242,6 +245,11 @@ fn between_runs(
             Ok(between::Run { plain: Summary::of_values(&blocks::values(own))?, anchored })
         };
         let (of_a, of_b) = (trials(a, cell_a), trials(b, cell_b));
+        let [baseline, candidate] = medians(&of_a, &of_b)?;
+        if let Some(finding) = exact::finding((a, cell_a, &of_a), (b, cell_b, &of_b), sense(metric)) {
+            let (basis, machine_half_width, differed) = (None, 0.0, Vec::new());
+            return Ok(Line { metric, baseline, candidate, finding, basis, machine_half_width, differed });
+        }
         let (before, after) = (of(a, cell_a, &of_a)?, of(b, cell_b, &of_b)?);
         let found =
             between::compare(&before, &after, &ground.spread, differed.clone(), sense(metric), thresholds);
@@ -249,7 +257,6 @@ fn between_runs(
         if matches!(found.answer(), Answer::MachineDiffered(_)) {
             finding.verdict = Verdict::CannotTell { why: Doubt::OtherMachine };
         }
-        let [baseline, candidate] = medians(&of_a, &of_b)?;
         let differed = found.differed.iter().map(ToString::to_string).collect();
         let (basis, machine_half_width) = (Some(found.basis), found.machine_half_width);
         Ok(Line { metric, baseline, candidate, finding, basis, machine_half_width, differed })
