@@ -123,7 +123,8 @@ fn deterministic_guests_repeat_to_the_bit() {
     needs!(Root, Guest, Ext4Tools);
     let measured = || {
         let place = Place::new();
-        let words = ["run", "work.f", "--on", "ext4@null:64M", "--deterministic", "--for", "100ms", "-n", "1"];
+        let words =
+            ["run", "work.f", "--on", "ext4@null:64M", "--deterministic", "--for", "100ms", "-n", "1"];
         place.output(&words);
         let run = place.run();
         let mut sums = Vec::new();
