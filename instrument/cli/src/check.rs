@@ -114,7 +114,7 @@ fn check_study(arguments: &options::Check) -> anyhow::Result<Exit> {
             text += "stack virtual: simulated, nothing is built\n";
             continue;
         }
-        text += &format!("stack {stack}: {}\n", stack::probe_availability(stack));
+        text += &format!("stack {stack}: {}\n", lab::site::availability(stack, false));
     }
     for load in checked.iter() {
         let parameters: String = load.parameters.iter().map(|p| format!(" {}={}", p.name, p.value)).collect();

@@ -78,6 +78,9 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some(lab::contained::ARGUMENT) {
         return ExitCode::from(lab::contained::main());
     }
+    if std::env::args().nth(1).as_deref() == Some(lab::guests::inside::ARGUMENT) {
+        lab::guests::inside::main()
+    }
     if let Some(code) = container::init::main() {
         return ExitCode::from(code);
     }

@@ -199,6 +199,9 @@ pub fn home(options: &Options) -> anyhow::Result<PathBuf> {
 /// The study, on devices whose time is stretched as is asked for.
 pub fn study(arguments: &options::Run) -> anyhow::Result<Study> {
     let mut study = unscaled(arguments)?;
+    if arguments.deterministic {
+        study = made_deterministic(study)?;
+    }
     let Some(factor) = arguments.time_scale else { return Ok(study) };
     if study.rows.iter().any(|row| row.stack.is_some()) {
         return Err(bad_input("--time-scale: the rows of this study name their stacks"));
@@ -208,6 +211,21 @@ pub fn study(arguments: &options::Run) -> anyhow::Result<Study> {
             bad_input(format!(
                 "--time-scale: {stack} has no emulated SSD; {}@980pro has one",
                 stack.fs().name()
+            ))
+        })?;
+    }
+    Ok(study)
+}
+
+/// The stacks in deterministic guests, when that is asked for.
+fn made_deterministic(mut study: Study) -> anyhow::Result<Study> {
+    if study.rows.iter().any(|row| row.stack.is_some()) {
+        return Err(bad_input("--deterministic: the rows of this study name their stacks themselves"));
+    }
+    for stack in &mut study.stacks {
+        *stack = stack.deterministic(lab::guests::KERNEL, 1).ok_or_else(|| {
+            bad_input(format!(
+                "--deterministic: {stack} is of this machine; name a device, such as ext4@null"
             ))
         })?;
     }

@@ -7,8 +7,8 @@ use stats::history::{self, Group, Prior, Spread, Summary};
 use stats::machine::{Known, gate};
 use stats::{Doubt, Finding, SampleError, Sense, Thresholds, Verdict};
 
-use crate::blocks;
 use crate::machine::{booted, conditions, cpu_taken_out};
+use crate::{blocks, exact};
 
 use crate::results::{Cell, MetricName, Run};
 
@@ -244,7 +244,10 @@ fn within_run(run: &Run, cell_a: u32, cell_b: u32, thresholds: &Thresholds) -> O
     let line = |metric: MetricName| -> Result<Line, SampleError> {
         let trials = |cell: u32| blocks::of_cell(run, cell, |outcome| metric.of(outcome));
         let (a, b) = (trials(cell_a), trials(cell_b));
-        let finding = stats::blocked::compare(&a, &b, sense(metric), thresholds)?;
+        let finding = match exact::finding((run, cell_a, &a), (run, cell_b, &b), sense(metric)) {
+            Some(finding) => finding,
+            None => stats::blocked::compare(&a, &b, sense(metric), thresholds)?,
+        };
         let (basis, machine_half_width, of_cpu_left, differed) = (None, 0.0, 0.0, Vec::new());
         let [baseline, candidate] = medians(&a, &b)?;
         Ok(Line { metric, baseline, candidate, finding, basis, machine_half_width, of_cpu_left, differed })
@@ -268,6 +271,11 @@ fn between_runs(
             Ok(between::Run { plain: Summary::of_values(&blocks::values(own))?, anchored })
         };
         let (of_a, of_b) = (trials(a, cell_a), trials(b, cell_b));
+        let [baseline, candidate] = medians(&of_a, &of_b)?;
+        if let Some(finding) = exact::finding((a, cell_a, &of_a), (b, cell_b, &of_b), sense(metric)) {
+            let (basis, machine_half_width, of_cpu_left, differed) = (None, 0.0, 0.0, Vec::new());
+            return Ok(Line { metric, baseline, candidate, finding, basis, machine_half_width, of_cpu_left, differed });
+        }
         let (mut before, mut after) = (of(a, cell_a, &of_a)?, of(b, cell_b, &of_b)?);
         let taken_out =
             (metric == METRICS[0]).then(|| cpu_taken_out((a, cell_a), (b, cell_b), metric)).flatten();
@@ -281,7 +289,6 @@ fn between_runs(
         if matches!(found.answer(), Answer::MachineDiffered(_)) {
             finding.verdict = Verdict::CannotTell { why: Doubt::OtherMachine };
         }
-        let [baseline, candidate] = medians(&of_a, &of_b)?;
         // an anchor takes it out by itself
         let of_cpu_left = match found.basis {
             Basis::Anchor => 0.0,

@@ -19,6 +19,7 @@
 //! | [`judge`] | claims of a study against what was measured |
 //! | [`embedded`] | the published evaluations that every `loadline` has with it |
 //! | [`files`] | its workloads, and other studies |
+//! | [`exact`] | cells of deterministic guests compared: two trials decide |
 //! | `earlier` | runs of evaluations that were stored before studies had rows and columns |
 //! | [`trend`] | a cell over many runs, with changes of level |
 //! | [`turns`] | two systems in turns until it is decided |
@@ -33,6 +34,7 @@ mod earlier;
 pub mod embedded;
 pub mod environment;
 pub mod estimate;
+pub mod exact;
 pub mod files;
 pub mod fsync;
 pub mod grid;

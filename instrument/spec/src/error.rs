@@ -72,6 +72,13 @@ pub enum ParseErrorKind {
     Twice { what: &'static str },
     #[error("`{word}` is neither a size nor a regime; regimes are none, flush, barrier, streams")]
     BadSuffix { word: String },
+    #[error("a directory of this machine is not in a guest: name a device, such as `@null` or `@nvme`")]
+    DirInGuest,
+    #[error(
+        "`{word}` is no guest; write `+kernel:NAME`, such as `+kernel:debian-6.12`, with words for its command line in \
+         parentheses, then `+deterministic` or `+deterministic(seed=2)`"
+    )]
+    BadGuest { word: String },
 }
 
 impl ParseErrorKind {

@@ -50,6 +50,12 @@ pub fn probe_availability_on(host: &Host, spec: &StackSpec) -> Availability {
 
 /// As [`probe_availability_on`], as a result.
 pub(crate) fn check(host: &Host, spec: &StackSpec) -> Result<(), Unavailable> {
+    if spec.guest().is_some() {
+        return Err(Unavailable::new(
+            "this command builds its stacks on this machine, not in guests",
+            "use `loadline run`, or leave `+kernel:` out",
+        ));
+    }
     if spec.fs() == FsKind::Virtual {
         return Err(Unavailable::new(
             "`virtual` is no place: it stands for stacks that are simulated",
