@@ -46,7 +46,7 @@ doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
 
 bench: setup-tests
-	$(CARGO) build --release --locked -p loadline-bench
+	$(CARGO) build --release --locked -p loadline -p loadline-bench
 	$(ROOT) $(TARGET)/release/loadline-bench
 
 install: build

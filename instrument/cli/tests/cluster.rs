@@ -1,5 +1,10 @@
 //! Many ranks under a launcher, and the shards of a study: as their users start them, and what is left.
 
+#[path = "cluster/hosts.rs"]
+mod hosts;
+#[path = "cluster/parallel.rs"]
+mod parallel;
+
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
