@@ -6,7 +6,7 @@ use kv::patterns::Pattern;
 use stats::Outcome;
 
 use crate::key_values::{KeyValues, Patterns};
-use crate::parallel::span::{self, Joint, Span};
+use crate::span::{self, Joint, Span};
 use crate::{AppError, Bench, Hooks, Load, Parameters, Place};
 use crate::{databases, imap, key_values, micro, parallel, prefetch, programs};
 

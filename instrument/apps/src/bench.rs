@@ -9,8 +9,8 @@ use stats::{Direction, Ended, Histogram, Metric, OpClass, OpOutcome, Outcome};
 
 use crate::AppError;
 use crate::error::at;
-use crate::parallel::ranks::{Ranks, Roll};
-use crate::parallel::span::Span;
+use crate::ranks::{Ranks, Roll};
+use crate::span::Span;
 
 /// What a load may ask of whoever runs it.
 pub struct Hooks<'a> {

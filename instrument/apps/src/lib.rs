@@ -16,6 +16,8 @@
 //! | [`databases`] | SQL loads of crate `sql` on private servers |
 //! | [`key_values`] | YCSB's core workloads and db_bench's patterns of crate `kv` |
 //! | `served` | what SQL and key-value loads share |
+//! | [`ranks`] | who takes part in a load of many tasks, where they meet |
+//! | [`span`] | parts of a phase, and what all tasks did together |
 //! | [`parallel`] | IOR's and mdtest's patterns, by many tasks |
 //! | [`imap`] | clients against a private Dovecot |
 //! | [`source`] | the source tree, its archive and its history, made once and kept |
@@ -33,8 +35,10 @@ pub mod parallel;
 pub mod parameters;
 pub mod prefetch;
 pub mod programs;
+pub mod ranks;
 mod served;
 pub mod source;
+pub mod span;
 
 pub use app::{App, join};
 pub use bench::{Bench, Hooks};

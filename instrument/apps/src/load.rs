@@ -4,7 +4,7 @@ use std::path::Path;
 
 use stats::Outcome;
 
-use crate::parallel::span::Joint;
+use crate::span::Joint;
 use crate::{AppError, Bench};
 
 /// Where a load runs.

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
 
-use apps::parallel::ranks::{Ranks, Roll};
-use apps::parallel::span::Span;
+use apps::ranks::{Ranks, Roll};
+use apps::span::Span;
 use apps::{App, AppError, Hooks, Pace, Place};
 use probe::Counters;
 use stats::{Outcome, parallel};

@@ -8,8 +8,8 @@ mod slices;
 use std::io::BufRead;
 use std::sync::{Arc, Mutex};
 
-use apps::parallel::ranks::{Ranks, Roll};
-use apps::parallel::span::Span;
+use apps::ranks::{Ranks, Roll};
+use apps::span::Span;
 use engine::Control;
 use engine::options::Event;
 use probe::Counters;

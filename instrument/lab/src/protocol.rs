@@ -45,7 +45,7 @@ pub struct Request {
     pub waits: bool,
     /// The load is one task of many: it meets the others by [`Message::Meet`].
     #[serde(default)]
-    pub roll: Option<apps::parallel::ranks::Roll>,
+    pub roll: Option<apps::ranks::Roll>,
     /// Speed of the processor's counter ([`engine::clock::Clock::speed`]), set by the process of the same machine that
     /// sends this.
     #[serde(default)]
@@ -113,7 +113,7 @@ pub enum Message {
     /// What a task did in a phase.
     Span {
         /// That.
-        span: apps::parallel::span::Span,
+        span: apps::span::Span,
     },
     /// A load that waited begins.
     Began {

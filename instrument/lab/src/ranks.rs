@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-use apps::parallel::span::Span;
+use apps::span::Span;
 use cluster::leader::{Expected, Hello};
 use cluster::member::Told;
 use cluster::rendezvous::{self, PATIENCE};

@@ -5,8 +5,6 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`ranks`] | who takes part, where they meet |
-//! | [`span`] | parts of a phase, and what all tasks did together |
 //! | `words` | the text of options: `-F -t 1m` |
 //! | `data` | buffers that say whose they are |
 //! | `phase` | one timed phase of one task |
@@ -19,8 +17,6 @@ mod io500;
 mod ior;
 mod mdtest;
 mod phase;
-pub mod ranks;
-pub mod span;
 mod words;
 
 pub use io500::Io500;

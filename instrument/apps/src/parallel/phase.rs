@@ -6,9 +6,9 @@ use std::os::fd::{IntoRawFd, OwnedFd};
 use rustix::time::{ClockId, clock_gettime};
 use stats::Direction;
 
-use super::span::{Span, Wall};
 use crate::AppError;
 use crate::bench::{Bench, Section, Tally};
+use crate::span::{Span, Wall};
 
 /// A phase that runs.
 pub(crate) struct Phase {

@@ -4,8 +4,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use apps::parallel::ranks::Roll;
-use apps::parallel::span::Span;
+use apps::ranks::Roll;
+use apps::span::Span;
 use cluster::balance::Balance;
 use cluster::{ClusterError, Heard, Offset};
 use engine::options::{Event, RunOptions, Stage};

@@ -20,9 +20,9 @@ use super::ior::options::{GRAMMAR as IOR, Options as IorOptions};
 use super::ior::task::Task as IorTask;
 use super::mdtest::options::{GRAMMAR as MDTEST, Options as MdtestOptions};
 use super::mdtest::task::{Item, Task as MdtestTask};
-use super::span::Joint;
 use super::words::{Grammar, Words};
 use crate::error::at;
+use crate::span::Joint;
 use crate::{AppError, Bench, Load, Parameters, Place};
 
 const GRAMMAR: Grammar = Grammar {

@@ -2,7 +2,7 @@
 
 use stats::{Metric, Outcome};
 
-use crate::parallel::span::Joint;
+use crate::span::Joint;
 
 /// Phases whose GiB/s count.
 const BANDWIDTH: [&str; 4] = ["ior-easy-write", "ior-hard-write", "ior-easy-read", "ior-hard-read"];

@@ -11,8 +11,6 @@ pub(crate) mod layout;
 pub(crate) mod options;
 pub(crate) mod task;
 
-use stats::Direction;
-
 use crate::{AppError, Bench, Load, Parameters, Place};
 use options::Options;
 use task::Task;
@@ -66,9 +64,4 @@ impl Load for Ior {
         }
         Ok(())
     }
-}
-
-/// The system call of a transfer.
-pub(crate) fn call(direction: Direction) -> &'static str {
-    if direction == Direction::Write { "pwrite" } else { "pread" }
 }

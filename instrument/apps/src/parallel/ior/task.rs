@@ -11,7 +11,7 @@ use super::options::{Options, Order, ReadBack};
 use crate::error::at;
 use crate::parallel::data::{Buffer, Pattern};
 use crate::parallel::phase::Phase;
-use crate::parallel::ranks::Roll;
+use crate::ranks::Roll;
 use crate::{AppError, Bench};
 
 /// Files of tasks, and what is known of them.
@@ -93,7 +93,7 @@ impl Task {
         let layout = Layout::of(options, self.roll.rank, self.roll.size());
         let mut sequence = self.sequence(options, options.transfers());
         let mut buffer = Buffer::of(options.transfer as usize, self.signature, self.roll.rank);
-        let mut phase = Phase::begin(bench, name, super::call(Direction::Write), Direction::Write)?;
+        let mut phase = Phase::begin(bench, name, "pwrite", Direction::Write)?;
         let file = self.open(&path, options, true)?;
         barrier(options, bench)?;
         phase.opened();
@@ -140,7 +140,7 @@ impl Task {
         let mut sequence = self.sequence(options, there);
         let mut buffer = Buffer::new(options.transfer as usize);
         let mut checker = self.checker(options, owner);
-        let mut phase = Phase::begin(bench, name, super::call(Direction::Read), Direction::Read)?;
+        let mut phase = Phase::begin(bench, name, "pread", Direction::Read)?;
         let file = self.open(&path, options, false)?;
         barrier(options, bench)?;
         phase.opened();

@@ -16,7 +16,7 @@ use super::tree::Trees;
 use crate::error::at;
 use crate::parallel::data::Buffer;
 use crate::parallel::phase::Phase;
-use crate::parallel::ranks::Roll;
+use crate::ranks::Roll;
 use crate::{AppError, Bench};
 
 /// What an item is.

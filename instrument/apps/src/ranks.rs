@@ -5,7 +5,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-use super::span::Span;
+use crate::span::Span;
 
 /// A task among all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
