@@ -259,7 +259,7 @@ fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
 pub fn loads(words: &[PathBuf]) -> (Vec<String>, Vec<PathBuf>) {
     let (apps, files): (Vec<_>, Vec<_>) = words.iter().cloned().partition(|word| {
         let is_app = word.to_str().is_some_and(apps::App::is_known);
-        is_app && !word.exists()
+        is_app && !word.is_file()
     });
     (apps.iter().map(|app| app.display().to_string()).collect(), files)
 }

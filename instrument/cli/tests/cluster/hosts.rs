@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use needs::Need::{Root, Tool};
+use needs::Need::Tool;
 use needs::needs;
 use serde_json::Value;
 
@@ -48,7 +48,9 @@ impl Hosts {
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        self.names.iter().for_each(|name| drop(ip(&format!("netns delete {name}"))));
+        for name in &self.names {
+            let _ = ip(&format!("netns delete {name}"));
+        }
     }
 }
 
