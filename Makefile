@@ -58,7 +58,7 @@ docs: setup
 	@LOADLINE=$(TARGET)/demo/loadline scripts/docs.sh
 
 bench: setup-tests
-	$(CARGO) build --release --locked -p loadline-bench
+	$(CARGO) build --release --locked -p loadline -p loadline-bench
 	$(ROOT) $(TARGET)/release/loadline-bench
 
 install: build install-built

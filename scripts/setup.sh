@@ -52,6 +52,7 @@ need_for_tests() {
     need file:/usr/lib/postgresql postgresql
     need sysbench sysbench
     need mpirun openmpi-bin
+    need ip iproute2
     need chromium chromium
     need qemu-system-x86_64 qemu-system-x86
     need mkfs.f2fs f2fs-tools

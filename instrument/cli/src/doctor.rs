@@ -31,16 +31,23 @@ pub fn doctor(options: &Options, arguments: &options::Doctor) -> anyhow::Result<
     screen::print("\nstacks")?;
     for name in STACKS {
         let spec: StackSpec = name.parse()?;
-        let line = match lab::site::availability(&spec, false) {
-            Availability::Available => "yes".to_owned(),
-            Availability::Unavailable(why) => format!("no: {why}"),
-        };
-        screen::print(&format!("  {name:<12} {line}"))?;
+        screen::print(&format!("  {name:<12} {}", answer(lab::site::availability(&spec, false))))?;
+    }
+    screen::print("\nnetwork file systems, mounted by you and measured as dir:PATH")?;
+    for (name, availability) in stack::network::clients(&Host::system()) {
+        screen::print(&format!("  {name:<12} {}", answer(availability)))?;
     }
     let Some(home) = Utf8Path::from_path(&home) else {
         return Err(screen::bad_input("the home of results is not UTF-8"));
     };
     leftovers(home, arguments.dry_run)
+}
+
+fn answer(availability: Availability) -> String {
+    match availability {
+        Availability::Available => "yes".to_owned(),
+        Availability::Unavailable(why) => format!("no: {why}"),
+    }
 }
 
 fn machine() -> String {

@@ -132,6 +132,9 @@ Examples:
   loadline run job.fio --on ext4@980pro --with loadline,fio --for 10s
   loadline run study.toml; loadline run study.toml --resume
   mpirun -n 64 loadline run workloads/varmail.f --on dir:/shared --for 60s
+  mpirun -n 64 loadline run ior --on dir:/shared -- -F -b 1g -t 1m -e -C -w -r -R
+  mpirun -n 64 loadline run mdtest --on dir:/shared -- -n 10000 -u -F -w 3901
+  mpirun -n 64 loadline run io500 --on dir:/shared -- -D 300
   loadline run study.toml --shard 3/40 --home /shared/shard3; loadline merge /shared/shard*
   loadline run paper.toml --scale quick --rows ext4,xfs --columns table3")]
 pub struct Run {
@@ -163,6 +166,9 @@ pub struct Run {
     /// Trials of each cell [default: 6, or the study's]
     #[arg(long, short = 'n', value_name = "N")]
     pub trials: Option<u32>,
+    /// After `--`: options of `run ior`, `run mdtest` and `run io500`, by the names that IOR and mdtest have for them
+    #[arg(last = true, value_name = "OPTIONS", allow_hyphen_values = true)]
+    pub own: Vec<String>,
     /// Measured time of each trial, such as 30s or 5m [default: the workload's own]
     #[arg(long = "for", value_name = "TIME")]
     pub length: Option<String>,

@@ -242,6 +242,7 @@ fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
         let (files, properties) = property_files(files)?;
         let mut set = database_settings(arguments, files.is_empty())?;
         set.extend(by_fio(arguments, &files)?);
+        set.extend(own_options(arguments, &apps, files.is_empty())?);
         if let Some(properties) = properties {
             if !files.is_empty() || !apps.is_empty() {
                 return Err(bad_input("property files of YCSB are one workload: give no others beside them"));
@@ -252,6 +253,7 @@ fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
         let line = CommandLine { files, apps, on, set, settings };
         return lab::read::command_line(&line).map_err(not_found_or_bad);
     }
+    own_options(arguments, &[], false)?;
     let [file] = arguments.files.as_slice() else {
         return Err(bad_input("give one study (*.toml), or workloads (*.f), but not both"));
     };
@@ -287,7 +289,7 @@ fn not_found_or_bad(error: StudyError) -> anyhow::Error {
 pub fn loads(words: &[PathBuf]) -> (Vec<String>, Vec<PathBuf>) {
     let (apps, files): (Vec<_>, Vec<_>) = words.iter().cloned().partition(|word| {
         let is_app = word.to_str().is_some_and(apps::App::is_known);
-        is_app && !word.exists()
+        is_app && !word.is_file()
     });
     (apps.iter().map(|app| app.display().to_string()).collect(), files)
 }
@@ -356,6 +358,23 @@ fn by_fio(arguments: &options::Run, files: &[PathBuf]) -> anyhow::Result<Option<
         return Err(bad_input("--with is for job files of fio (*.fio)"));
     }
     Ok(Some(format!("{}={with}", lab::load::WITH)))
+}
+
+/// What stands after `--` as the parameter of loads that have options of their own.
+fn own_options(arguments: &options::Run, apps: &[String], only_apps: bool) -> anyhow::Result<Option<String>> {
+    if arguments.own.is_empty() {
+        return Ok(None);
+    }
+    if !only_apps || apps.is_empty() || !apps.iter().all(|app| apps::App::has_options(app)) {
+        return Err(bad_input(
+            "options after `--` are for ior, mdtest and io500: loadline run ior --on dir:. -- -F -t 1m",
+        ));
+    }
+    let text = arguments.own.join(" ");
+    if text.contains('"') {
+        return Err(bad_input("options after `--` hold no quotation marks"));
+    }
+    Ok(Some(format!("{}=\"{text}\"", apps::parallel::OPTIONS)))
 }
 
 fn current_directory() -> anyhow::Result<String> {

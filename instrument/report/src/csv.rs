@@ -222,9 +222,9 @@ fn put_trial(table: &mut Table, cell: &Cell, trial: &Trial) {
 }
 
 fn put_op(table: &mut Table, outcome: &Outcome, op: &OpOutcome) {
-    let seconds = outcome.measured_seconds;
+    let seconds = outcome.op_seconds(op);
     let rate = |amount: u64| (seconds > 0.0).then(|| amount as f64 / seconds);
-    table.put(seconds);
+    table.put(outcome.measured_seconds);
     table.put(outcome.warmup_seconds);
     table.put(&op.name);
     table.put(&op.kind);

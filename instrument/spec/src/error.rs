@@ -81,6 +81,9 @@ pub enum ParseErrorKind {
     BadGuest { word: String },
 }
 
+/// Network file systems that a user may ask for.
+const NETWORK: [&str; 6] = ["nfs", "9p", "cifs", "smb", "ceph", "sshfs"];
+
 impl ParseErrorKind {
     pub(crate) fn unknown_fs(word: &str) -> Self {
         // `virtual` is for studies of what is simulated, which say so themselves
@@ -95,7 +98,12 @@ impl ParseErrorKind {
         } else if word.starts_with('/') {
             format!(" (for a directory write `dir:{word}`)")
         } else {
-            super::fs::near_fs(word).map_or(String::new(), |fs| format!(" (did you mean `{fs}`?)"))
+            let network = NETWORK.iter().any(|name| word.starts_with(name)).then_some(
+                " (a network file system is mounted by you, and measured as `dir:PATH`; `loadline doctor` says \
+                 which clients this machine has)",
+            );
+            let near = super::fs::near_fs(word).map(|fs| format!(" (did you mean `{fs}`?)"));
+            network.unwrap_or_default().to_string() + &near.unwrap_or_default()
         };
         ParseErrorKind::UnknownFs { word: word.to_string(), hint, known: known.join(", ") }
     }

@@ -102,7 +102,7 @@ fn directory(path: &Utf8Path) -> Result<(), Unavailable> {
 
 /// An emulated SSD is a FUSE file behind a loop device; whether its name is a profile's, its provider knows. betrfs is
 /// served by a process.
-fn fuse(host: &Host, what: &str) -> Result<(), Unavailable> {
+pub(crate) fn fuse(host: &Host, what: &str) -> Result<(), Unavailable> {
     let fuse = host.path("/dev/fuse");
     rustix::fs::access(fuse.as_str(), Access::READ_OK | Access::WRITE_OK).map_err(|error| {
         Unavailable::new(
@@ -144,7 +144,7 @@ fn may_mount(host: &Host) -> Result<(), Unavailable> {
     }
 }
 
-fn install(package: &str) -> String {
+pub(crate) fn install(package: &str) -> String {
     format!("install it (Debian: apt install {package})")
 }
 
@@ -163,15 +163,20 @@ fn kernel_supports(host: &Host, fs: FsKind) -> Result<(), Unavailable> {
             name.to_uppercase()
         ),
     };
-    let filesystems = host.read("/proc/filesystems").unwrap_or_default();
-    let registered = filesystems.lines().any(|line| line.split_whitespace().last() == Some(name));
-    if registered || has_module(host, name) {
+    if is_in_kernel(host, name) {
         return Ok(());
     }
     Err(Unavailable::new(
         format!("this kernel has no {name} (not in /proc/filesystems, and no module)"),
         remedy,
     ))
+}
+
+/// Whether the kernel knows the file system of this name, or would by a module.
+pub(crate) fn is_in_kernel(host: &Host, name: &str) -> bool {
+    let filesystems = host.read("/proc/filesystems").unwrap_or_default();
+    let registered = filesystems.lines().any(|line| line.split_whitespace().last() == Some(name));
+    registered || has_module(host, name)
 }
 
 /// Whether mount(8) would get the file system by loading a module.

@@ -240,8 +240,8 @@ impl Kept {
                 }
                 Ok(Message::Event { event }) => (trial.progress)(Progress::Engine(event)),
                 Err(true) => return Err(Failure::Message("the trial's process has ended".into())),
-                // only loads that wait say that they begin
-                Ok(Message::Began { .. }) | Err(false) => {}
+                // only loads that wait say that they begin, and only tasks of many meet
+                Ok(Message::Began { .. } | Message::Meet { .. } | Message::Span { .. }) | Err(false) => {}
             }
         }
     }

@@ -170,6 +170,7 @@ impl<'a> Trial<'a> {
             ssd: None,
             in_slices: false,
             waits: false,
+            roll: None,
             counter_speed: None,
         };
         let program = self.place.program.clone();
@@ -228,6 +229,7 @@ impl<'a> Trial<'a> {
             ssd: built.ssd().map(|ssd| ssd.state().name.clone()),
             in_slices: false,
             waits: false,
+            roll: None,
             counter_speed: None,
         };
         self.report.environment = Some(environment);
