@@ -274,7 +274,16 @@ fn between_runs(
         let [baseline, candidate] = medians(&of_a, &of_b)?;
         if let Some(finding) = exact::finding((a, cell_a, &of_a), (b, cell_b, &of_b), sense(metric)) {
             let (basis, machine_half_width, of_cpu_left, differed) = (None, 0.0, 0.0, Vec::new());
-            return Ok(Line { metric, baseline, candidate, finding, basis, machine_half_width, of_cpu_left, differed });
+            return Ok(Line {
+                metric,
+                baseline,
+                candidate,
+                finding,
+                basis,
+                machine_half_width,
+                of_cpu_left,
+                differed,
+            });
         }
         let (mut before, mut after) = (of(a, cell_a, &of_a)?, of(b, cell_b, &of_b)?);
         let taken_out =
