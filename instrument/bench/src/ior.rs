@@ -74,10 +74,8 @@ pub fn measure(pairs: &Pairs, tmpfs: &Path, disk: &Path) -> anyhow::Result<()> {
     }
     let home = tempfile::Builder::new().prefix("loadline-bench-").tempdir_in(tmpfs)?;
     let folder = tempfile::Builder::new().prefix("loadline-bench-").tempdir_in(tmpfs)?;
-    let rounds = pairs.rounds;
-    let place =
-        |file_system, folder| Place { file_system, folder, home: home.path(), loadline: &loadline, rounds };
-    all(&place("tmpfs", folder.path()))?;
+    let (home, loadline, rounds) = (home.path(), loadline.as_path(), pairs.rounds);
+    all(&Place { file_system: "tmpfs", folder: folder.path(), home, loadline, rounds })?;
     drop(folder);
     let work = tempfile::Builder::new().prefix("loadline-bench-").tempdir_in(disk)?;
     let utf8 = |path: &Path| path.to_str().map(str::to_owned).context("the path is not UTF-8");
@@ -91,7 +89,8 @@ pub fn measure(pairs: &Pairs, tmpfs: &Path, disk: &Path) -> anyhow::Result<()> {
             return Ok(());
         }
     };
-    let measured = all(&place("ext4", built.path().as_std_path()));
+    let folder = built.path().as_std_path();
+    let measured = all(&Place { file_system: "ext4", folder, home, loadline, rounds });
     built.teardown()?;
     measured
 }
