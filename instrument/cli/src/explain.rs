@@ -35,6 +35,7 @@ fn fsync(options: &Options, arguments: &ExplainFsync) -> anyhow::Result<Exit> {
     let spec: StackSpec = arguments.on.parse().map_err(|error| bad_input(format!("--on: {error}")))?;
     let wanted = Fsyncs {
         count: arguments.count,
+        warmup: 0,
         job: arguments.job.as_deref().map(|job| load(job, arguments.allow_system)).transpose()?,
         seconds: seconds(&arguments.length)?,
         allow_system: arguments.allow_system,
@@ -53,6 +54,8 @@ fn fsync(options: &Options, arguments: &ExplainFsync) -> anyhow::Result<Exit> {
 pub(crate) struct Fsyncs {
     /// Without a job: so many appends, each with its fsync.
     pub(crate) count: u64,
+    /// So many appends before them that are not recorded.
+    pub(crate) warmup: u64,
     pub(crate) job: Option<Workload>,
     /// How long the job runs.
     pub(crate) seconds: f64,
@@ -164,14 +167,15 @@ impl Fsyncs {
     fn record(&self, root: &Path) -> anyhow::Result<Recorded> {
         let Some(workload) = &self.job else {
             let mut file = OpenOptions::new().append(true).create(true).open(root.join("explained"))?;
-            let mut work = || -> std::io::Result<()> {
-                for _ in 0..self.count {
+            let mut work = |count: u64| -> std::io::Result<()> {
+                for _ in 0..count {
                     file.write_all(&[0x5a; APPEND_BYTES])?;
                     file.sync_all()?;
                 }
                 Ok(())
             };
-            return worked(probe::fsync::record(root, &mut work));
+            work(self.warmup)?;
+            return worked(probe::fsync::record(root, || work(self.count)));
         };
         let run = |stage| run_stage(workload, root, stage, self.seconds, self.allow_system);
         run(Stage::Prepare)?;
