@@ -62,7 +62,8 @@ pub enum Command {
     Crash(Crash),
     /// Show a stored run: terminal, HTML, CSV, JSON, Filebench's text
     Report(Report),
-    /// Run a published evaluation and judge its claims: BetrFS, CrossPrefetch, HotOS 2011, OPIMQ
+    /// Run a published evaluation and judge its claims: BetrFS, CrossPrefetch, HotOS 2011, OPIMQ,
+    /// Swissknife
     Reproduce(Box<crate::reproduce::Reproduce>),
     /// Run a workload in virtual time: containers on order-preserving and other stacks
     Simulate(Box<crate::simulate::Simulate>),
@@ -107,8 +108,11 @@ Stacks are written FS[,option...][@DEVICE]; a comma before a known file system b
   xfs@/dev/sdx               a real device; it must be named again with --erase
   f2fs@nvme+kernel:debian-6.12  in a guest with a kernel of Debian, on QEMU's NVMe device (see docs/guests.md)
 
+A workload is a file, a load by name (tpcc, ycsb-a ...), or one that loadline has with it, which needs no file: varmail.
+`loadline new workload mine.f --from varmail` writes that one out, to change.
+
 Examples:
-  loadline run workloads/varmail.f --on ext4,xfs,btrfs --trials 5
+  loadline run varmail --on ext4,xfs,btrfs --trials 5
   loadline run varmail.f --on dir:/mnt/data --set nfiles=50000 --set nthreads=32 --for 30s
   loadline run workloads/randomread.f --on ext4 --set nthreads=1,4,16 --cold --memory 1G
   loadline run workloads/randomwrite.f --on xfs --io uring:32 --html report.html
