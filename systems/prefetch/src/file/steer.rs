@@ -18,8 +18,12 @@ impl FileState {
         !stream.is_exhausted(self.size) && stream.ahead() + threshold <= ahead_max.max(2 * threshold)
     }
 
-    /// One request of a stream, bytes: not less than the kernel's, which it replaces.
+    /// One request of a stream, bytes: beside others no longer than they may wait for it; alone not less than the kernel's,
+    /// which it replaces.
     pub(super) fn chunk_bytes(&self, stream: &Stream, device: &Device) -> u64 {
+        if device.is_shared(stream.base_rate) {
+            return device.chunk_bytes().min(device.quantum_bytes());
+        }
         match stream.shape {
             Shape::Forward if !self.random_hint => {
                 device.chunk_bytes().max(device.readahead_bytes().min(device.call_bytes()).min(1 << 20))
@@ -113,7 +117,7 @@ impl FileState {
         if forward && !self.random_hint && busy() {
             return Some(Reason::Saturated);
         }
-        if (!forward || self.random_hint) && device.is_filled(stream.rate_alone(self.now_ns)) {
+        if (!forward || self.random_hint) && device.is_filled() {
             return Some(Reason::Saturated);
         }
         if device.trial.is_bad() {
