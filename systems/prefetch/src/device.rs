@@ -531,8 +531,7 @@ impl Device {
     /// One step of fetching a file, bytes: a read that comes after it waits a twelfth of a latency,
     /// or more where the processor is too busy for such short ones.
     pub fn fetch_step_bytes(&self) -> u64 {
-        let bdp = self.fetch_bdp().min(self.believed_bdp());
-        (bdp / DELAY_PART * self.pace.stretch())
+        (self.fetch_bdp() / DELAY_PART * self.pace.stretch())
             .clamp(crate::PAGE, FETCH_STEP_MAX)
             .next_multiple_of(crate::PAGE)
     }
@@ -623,22 +622,44 @@ mod tests {
     }
 
     #[test]
-    fn what_a_near_device_is_filled_with_is_looked_at_for_a_while() {
-        let device = Device::new();
-        (0..3).for_each(|_| device.learn_miss(100_000, 4096));
-        assert!(!device.is_filled(), "nothing is known of a mapping's reads");
+    fn a_device_that_delivers_nearly_all_it_can_is_left_alone() {
+        let (near, far) = (Device::new(), Device::new());
         let mut now_ns = 1;
-        device.note_traffic(now_ns, 0);
-        assert!(device.is_filled());
+        for (device, latency_ns) in [(&near, 100_000), (&far, 1_000_000)] {
+            (0..3).for_each(|_| device.learn_miss(latency_ns, 4096));
+            assert!(!device.is_filled(), "nothing is known of a mapping's reads");
+            device.note_traffic(now_ns, 0);
+            assert!(device.is_filled(), "it was not watched long enough");
+        }
+        // KiB in 2 ms, of 1 GB/s.
         let mut filled = |kib: u64| {
             now_ns += 2_000_000;
-            device.note_traffic(now_ns, kib << 10);
-            (device.is_filled(200_000_000), device.is_filled(900_000_000))
+            [&near, &far].map(|device| {
+                device.note_traffic(now_ns, kib << 10);
+                device.is_filled()
+            })
         };
-        // KiB in 2 ms, of 1 GB/s; the second stream is the only one.
-        assert_eq!([filled(512), filled(2048), filled(512)], [(false, false), (true, false), (false, false)]);
-        (0..16).for_each(|_| device.learn_miss(1_000_000, 4096));
-        assert!(!filled(2048).0, "more may be on its way to a far one");
+        assert_eq!([filled(512), filled(1024), filled(1900)], [[false; 2], [true, false], [true, true]]);
+        assert_eq!(filled(1024), [true, true], "the peak is forgotten slowly");
+        (0..4).for_each(|_| drop(filled(512)));
+        assert_eq!(filled(512), [true, false]);
+        far.learn_pair(1, 0, 0, false);
+        far.stream_begins();
+        far.stream_reads(&mut 0, now_ns);
+        assert!(!far.is_filled(), "that is our own doing");
+    }
+
+    #[test]
+    fn a_request_beside_others_is_a_twelfth_of_their_wait() {
+        let device = Device::new();
+        (0..3).for_each(|_| device.learn_miss(1_200_000, 4096));
+        assert_eq!(device.quantum_bytes(), 100_000 / 4096 * 4096, "of the assumed 1 GB/s");
+        // Four threads begin together: each read of 100 kB takes 1 ms of the device.
+        (2..=5u64).for_each(|at| device.learn_pair(at * 1_000_000, at * 1_000_000, 100_000, true));
+        assert_eq!(device.quantum_bytes(), 8192);
+        let near = Device::new();
+        near.learn_miss(20_000, 4096);
+        assert_eq!(near.quantum_bytes(), crate::PAGE);
     }
 
     #[test]

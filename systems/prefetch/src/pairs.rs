@@ -53,7 +53,9 @@ impl Pairs {
         let idle_ns = self.idle_ns.fetch_min(elapsed_ns, Relaxed).min(elapsed_ns);
         let queued = elapsed_ns >= idle_ns.saturating_add(idle_ns / QUEUED);
         let together = before_ns != 0 && now_ns > before_ns && now_ns.saturating_sub(elapsed_ns) < before_ns;
-        if !queued || !together {
+        // What its bytes take must stand out of the latency's own variation.
+        let resolved = bytes.saturating_mul(QUEUED) >= idle_ns;
+        if !queued || !together || !resolved {
             return;
         }
         let rate = u128::from(bytes) * 1_000_000_000 / u128::from(now_ns - before_ns);
