@@ -77,10 +77,8 @@ impl App {
     /// A load or a parameter that is not known, a value that cannot be read.
     pub fn new(name: &str, variables: &[(String, String)]) -> Result<App, AppError> {
         let found = LOADS.iter().find(|(known, _)| *known == name);
-        let (name, make) = found.ok_or_else(|| AppError::Unknown {
-            name: name.to_string(),
-            known: LOADS.iter().map(|(known, _)| *known).collect(),
-        })?;
+        let (name, make) = found
+            .ok_or_else(|| AppError::Unknown { name: name.to_string(), known: App::names().collect() })?;
         let mut parameters = Parameters::new(name, variables);
         let load = make(&mut parameters)?;
         parameters.end()?;
@@ -99,7 +97,12 @@ impl App {
 
     /// Whether a load has this name.
     pub fn is_known(name: &str) -> bool {
-        LOADS.iter().any(|(known, _)| *known == name)
+        App::names().any(|known| known == name)
+    }
+
+    /// The names of all loads.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        LOADS.iter().map(|(known, _)| *known)
     }
 
     /// See [`Load::takes_time`].

@@ -194,7 +194,7 @@ fn worked<E: Into<anyhow::Error>>(
 
 /// Reads a workload; one that starts programs only when that is allowed.
 pub(crate) fn load(file: &Path, allow_system: bool) -> anyhow::Result<Workload> {
-    let text = std::fs::read(file).map_err(|error| bad_input(format!("{}: {error}", file.display())))?;
+    let text = lab::read::text(file).map_err(bad_input)?.into_bytes();
     let name = file.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
     let settings = wml::Settings { machine: lab::load::machine(None, 2 << 30), set: Vec::new(), name };
     match wml::load(&text, &settings) {

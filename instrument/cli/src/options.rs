@@ -62,7 +62,8 @@ pub enum Command {
     Crash(Crash),
     /// Show a stored run: terminal, HTML, CSV, JSON, Filebench's text
     Report(Report),
-    /// Run a published evaluation and judge its claims: BetrFS, CrossPrefetch, HotOS 2011, OPIMQ
+    /// Run a published evaluation and judge its claims: BetrFS, CrossPrefetch, HotOS 2011, OPIMQ,
+    /// Swissknife
     Reproduce(Box<crate::reproduce::Reproduce>),
     /// Run a workload in virtual time: containers on order-preserving and other stacks
     Simulate(Box<crate::simulate::Simulate>),
@@ -106,8 +107,11 @@ Stacks are written FS[,option...][@DEVICE]; a comma before a known file system b
   dir:/mnt/data              a private directory in a file system that is mounted already
   xfs@/dev/sdx               a real device; it must be named again with --erase
 
+A workload is a file, a load by name (tpcc, ycsb-a ...), or one that loadline has with it, which needs no file: varmail.
+`loadline new workload mine.f --from varmail` writes that one out, to change.
+
 Examples:
-  loadline run workloads/varmail.f --on ext4,xfs,btrfs --trials 5
+  loadline run varmail --on ext4,xfs,btrfs --trials 5
   loadline run varmail.f --on dir:/mnt/data --set nfiles=50000 --set nthreads=32 --for 30s
   loadline run workloads/randomread.f --on ext4 --set nthreads=1,4,16 --cold --memory 1G
   loadline run workloads/randomwrite.f --on xfs --io uring:32 --html report.html

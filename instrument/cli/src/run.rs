@@ -16,7 +16,7 @@ use lab::{Campaign, Site};
 use record::grid::Grid;
 use record::results::{Judgement, Run, Status};
 use record::shard::Shard;
-use record::study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study};
+use record::study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study, StudyError, nearest};
 use rustix::process::Signal;
 use spec::StackSpec;
 use stats::Thresholds;
@@ -232,7 +232,7 @@ fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
             set = [properties_as_settings(&properties, &set), set].concat();
         }
         let line = CommandLine { files, apps, on, set, settings };
-        return lab::read::command_line(&line).map_err(bad_input);
+        return lab::read::command_line(&line).map_err(not_found_or_bad);
     }
     let [file] = arguments.files.as_slice() else {
         return Err(bad_input("give one study (*.toml), or workloads (*.f), but not both"));
@@ -251,6 +251,18 @@ fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
         study.stacks = StackSpec::parse_list(on).map_err(|error| bad_input(format!("--on: {error}")))?;
     }
     Ok(study)
+}
+
+/// A name that no file has may have meant a load.
+fn not_found_or_bad(error: StudyError) -> anyhow::Error {
+    if let StudyError::Missing { path } = &error
+        && let Some(near) = nearest(path, apps::App::names())
+    {
+        return bad_input(format!(
+            "{path}: there is no such file, nor a load of this name; did you mean `{near}`?"
+        ));
+    }
+    bad_input(error)
 }
 
 /// What `run` is given: names of built-in loads, and files. A file of such a name goes before.

@@ -45,16 +45,18 @@ const LOG_BYTES: u64 = 32 << 20;
 /// Warehouses of the small database.
 const WAREHOUSES: i64 = 2;
 
-/// Makes a database and cuts the power under it again and again. `stop` ends it early, with what was found until then.
+/// Makes a database and cuts the power under it again and again. `stop` ends it early. What the cuts show is in `cuts`,
+/// also a server that does not come up again, and also when it ends by an error.
 ///
 /// # Errors
-/// [`CrashError`]; what the cuts show is in the result, also a server that does not come up again.
+/// [`CrashError`]: what the machine would not do.
 pub fn run(
     options: &DatabaseOptions,
     journal: &Arc<Journal>,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
-) -> Result<Cuts, CrashError> {
+    cuts: &mut Cuts,
+) -> Result<(), CrashError> {
     if let stack::Availability::Unavailable(why) = stack::probe_availability(&options.spec) {
         return Err(why.into());
     }
@@ -76,22 +78,20 @@ pub fn run(
     let mut image = fill(&bench, stop)?;
     let mut chain =
         Chain { bench: &bench, size, ledger: Arc::new(Ledger::new()), moments: SplitMix::new(options.seed) };
-    let mut cuts = Cuts::new(options);
     for number in 1..=options.cuts {
         if stop.load(Ordering::Acquire) {
             break;
         }
         let next = folder.path().join(format!("cut-{number}.img"));
-        if !chain.one(&mut cuts, number, &image, &next, stop)? {
-            return Ok(cuts);
+        if !chain.one(cuts, number, &image, &next, stop)? {
+            return Ok(());
         }
         std::fs::remove_file(&image).map_err(CrashError::io(format!("remove {image}")))?;
         image = next;
         progress(&format!("cut {number} of {}: {}", options.cuts, cuts.short()));
     }
     // the last cut is judged as well
-    chain.look(&mut cuts, &image)?;
-    Ok(cuts)
+    chain.look(cuts, &image)
 }
 
 /// Makes the file system and the database on it: the image that the first run begins with.

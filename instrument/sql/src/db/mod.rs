@@ -5,12 +5,14 @@
 //! | `connection` | connection, statement |
 //! | `value` | values, rows, addresses |
 //! | `error` | what a server answers, sorted by what a client can do |
-//! | `maria` | the MySQL protocol |
+//! | `maria` | a MySQL server's connection |
+//! | `packets` | the commands and answers of a load in the MySQL protocol |
 //! | `postgres` | PostgreSQL's |
 
 mod connection;
 mod error;
 mod maria;
+mod packets;
 mod postgres;
 mod value;
 
