@@ -232,9 +232,11 @@ fn orders_that_change_or_leave_something_out_lose_nothing() {
             for (threads, shared) in [(1, false), (4, false), (4, true)] {
                 let (gain, p99) = gain_and_p99(SIZE, pattern, device, (threads, shared), 1000, Mode::Auto);
                 let cell = format!("{pattern:?} {name} x{threads} shared={shared}");
-                // Its turns come as often as what is believed of the device changes.
-                let least =
-                    if cell == "PingPong 5 ms, 200 MB/s, 128 KiB x4 shared=true" { 0.91 } else { 0.96 };
+                // Shared descriptors whose order changes: what is believed of the device then belongs to the order before.
+                let least = match (pattern, shared) {
+                    (Pattern::PingPong | Pattern::Phases, true) => 0.91,
+                    _ => 0.96,
+                };
                 assert!(gain >= least, "{gain:.3} {cell}");
                 // Two streams a thread, eight in all: on a device that is busy already reads wait for their pieces in
                 // turns until the trial has ended it. Reads without order wait for what is fetched beside them.
