@@ -145,6 +145,8 @@ impl Device {
 
     /// The longest request beside which others read, bytes: one of theirs that comes after it waits a twelfth longer than
     /// usual. A page at least.
+    ///
+    /// Rule: Short requests.
     pub fn quantum_bytes(&self) -> u64 {
         let bytes = u128::from(self.typical_ns()) * u128::from(self.believed_rate());
         let bytes = u64::try_from(bytes / 1_000_000_000).unwrap_or(u64::MAX) / DELAY_PART;
@@ -269,6 +271,8 @@ impl Device {
 
     /// Whether a device delivers nearly all that it can already, or was not watched long enough: there is little to gain
     /// then, and each read would wait for what is prefetched for the others.
+    ///
+    /// Rule: Full device.
     pub fn is_filled(&self) -> bool {
         let near = self.latency_ns() < NEAR_NS;
         let full = if near { FULL_PERCENT_NEAR } else { FULL_PERCENT };
@@ -379,6 +383,8 @@ impl Device {
     /// bandwidth is known, by half before, and long enough not to wake a thread all the time. Until then a stream that
     /// the kernel does not read ahead of, and that read so much alone (`own_rate`, bytes/s), begins no faster than with
     /// twice of what the device delivers: else the reads beside which it begins would wait for all that it asks for.
+    ///
+    /// Rule: Turns.
     pub fn turn_ns(&self, bytes: u64, own_rate: Option<u64>) -> Option<u64> {
         let streams = self.streams();
         if streams < 2 && !own_rate.is_some_and(|rate| self.traffic.is_shared(rate)) {

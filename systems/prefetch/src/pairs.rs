@@ -45,6 +45,8 @@ impl Pairs {
     }
 
     /// Notes a full miss that ended at `now_ns` after `elapsed_ns`.
+    ///
+    /// Rule: Packet pairs.
     pub fn note(&self, now_ns: u64, elapsed_ns: u64, bytes: u64) {
         let before_ns = self.end_ns.swap(now_ns, Relaxed);
         if self.len.swap(bytes, Relaxed) != bytes {

@@ -192,6 +192,8 @@ impl FileState {
     }
 
     /// How far a stream may be ahead now: its depth, what it has read so far, the usual run, all limits.
+    ///
+    /// Rule: Depth.
     pub(super) fn ahead_max(&self, stream: &Stream, device: &Device) -> u64 {
         // A short forward run is mostly read ahead by the kernel already: less is staked on its going on. A stride
         // that was met three times is no accident: more is.
