@@ -270,15 +270,17 @@ impl Device {
     }
 
     /// Whether a device delivers nearly all that it can already, or was not watched long enough: there is little to gain
-    /// then, and each read would wait for what is prefetched for the others.
+    /// then, and each read would wait for what is prefetched for the others. On a near one half of it is enough, if it is
+    /// of others, too, than one stream of so many bytes/s.
     ///
     /// Rule: Full device.
-    pub fn is_filled(&self) -> bool {
+    pub fn is_filled(&self, own_rate: u64) -> bool {
         let near = self.latency_ns() < NEAR_NS;
         let full = if near { FULL_PERCENT_NEAR } else { FULL_PERCENT };
         let filled = match self.traffic.rate() {
             // Of mappings no single wait is known, and no rate.
             0 => self.traffic.is_noted(),
+            _ if near && !self.traffic.is_shared(own_rate) => false,
             _ => self.traffic.peak() >= self.believed_rate() / 100 * full,
         };
         filled && self.streams() == 0
@@ -633,26 +635,26 @@ mod tests {
         let mut now_ns = 1;
         for (device, latency_ns) in [(&near, 100_000), (&far, 1_000_000)] {
             (0..3).for_each(|_| device.learn_miss(latency_ns, 4096));
-            assert!(!device.is_filled(), "nothing is known of a mapping's reads");
+            assert!(!device.is_filled(1), "nothing is known of a mapping's reads");
             device.note_traffic(now_ns, 0);
-            assert!(device.is_filled(), "it was not watched long enough");
+            assert!(device.is_filled(1), "it was not watched long enough");
         }
         // KiB in 2 ms, of 1 GB/s.
         let mut filled = |kib: u64| {
             now_ns += 2_000_000;
             [&near, &far].map(|device| {
                 device.note_traffic(now_ns, kib << 10);
-                device.is_filled()
+                device.is_filled(100_000_000)
             })
         };
         assert_eq!([filled(512), filled(1024), filled(1900)], [[false; 2], [true, false], [true, true]]);
         assert_eq!(filled(1024), [true, true], "the peak is forgotten slowly");
         (0..4).for_each(|_| drop(filled(512)));
         assert_eq!(filled(512), [true, false]);
-        far.learn_pair(1, 0, 0, false);
+        assert!(!near.is_filled(1_000_000_000), "one stream alone makes nobody wait");
         far.stream_begins();
         far.stream_reads(&mut 0, now_ns);
-        assert!(!far.is_filled(), "that is our own doing");
+        assert!(!far.is_filled(1), "that is our own doing");
     }
 
     #[test]

@@ -117,7 +117,7 @@ impl FileState {
         if forward && !self.random_hint && busy() {
             return Some(Reason::Saturated);
         }
-        if (!forward || self.random_hint) && device.is_filled() {
+        if (!forward || self.random_hint) && device.is_filled(stream.rate_alone(self.now_ns)) {
             return Some(Reason::Saturated);
         }
         if device.trial.is_bad() {
