@@ -56,10 +56,10 @@ pub fn export(options: &Options, arguments: &Export) -> anyhow::Result<Exit> {
         if let Some(directory) = &arguments.parquet {
             let about = [("loadline.schema", schema.as_str()), ("loadline.runs", joined.as_str())];
             let bytes = parquet::file(table, &about).with_context(|| table.name)?;
-            write(&within(directory, table.name, "parquet")?, bytes)?;
+            write(&within(directory, table.name, "parquet")?, &bytes)?;
         }
         if let Some(directory) = &arguments.csv {
-            write(&within(directory, table.name, "csv")?, table.csv())?;
+            write(&within(directory, table.name, "csv")?, &table.csv())?;
         }
     }
     Ok(Exit::Done)
