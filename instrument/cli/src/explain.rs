@@ -229,10 +229,10 @@ fn tell(
     if let Some(file) = &arguments.svg
         && let Some(typical) = typical
     {
-        write(file, svg::waterfall(typical))?;
+        write(file, &svg::waterfall(typical))?;
     }
     if let Some(file) = &arguments.table {
-        write(file, artifact::trace_table(&recording.commands()))?;
+        write(file, &artifact::trace_table(&recording.commands()))?;
     }
     if arguments.json {
         screen::print(&serde_json::to_string_pretty(breakdowns)?)?;

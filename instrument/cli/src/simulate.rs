@@ -120,10 +120,10 @@ pub fn simulate(options: &Options, arguments: &Simulate) -> anyhow::Result<Exit>
         eprintln!("{note}");
     }
     if let Some(file) = &arguments.csv {
-        crate::report::write(file, scaling.csv())?;
+        crate::report::write(file, &scaling.csv())?;
     }
     if let Some(file) = &arguments.svg {
-        crate::report::write(file, scaling.drawing())?;
+        crate::report::write(file, &scaling.drawing())?;
     }
     if !arguments.quiet {
         eprintln!("run {}: `loadline report {0}` shows it in full", run.id);

@@ -77,13 +77,13 @@ pub fn sweep(options: &Options, arguments: &Sweep) -> anyhow::Result<Exit> {
         screen::print(&curves.terminal(screen::style(options)))?;
     }
     if let Some(file) = &arguments.svg {
-        crate::report::write(file, curves.drawing())?;
+        crate::report::write(file, &curves.drawing())?;
     }
     if let Some(file) = &arguments.points {
-        crate::report::write(file, curves.csv())?;
+        crate::report::write(file, &curves.csv())?;
     }
     if let Some(file) = &own.html {
-        crate::report::write(file, report::html::page(&run, &[])?)?;
+        crate::report::write(file, &report::html::page(&run, &[])?)?;
     }
     if let Some(directory) = &own.csv {
         crate::report::write_csv(directory, &run)?;

@@ -96,11 +96,11 @@ pub fn trend(options: &Options, arguments: &Arguments) -> anyhow::Result<Exit> {
                 trends.len()
             )));
         };
-        crate::report::write(file, report::trend::svg(one))?;
+        crate::report::write(file, &report::trend::svg(one))?;
     }
     if let Some(file) = &arguments.html {
         let command: Vec<String> = std::env::args().collect();
-        crate::report::write(file, report::trend::page(&trends, &report::format::shell_line(&command))?)?;
+        crate::report::write(file, &report::trend::page(&trends, &report::format::shell_line(&command))?)?;
     }
     if arguments.json {
         screen::print(&serde_json::to_string_pretty(&trends)?)?;

@@ -120,7 +120,7 @@ fn measure(options: &Options, arguments: &CompareOptions) -> anyhow::Result<Exit
         compared => compared.map_err(wrong)?,
     };
     if let Some(csv) = &arguments.csv {
-        crate::report::write(csv, program::csv(&compared.rounds))?;
+        crate::report::write(csv, &program::csv(&compared.rounds))?;
     }
     let words: Vec<_> = words.iter().map(|word| word.display().to_string()).collect();
     let circumstances = Circumstances {
