@@ -52,6 +52,8 @@ impl Machine {
         command.args(setup.arguments(console, PORT_DESCRIPTOR));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         host::process::end_with_parent(&mut command);
+        // Ctrl-C in a terminal is loadline's: the guest tells what it has measured, and ends then
+        command.process_group(0);
         let theirs: OwnedFd = theirs.into();
         let descriptor = theirs.as_raw_fd();
         // SAFETY: between fork and exec two system calls are made, and nothing is allocated; the descriptor lives until

@@ -122,12 +122,14 @@ impl Guests {
             None => {
                 let disk_bytes = guest::devices::disk_bytes(job.stack);
                 let other = |serving: &Serving| {
-                    serving.kernel != *guest || serving.disk_bytes.max(disk_bytes) != serving.disk_bytes
+                    serving.kernel != *guest
+                        || disk_bytes.is_some_and(|bytes| serving.disk_bytes != Some(bytes))
                 };
                 if self.serving.as_ref().is_some_and(other) {
                     self.end_serving();
                 }
                 if self.serving.is_none() {
+                    let disk_bytes = disk_bytes.or_else(|| disk_of_others(job, guest));
                     self.serving = Some(self.boot(job, guest, (kernel, image), disk_bytes, means)?);
                 }
                 let Some(serving) = &mut self.serving else {
@@ -240,6 +242,12 @@ impl Guests {
     pub(crate) fn end(&mut self) {
         self.end_serving();
     }
+}
+
+/// The disk that another stack of the study needs in the same guest: it is there from the beginning.
+fn disk_of_others(job: &Job<'_>, guest: &Guest) -> Option<u64> {
+    let stacks = record::plan::stacks(job.study);
+    stacks.iter().filter(|stack| stack.guest() == Some(guest)).find_map(guest::devices::disk_bytes)
 }
 
 fn tell(progress: &mut dyn FnMut(Progress), text: &str) {
