@@ -9,6 +9,7 @@
 //! | [`speed`] | how fast the processor runs |
 //! | [`mod@cache`] | what the page cache did for each file |
 //! | [`mod@fsync`] | where the time of an fsync goes, from stock tracepoints |
+//! | [`mod@fuse`] | what the requests of a FUSE file system cost, from stock tracepoints |
 //! | [`root`] | reads /proc, /sys and /etc below a root that tests can move |
 //! | `machine`, `device`, `tools` | the sources, one each |
 
@@ -18,6 +19,7 @@ pub mod capture;
 pub mod counters;
 mod device;
 pub mod fsync;
+pub mod fuse;
 mod machine;
 pub mod others;
 pub mod root;
