@@ -90,7 +90,7 @@ impl<F: FileSystem> Worker<F> {
                 let _ = rustix::io::write(&self.device.0, &told[..OUT_HEADER_BYTES + bytes]);
             }
             Answer::Owned(bytes) => self.device.answer(unique, 0, &bytes),
-            Answer::Later => {}
+            Answer::Later | Answer::Parked => {}
         }
         if let Some(duty) = &self.duty
             && !waits

@@ -10,6 +10,8 @@ pub(crate) struct Mailbox {
     inside: Mutex<Inside>,
     /// Something was posted since the thread looked.
     pub(crate) posted: AtomicBool,
+    /// The thread may keep another request unanswered that waits for later ones.
+    pub(crate) may_park: AtomicBool,
     /// Written to wake the thread.
     pub(crate) bell: OwnedFd,
 }
@@ -27,7 +29,8 @@ struct Inside {
 impl Mailbox {
     /// An empty one; `bell` wakes its thread.
     pub(crate) fn new(bell: OwnedFd) -> Mailbox {
-        Mailbox { inside: Mutex::default(), posted: AtomicBool::new(false), bell }
+        let (posted, may_park) = (AtomicBool::new(false), AtomicBool::new(true));
+        Mailbox { inside: Mutex::default(), posted, may_park, bell }
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {

@@ -1,6 +1,7 @@
 //! What a file system is to its transport, and how it answers.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::device::Device;
@@ -48,6 +49,8 @@ pub(crate) enum Answer {
     Owned(Vec<u8>),
     /// Somebody holds a [`Later`].
     Later,
+    /// The same, and it waits for requests that are yet to be taken.
+    Parked,
 }
 
 /// Where a later answer goes.
@@ -142,6 +145,17 @@ impl<'a> Reply<'a> {
         })
     }
 
+    /// Up to `size` bytes that `fill` writes, returning how many: READ, without a copy. What is there before is of other
+    /// answers. Fails with what `fill` returns.
+    pub fn fill(self, size: usize, fill: impl FnOnce(&mut [u8]) -> Result<usize, i32>) -> Answered {
+        let room = size.min(self.memory.len());
+        Answered(match fill(&mut self.memory[..room]) {
+            Ok(bytes) if bytes <= room => Answer::InPlace(bytes),
+            Ok(_) => Answer::Error(libc::EIO),
+            Err(errno) => Answer::Error(errno),
+        })
+    }
+
     /// Entries of a directory, at most `size` bytes of them, which `fill` adds. Fails with what `fill` returns.
     pub fn directory(self, size: u32, fill: impl FnOnce(&mut Directory<'_>) -> Result<(), i32>) -> Answered {
         let mut directory = Directory::new(self.memory, size);
@@ -162,11 +176,27 @@ impl<'a> Reply<'a> {
 
     /// Another thread answers, or this one before [`FileSystem::serve`] returns.
     pub fn later(self) -> (Answered, Later) {
-        let to = match self.origin {
+        (Answered(Answer::Later), self.held())
+    }
+
+    /// As [`Reply::later`], for an answer that waits until the kernel has had answers to other requests. A request that is
+    /// not answered keeps a ring's entry, which those might lack: so the thread takes on another one if need be. Gives the
+    /// reply back if it has no more: then it must be answered now.
+    ///
+    /// # Errors
+    /// The reply.
+    pub fn park(self) -> Result<(Answered, Later), Reply<'a>> {
+        match self.origin {
+            Origin::Ring(mailbox, ..) if !mailbox.may_park.load(Ordering::Relaxed) => Err(self),
+            _ => Ok((Answered(Answer::Parked), self.held())),
+        }
+    }
+
+    fn held(self) -> Later {
+        Later(Some(match self.origin {
             Origin::Device(device) => To::Device(device.clone(), self.unique),
             Origin::Ring(mailbox, entry, _) => To::Ring(mailbox.clone(), entry),
-        };
-        (Answered(Answer::Later), Later(Some(to)))
+        }))
     }
 }
 

@@ -1,4 +1,4 @@
-//! `explain`: where the time of each fsync goes, and what the page cache did for each file.
+//! `explain`: where the time of each fsync goes, what the page cache did for each file, what FUSE requests cost.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -15,7 +15,7 @@ use spec::StackSpec;
 use workload::Workload;
 
 use crate::making::with_journal;
-use crate::options::{Explain, ExplainCache, ExplainFsync, Options};
+use crate::options::{Explain, ExplainCache, ExplainFsync, ExplainFuse, Options};
 use crate::programs::{self, Permission};
 use crate::report::write;
 use crate::screen::{self, Exit, bad_input};
@@ -28,6 +28,7 @@ pub fn explain(options: &Options, what: &Explain) -> anyhow::Result<Exit> {
     match what {
         Explain::Fsync(arguments) => fsync(options, arguments),
         Explain::Cache(arguments) => cache(options, arguments),
+        Explain::Fuse(arguments) => fuse(options, arguments),
     }
 }
 
@@ -46,7 +47,7 @@ fn fsync(options: &Options, arguments: &ExplainFsync) -> anyhow::Result<Exit> {
     })?;
     match recorded {
         Ok(recording) => tell(arguments, &spec, &recording, note),
-        Err(error) => cannot(error),
+        Err(error) => cannot(error.unavailable(), &error),
     }
 }
 
@@ -87,7 +88,7 @@ fn cache(options: &Options, arguments: &ExplainCache) -> anyhow::Result<Exit> {
                 measured.context("the explained work")?;
                 show_cache(arguments, &spec, &recording, root)
             }
-            Err(error) => cannot(error),
+            Err(error) => cannot(error.unavailable(), &error),
         }
     })
 }
@@ -115,9 +116,79 @@ fn show_cache(
     Ok(Exit::Done)
 }
 
+fn fuse(options: &Options, arguments: &ExplainFuse) -> anyhow::Result<Exit> {
+    let spec: StackSpec = arguments.on.parse().map_err(|error| bad_input(format!("--on: {error}")))?;
+    let allow = arguments.allow_system;
+    let workload = load(&arguments.job, allow)?;
+    let length = seconds(&arguments.length)?;
+    on_stack(options, &spec, |built| {
+        let root = built.path().as_std_path();
+        run_stage(&workload, root, Stage::Prepare, length, allow)?;
+        let control = Control::with_diaries();
+        let measured = || run_controlled(&workload, root, Stage::Measure, length, allow, &control);
+        match probe::fuse::record(root, TRACE_BYTES_MAX, measured) {
+            Ok((recording, measured)) => {
+                let outcome = measured.context("the explained work")?;
+                show_fuse(arguments, &spec, &recording, &account_of(&recording, &outcome, &control))
+            }
+            Err(error) => cannot(error.unavailable(), &error),
+        }
+    })
+}
+
+/// The requests beside what the load's threads did.
+fn account_of(
+    recording: &record::fuse::Recording,
+    outcome: &stats::Outcome,
+    control: &Control,
+) -> record::fuse::Account {
+    let of_thread = |diary: engine::ThreadDiary| {
+        let operation = |entry: engine::diary::Entry| record::fuse::Operation {
+            flowop: entry.line,
+            start_ns: entry.start_ns,
+            end_ns: entry.end_ns,
+        };
+        (diary.tid, diary.entries.into_iter().map(operation).collect())
+    };
+    let flowop = |op: &stats::OpOutcome| record::fuse::Flowop {
+        name: op.name.clone(),
+        operations: op.ops,
+        total_ns: u64::try_from(op.service.sum()).unwrap_or(u64::MAX),
+    };
+    let threads = control.diaries().into_iter().map(of_thread).collect();
+    let flowops: Vec<record::fuse::Flowop> = outcome.ops.iter().map(flowop).collect();
+    record::fuse::account(&recording.requests, &threads, &flowops)
+}
+
+fn show_fuse(
+    arguments: &ExplainFuse,
+    spec: &StackSpec,
+    recording: &record::fuse::Recording,
+    account: &record::fuse::Account,
+) -> anyhow::Result<Exit> {
+    if recording.lost > 0 {
+        eprintln!("loadline: {} trace events were lost; the counts are too small", recording.lost);
+    }
+    if recording.ended_early {
+        eprintln!(
+            "loadline: the recording was full before the workload ended; the requests are of its beginning, so \
+             `elsewhere` is too large: use a shorter --for"
+        );
+    }
+    if arguments.json {
+        screen::print(&serde_json::to_string_pretty(account)?)?;
+        return Ok(Exit::Done);
+    }
+    screen::print(&format!("FUSE requests of {spec}\n{}", report::fuse_table::tables(account)))?;
+    Ok(Exit::Done)
+}
+
 /// A machine that cannot trace is told so, anything else is wrong input.
-pub(crate) fn cannot(error: probe::fsync::RecordError) -> anyhow::Result<Exit> {
-    match error.unavailable() {
+pub(crate) fn cannot(
+    unavailable: Option<&host::Unavailable>,
+    error: &impl std::fmt::Display,
+) -> anyhow::Result<Exit> {
+    match unavailable {
         Some(why) => {
             eprintln!("loadline: {}; {}", why.reason, why.remedy);
             Ok(Exit::CannotHere)
@@ -137,11 +208,22 @@ fn run_stage(
     seconds: f64,
     allow_system: bool,
 ) -> anyhow::Result<()> {
+    run_controlled(workload, root, stage, seconds, allow_system, &Control::new()).map(|_| ())
+}
+
+fn run_controlled(
+    workload: &Workload,
+    root: &Path,
+    stage: Stage,
+    seconds: f64,
+    allow_system: bool,
+    control: &Control,
+) -> anyhow::Result<stats::Outcome> {
     let options = RunOptions { stage, seconds: Some(seconds), allow_system, ..RunOptions::default() };
-    let outcome = engine::run(workload, root, &options, &Control::new(), &mut |_| {})?;
+    let outcome = engine::run(workload, root, &options, control, &mut |_| {})?;
     match outcome.ended {
         stats::Ended::Failed { message } => Err(anyhow::anyhow!(message)),
-        _ => Ok(()),
+        _ => Ok(outcome),
     }
 }
 

@@ -524,6 +524,35 @@ pub enum Explain {
     Fsync(ExplainFsync),
     /// Show for each file what the page cache did: hits, read-ahead and what of it nobody asked for
     Cache(ExplainCache),
+    /// Show what the requests of a FUSE file system cost: by kind and flowop, in the queue and in the daemon
+    Fuse(ExplainFuse),
+}
+
+/// Options of `explain fuse`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  loadline explain fuse --on betrfs@860evo --job workloads/webserver.f
+  loadline explain fuse --on dir:/mnt/sshfs --job workloads/varmail.f --for 10s --json
+
+Any FUSE file system will do; its daemon is not changed. queue: from sending until the daemon takes it; daemon: until
+the answer is there; elsewhere: what a flowop spends in no request, as in locks, waiting for a CPU, or computing.")]
+pub struct ExplainFuse {
+    /// The stack
+    #[arg(long, value_name = "STACK")]
+    pub on: String,
+    /// The workload
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub job: PathBuf,
+    /// How long the workload runs
+    #[arg(long = "for", value_name = "TIME", default_value = "5s")]
+    pub length: String,
+    /// Let the workload start programs by `system`, with all your rights; `loadline check` lists them
+    #[arg(long)]
+    pub allow_system: bool,
+    /// Print everything as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of `explain cache`.

@@ -161,7 +161,7 @@ fn record(
     };
     Ok(match explain::fsyncs_on(options, spec, &wanted)? {
         Ok(recording) => Ok(recording.breakdowns().to_vec()),
-        Err(error) => Err(explain::cannot(error)?),
+        Err(error) => Err(explain::cannot(error.unavailable(), &error)?),
     })
 }
 

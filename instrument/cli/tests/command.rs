@@ -163,6 +163,7 @@ fn programs_of_a_workload_are_listed_refused_and_started_when_allowed() {
         &run[..],
         &["explain", "fsync", "--on", "dir:.", "--job", "system.f"],
         &["explain", "cache", "--on", "dir:.", "--job", "system.f"],
+        &["explain", "fuse", "--on", "dir:.", "--job", "system.f"],
         &["crash", "--on", "ext4@980pro", "system.f"],
     ] {
         let (_, err) = bench.expect(2, command);
@@ -417,6 +418,14 @@ fn emulated_ssds_are_stacks_of_every_command() {
     let (out, _) =
         bench.expect(0, &["explain", "cache", "--on", "ext4@ideal:64M", "--job", "mail.f", "--for", "1s"]);
     assert!(out.contains("all files") && out.contains("files/"), "{out}");
+    let fuse = |stack| ["explain", "fuse", "--on", stack, "--job", "mail.f", "--for", "1s"];
+    let (out, _) = bench.expect(0, &fuse("betrfs@ideal:256M"));
+    let line = |name: &str| out.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_owned();
+    // Count, rate, then queue and daemon: the daemon was found, and seen to take what it answers.
+    assert!(line("FSYNC").split_whitespace().nth(4).is_some_and(|us| us.parse::<f64>().is_ok()), "{out}");
+    assert!(out.contains("for each execution of a flowop") && out.contains("\n  FSYNC "), "{out}");
+    let (_, err) = bench.expect(2, &fuse("ext4@ideal:64M"));
+    assert!(err.contains("on no FUSE file system"), "{err}");
     let (_, err) = bench.expect(3, &["run", "mail.f", "--on", "ext4@floppy:64M", "-n", "1", "--for", "1s"]);
     assert!(err.contains("980pro"), "{err}");
     assert_eq!((mounts_below(bench.directory.path()), loops_below(bench.directory.path())), (0, 0));

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
+use crate::diary::{Diaries, ThreadDiary};
 use crate::slices::{Slice, Slices};
 
 /// A handle on a run: give it to the run, keep it, stop the run from any thread or signal handler.
@@ -15,6 +16,8 @@ pub struct Control {
     waiting: AtomicU64,
     /// Grants, when the run goes in slices.
     slices: Option<Slices>,
+    /// When each thread did what, if somebody wants to know.
+    diaries: Option<Diaries>,
 }
 
 impl Control {
@@ -26,6 +29,20 @@ impl Control {
     /// A handle on a run that goes in slices.
     pub fn in_slices() -> Control {
         Control { slices: Some(Slices::new()), ..Control::default() }
+    }
+
+    /// A handle on a run that writes down when each thread did what.
+    pub fn with_diaries() -> Control {
+        Control { diaries: Some(Diaries::default()), ..Control::default() }
+    }
+
+    /// When each thread did what, once the run has ended; nothing unless made by [`Control::with_diaries`].
+    pub fn diaries(&self) -> Vec<ThreadDiary> {
+        self.diaries.as_ref().map_or_else(Vec::new, Diaries::take)
+    }
+
+    pub(crate) fn wanted_diaries(&self) -> Option<&Diaries> {
+        self.diaries.as_ref()
     }
 
     pub(crate) fn slices(&self) -> Option<&Slices> {

@@ -15,6 +15,7 @@
 //! | [`simulated`] | a run whose lanes a simulation polls, in its own time |
 //! | [`volume`] | file systems in this process; [`ground`] is either such a one or a directory |
 //! | [`record`] | per-thread histograms and series |
+//! | [`diary`] | when each thread did what, for those who ask |
 //! | `system`, `listing` | the script's `system` and `list fileset` |
 //! | [`limit`], [`sync`] | schedules of due times; semaphores, on [`sync::Event`] in `event` |
 //! | [`clock`] | nanoseconds in ten of them |
@@ -26,6 +27,7 @@ pub mod clock;
 pub mod control;
 mod controls;
 pub mod create;
+pub mod diary;
 pub mod error;
 mod event;
 pub mod exec;
@@ -57,6 +59,7 @@ mod usage;
 pub mod volume;
 
 pub use control::Control;
+pub use diary::ThreadDiary;
 pub use error::Error;
 pub use options::{Event, RunOptions, Stage};
 pub use run::{changes_files, run, run_on, run_with_devices};

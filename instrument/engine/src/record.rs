@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use stats::Histogram;
 
+use crate::diary::Pen;
+
 /// The second is the resolution of the series.
 const SECOND_NS: u64 = 1_000_000_000;
 
@@ -111,6 +113,8 @@ pub struct Recorder<'r> {
     /// Once more, since the last report, when reports start anew each time.
     since: Option<Vec<OpRecord>>,
     sink: Option<PeriodSink<'r>>,
+    /// Line of each flowop, and what is written with.
+    diary: Option<(Vec<usize>, Pen<'r>)>,
     period: usize,
     timing: Timing,
     next_tick_ns: u64,
@@ -137,6 +141,7 @@ impl<'r> Recorder<'r> {
             ops: vec![OpRecord::default(); ops],
             since: None,
             sink: None,
+            diary: None,
             period: 0,
             timing,
             next_tick_ns: next_tick_ns.min(timing.begin_ns + PUBLISH_NS),
@@ -153,6 +158,11 @@ impl<'r> Recorder<'r> {
         self.since = anew.then(|| vec![OpRecord::default(); self.ops.len()]);
     }
 
+    /// Writes down with `pen` when each operation began and ended; `lines` are the flowops' lines in the outcome.
+    pub(crate) fn keep_diary(&mut self, lines: Vec<usize>, pen: Pen<'r>) {
+        self.diary = Some((lines, pen));
+    }
+
     /// Counts one completed operation.
     #[inline(always)]
     pub fn done(&mut self, op: usize, start_ns: u64, end_ns: u64, bytes: u64, lag_ns: Option<u64>) {
@@ -163,6 +173,9 @@ impl<'r> Recorder<'r> {
         self.ops[op].count(took, bytes, lag_ns);
         if let Some(since) = &mut self.since {
             since[op].count(took, bytes, lag_ns);
+        }
+        if let Some((lines, pen)) = &mut self.diary {
+            pen.write(lines[op], start_ns, end_ns);
         }
         self.completed += 1;
     }

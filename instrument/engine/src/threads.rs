@@ -361,6 +361,9 @@ impl<'r> Crew<'r> {
                 self.periods_start_anew,
             );
         }
+        if let Some(diaries) = self.shared.control.wanted_diaries() {
+            recorder.keep_diary(program.ops.iter().map(|op| op.line).collect(), diaries.pen());
+        }
         Lane {
             target,
             shared: self.shared,

@@ -109,9 +109,7 @@ impl Volume for InProcess {
     }
 
     fn read_at(&self, file: u64, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let data = self.fs.read(file, offset, buffer.len()).map_err(io_error)?;
-        buffer[..data.len()].copy_from_slice(&data);
-        Ok(data.len())
+        self.fs.read_into(file, offset, buffer).map_err(io_error)
     }
 
     fn write_at(&self, file: u64, data: &[u8], offset: u64) -> io::Result<usize> {

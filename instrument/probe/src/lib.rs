@@ -10,6 +10,7 @@
 //! | [`yardstick`] | a small load that is always the same |
 //! | [`mod@cache`] | what the page cache did for each file |
 //! | [`mod@fsync`] | where the time of an fsync goes, from stock tracepoints |
+//! | [`mod@fuse`] | what the requests of a FUSE file system cost, from stock tracepoints |
 //! | [`root`] | reads /proc, /sys and /etc below a root that tests can move |
 //! | `machine`, `device`, `tools` | the sources, one each |
 
@@ -19,6 +20,7 @@ pub mod capture;
 pub mod counters;
 mod device;
 pub mod fsync;
+pub mod fuse;
 mod machine;
 pub mod others;
 pub mod root;

@@ -9,7 +9,7 @@
 //! | [`results`] | the answer: runs, cells, trials as they are stored |
 //! | `period` | of these, what a script asked for beside the result: `psrun`, `enable lathist` |
 //! | [`environment`], [`mod@diff`] | the machine as a trial found it; what differs between two |
-//! | [`fsync`], [`cache`] | where fsyncs spent their time; what the page cache did |
+//! | [`fsync`], [`cache`], [`fuse`] | where fsyncs spent their time; what the page cache did; what FUSE requests cost |
 //! | [`blocks`] | the trials of a cell as statistics take them |
 //! | [`compare`](mod@compare) | verdicts between runs and between stacks |
 //! | [`grid`] | rows x columns of a published evaluation |
@@ -37,6 +37,7 @@ pub mod estimate;
 pub mod exact;
 pub mod files;
 pub mod fsync;
+pub mod fuse;
 pub mod grid;
 pub mod judge;
 mod machine;

@@ -14,7 +14,7 @@
 //! | [`json`], [`csv`] | for programs; the forms are described in `docs/formats.md` |
 //! | [`data`] | trials, series and histograms as tables with typed columns: CSV and Parquet |
 //! | [`filebench`] | the text that Filebench 1.5 prints, for parsers that expect it |
-//! | [`fsync`], [`cache_table`] | what `loadline explain` shows |
+//! | [`fsync`], [`cache_table`], [`fuse_table`] | what `loadline explain` shows |
 //! | [`harm`] | what `loadline prefetch harm` and `prefetch compare` show |
 //! | [`trend`] | what `loadline trend` shows: terminal, drawing, page |
 //! | [`turns`] | what `loadline ab` shows |
@@ -31,6 +31,7 @@ pub mod evaluation;
 pub mod filebench;
 pub mod format;
 pub mod fsync;
+pub mod fuse_table;
 pub mod harm;
 pub mod hdr;
 pub mod html;

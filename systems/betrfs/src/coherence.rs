@@ -12,12 +12,12 @@ use std::thread::JoinHandle;
 use fusewire::wire::written_bytes;
 use fusewire::{Answered, Later, Notifier, Reply};
 
-/// A write whose answer waits until its range has left the page cache.
+/// A write whose answer waits until its range has left the page cache. It has been given if there is none.
 struct Stale {
     ino: u64,
     off: u64,
     bytes: usize,
-    reply: Later,
+    reply: Option<Later>,
 }
 
 #[derive(Default)]
@@ -51,7 +51,9 @@ impl Shared {
             if let Some(write) = waiting.writes.pop_front() {
                 drop(waiting);
                 self.drop_pages(write.ino, write.off, write.bytes);
-                write.reply.answer(Ok(written_bytes(write.bytes as u32).into()));
+                if let Some(reply) = write.reply {
+                    reply.answer(Ok(written_bytes(write.bytes as u32).into()));
+                }
                 waiting = self.waiting();
             } else if waiting.stop {
                 return;
@@ -89,7 +91,12 @@ impl Coherence {
             // A system without a thread to spare: an older page is better than a wait for oneself.
             return reply.written(bytes as u32);
         }
-        let (answered, reply) = reply.later();
+        // The kernel drops a page when those who read it have their answers: these must find somebody to give them. With
+        // too many such writes at once an older page for a moment is better than a wait for ever.
+        let (answered, reply) = match reply.park() {
+            Ok((answered, later)) => (answered, Some(later)),
+            Err(reply) => (reply.written(bytes as u32), None),
+        };
         self.shared.waiting().writes.push_back(Stale { ino, off, bytes, reply });
         self.shared.more.notify_one();
         answered

@@ -381,7 +381,8 @@ impl FileSystem for Server {
             }
             Operation::Link { node, new_name } => self.entry(self.fs.link(node, ino, new_name), reply),
             Operation::Read { offset, size, direct, .. } => {
-                bytes(self.fs.serve_read(ino, offset, size as usize, way(direct)), reply)
+                let read = |out: &mut [u8]| self.fs.serve_read(ino, offset, out, way(direct));
+                reply.fill(size as usize, |out| read(out).map_err(|e| e.errno()))
             }
             Operation::Write { offset, data, kill_priv, direct, .. } => {
                 self.write(ino, offset, data, kill_priv, way(direct), reply)

@@ -274,6 +274,62 @@ fn a_read_after_an_asynchronous_direct_write_is_new(bench: &Bench) {
     bench.is_clean();
 }
 
+/// Writes of [`MANY_BYTES`] that one thread has on their way at once.
+const MANY: u32 = 48;
+const MANY_BYTES: usize = 64 << 10;
+/// Rounds of so many.
+const MANY_ROUNDS: u64 = 40;
+
+/// Direct writes at random places, so many at once, each waiting for readers of its pages, of whom each waits for an answer.
+fn writes_that_wait_for_readers_leave_room_for_their_answers(bench: &Bench) {
+    let mounted = bench.mount();
+    let path = bench.at("busy");
+    let blocks = 128;
+    std::fs::write(&path, vec![0; blocks * MANY_BYTES]).unwrap();
+    let done = AtomicBool::new(false);
+    let place = |n: u64| (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) % blocks as u64 * MANY_BYTES as u64;
+    std::thread::scope(|scope| {
+        for reader in 0..6 {
+            let (done, path) = (&done, &path);
+            scope.spawn(move || {
+                let file = File::open(path).unwrap();
+                let mut found = vec![0; MANY_BYTES];
+                for turn in (reader..).step_by(6).take_while(|_| !done.load(Ordering::Relaxed)) {
+                    file.read_exact_at(&mut found, place(turn)).unwrap();
+                    assert!(found.iter().all(|byte| *byte == found[0]), "a mixed block");
+                }
+            });
+        }
+        let write = |seed: u64| {
+            let direct = File::options().write(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
+            let fd = io_uring::types::Fd(direct.as_raw_fd());
+            let mut ring = io_uring::IoUring::new(MANY).unwrap();
+            let mut memory = vec![0u8; MANY_BYTES + 4096];
+            let aligned = memory.as_ptr().align_offset(4096);
+            for round in 0..MANY_ROUNDS {
+                let data = &mut memory[aligned..aligned + MANY_BYTES];
+                data.fill(round as u8);
+                for n in 0..u64::from(MANY) {
+                    let at = place(seed + round * u64::from(MANY) + n);
+                    let write = io_uring::opcode::Write::new(fd, data.as_ptr(), data.len() as u32);
+                    // SAFETY: the data and the file are there until all completions have been waited for, below.
+                    unsafe { ring.submission().push(&write.offset(at).build()).unwrap() };
+                }
+                ring.submit_and_wait(MANY as usize).unwrap();
+                let completed =
+                    ring.completion().map(|one| assert_eq!(one.result(), MANY_BYTES as i32)).count();
+                assert_eq!(completed, MANY as usize);
+            }
+        };
+        let other = scope.spawn(|| write(1 << 32));
+        let _done = Done(&done);
+        write(0);
+        other.join().unwrap();
+    });
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
 /// xfstests generic/294, 306 and 452, which change a mount through its helper.
 fn a_remount_makes_it_read_only_and_back(bench: &Bench) {
     let mounted = bench.mount();
@@ -324,7 +380,7 @@ fn an_unmount_under_load_does_not_hang(bench: &Bench) {
 
 type Test = (&'static str, &'static str, fn(&Bench));
 
-const TESTS: [Test; 7] = [
+const TESTS: [Test; 8] = [
     ("everything_is_there_after_a_remount", "", everything_is_there_after_a_remount),
     (
         "many_small_files_by_several_threads",
@@ -337,6 +393,11 @@ const TESTS: [Test; 7] = [
         "a_read_after_an_asynchronous_direct_write_is_new",
         "",
         a_read_after_an_asynchronous_direct_write_is_new,
+    ),
+    (
+        "writes_that_wait_for_readers_leave_room_for_their_answers",
+        "",
+        writes_that_wait_for_readers_leave_room_for_their_answers,
     ),
     ("a_remount_makes_it_read_only_and_back", "", a_remount_makes_it_read_only_and_back),
     ("an_unmount_under_load_does_not_hang", "", an_unmount_under_load_does_not_hang),

@@ -94,40 +94,59 @@ impl Fs {
     /// # Errors
     /// [`Error::IsDirectory`], [`Error::Invalid`], the store's.
     pub fn read(&self, ino: u64, off: u64, len: usize) -> Result<Vec<u8>> {
-        self.read_node(&*self.node(ino)?, off, len)
+        let node = self.node(ino)?;
+        let state = node.read();
+        regular(&state.inode)?;
+        let mut out = vec![0; left(&state.inode, off, len)];
+        self.read_node(&node, &state, off, &mut out)?;
+        Ok(out)
+    }
+
+    /// Reads into `out` from `off` on; returns how many bytes, which are fewer only at the end of the file.
+    ///
+    /// # Errors
+    /// As [`Fs::read`].
+    pub fn read_into(&self, ino: u64, off: u64, out: &mut [u8]) -> Result<usize> {
+        self.read_open(&*self.node(ino)?, off, out)
     }
 
     /// Reads for the kernel.
-    pub(crate) fn serve_read(&self, ino: u64, off: u64, len: usize, from: Through) -> Result<Vec<u8>> {
+    pub(crate) fn serve_read(&self, ino: u64, off: u64, out: &mut [u8], from: Through) -> Result<usize> {
         let node = self.node(ino)?;
         // Before the lock: whoever writes after this read knows of it.
         from.note(&node);
-        self.read_node(&node, off, len)
+        self.read_open(&node, off, out)
     }
 
-    fn read_node(&self, node: &Node, off: u64, len: usize) -> Result<Vec<u8>> {
+    fn read_open(&self, node: &Node, off: u64, out: &mut [u8]) -> Result<usize> {
         let state = node.read();
         regular(&state.inode)?;
-        let len = (len as u64).min(state.inode.size.saturating_sub(off));
-        let mut out = vec![0; len as usize];
-        if len == 0 {
-            return Ok(out);
+        let len = left(&state.inode, off, out.len());
+        self.read_node(node, &state, off, &mut out[..len])?;
+        Ok(len)
+    }
+
+    /// Reads what `out` has place for, all of which lies within the file.
+    fn read_node(&self, node: &Node, state: &State, off: u64, out: &mut [u8]) -> Result<()> {
+        if out.is_empty() {
+            return Ok(());
         }
         self.streams.flush_file(node.ino)?;
-        let home = node.home(&state)?;
-        let (first, last) = (off / SIZE, (off + len - 1) / SIZE);
+        let home = node.home(state)?;
+        let (first, last) = (off / SIZE, (off + out.len() as u64 - 1) / SIZE);
+        let mut filling = Filling { out, off, filled: 0 };
         if first == last {
             if let Some(value) = self.db.get(&key::block(&home, first))? {
-                place(&mut out, off, first, &value);
+                filling.place(first, &value);
             }
-            return Ok(out);
+        } else {
+            for item in self.db.scan(&key::blocks(&home, first, Some(last + 1))) {
+                let (key, value) = item?;
+                filling.place(key::block_number(&key).unwrap_or(first), &value);
+            }
         }
-        for item in self.db.scan(&key::blocks(&home, first, Some(last + 1))) {
-            let (key, value) = item?;
-            let number = key::block_number(&key).unwrap_or(first);
-            place(&mut out, off, number, &value);
-        }
-        Ok(out)
+        filling.zero_rest();
+        Ok(())
     }
 
     /// Writes `data` at `off`; `kill_priv` as in [`super::SetAttr`]. Up to 1 MiB is one operation.
@@ -413,12 +432,36 @@ fn put_blocks(batch: &mut WriteBatch, home: &[u8], off: u64, data: &[u8], size: 
     }
 }
 
-/// Copies the part of block `number` that lies in `out`, which begins at `off`.
-fn place(out: &mut [u8], off: u64, number: u64, value: &[u8]) {
-    let start = number * SIZE;
-    let (from, to) = (off.max(start), (off + out.len() as u64).min(start + value.len() as u64));
-    if from < to {
-        out[(from - off) as usize..(to - off) as usize]
-            .copy_from_slice(&value[(from - start) as usize..(to - start) as usize]);
+/// So many of `len` bytes from `off` on there are.
+fn left(inode: &Inode, off: u64, len: usize) -> usize {
+    (len as u64).min(inode.size.saturating_sub(off)) as usize
+}
+
+/// A buffer that is filled from front to back, whatever was in it before.
+struct Filling<'a> {
+    out: &'a mut [u8],
+    /// Where in the file it begins.
+    off: u64,
+    /// Bytes of it that are as in the file.
+    filled: usize,
+}
+
+impl Filling<'_> {
+    /// Copies the part of block `number` that lies in the buffer; what is missing before it reads as zeros. Blocks come
+    /// in order.
+    fn place(&mut self, number: u64, value: &[u8]) {
+        let (off, start) = (self.off, number * SIZE);
+        let (from, to) = (off.max(start), (off + self.out.len() as u64).min(start + value.len() as u64));
+        if from < to {
+            let (begin, end) = ((from - off) as usize, (to - off) as usize);
+            self.out[self.filled.min(begin)..begin].fill(0);
+            self.out[begin..end].copy_from_slice(&value[(from - start) as usize..(to - start) as usize]);
+            self.filled = end;
+        }
+    }
+
+    /// What is missing to the end reads as zeros.
+    fn zero_rest(&mut self) {
+        self.out[self.filled..].fill(0);
     }
 }
