@@ -5,16 +5,21 @@ PREFIX ?= /usr/local
 # Where mount(8), mkfs(8) and fsck(8) look for helpers.
 SBINDIR ?= /sbin
 TARGET := $(or $(CARGO_TARGET_DIR),target)
+# What is installed and packed.
+BUILT := $(TARGET)/release
 # File systems are made and mounted by root; without root the demo shows what is possible.
 ROOT := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
-.PHONY: help setup setup-tests build demo test check fmt clippy doc bench install clean
+.PHONY: help setup setup-tests build demo test check fmt clippy doc docs bench install deb image dist clean
 
 help:
 	@echo "make demo     set up what is missing, build, compare file systems on four workloads (a few minutes)"
 	@echo "make test     set up what is missing, run all tests; as root each one, else it lists what did not run and why"
 	@echo "make check    what CI runs: format, lints, docs, tests"
 	@echo "make bench    loadline beside bare loops of the same system calls, and beside fio"
+	@echo "make docs     the documentation as a site, in target/book/html; needs mdbook"
+	@echo "make deb      a Debian package, in target/package; make image: an OCI image of it, built without a daemon"
+	@echo "make dist     one static program (musl), in target/package"
 	@echo "make install  to PREFIX=$(PREFIX), with man pages and completions"
 
 setup:
@@ -23,9 +28,12 @@ setup:
 build: setup
 	$(CARGO) build --release --locked -p loadline -p loadline-prefetch-preload
 
-# Quick to build; what is installed and benchmarked is built by `build`.
+# Quick to build, without what it does not need (SQL clients); what is installed and benchmarked is built by `build`. A first
+# table after a few seconds, then the whole study.
 demo: setup
-	$(CARGO) build --profile demo --locked -p loadline -p loadline-prefetch-preload
+	$(CARGO) build --profile demo --locked -p loadline --no-default-features
+	$(ROOT) $(TARGET)/demo/loadline run workloads/varmail.f --set nfiles=1000 --on ext4@image:2G,xfs@image:2G,btrfs@image:2G \
+		--for 1s --trials 3 --name first-look
 	$(ROOT) $(TARGET)/demo/loadline run studies/everyday.toml --html report.html
 
 setup-tests:
@@ -45,20 +53,43 @@ clippy:
 doc:
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --no-deps --quiet
 
+docs: setup
+	$(CARGO) build --profile demo --locked -p loadline --no-default-features
+	@LOADLINE=$(TARGET)/demo/loadline scripts/docs.sh
+
 bench: setup-tests
-	$(CARGO) build --release --locked -p loadline-bench
+	$(CARGO) build --release --locked -p loadline -p loadline-bench
 	$(ROOT) $(TARGET)/release/loadline-bench
 
-install: build
-	install -D -m 755 $(TARGET)/release/loadline $(DESTDIR)$(PREFIX)/bin/loadline
-	install -D -m 755 $(TARGET)/release/libloadline_prefetch.so \
+install: build install-built
+
+.PHONY: install-built
+install-built:
+	install -D -m 755 $(BUILT)/loadline $(DESTDIR)$(PREFIX)/bin/loadline
+	install -D -m 755 $(BUILT)/libloadline_prefetch.so \
 		$(DESTDIR)$(PREFIX)/lib/loadline/libloadline_prefetch.so
 	install -d $(DESTDIR)$(SBINDIR)
 	for helper in mount mkfs fsck; do ln -sf $(PREFIX)/bin/loadline $(DESTDIR)$(SBINDIR)/$$helper.betrfs; done
 	ln -sf $(PREFIX)/bin/loadline $(DESTDIR)$(SBINDIR)/mount.fuse.betrfs
-	$(TARGET)/release/loadline man $(DESTDIR)$(PREFIX)/share/man/man1
+	$(BUILT)/loadline man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -d $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	$(TARGET)/release/loadline completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loadline
+	$(BUILT)/loadline completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/loadline
+
+# Into a folder of its own, as a package has it.
+deb: build
+	@$(MAKE) --no-print-directory install-built PREFIX=/usr SBINDIR=/usr/sbin DESTDIR=$(abspath $(TARGET))/package/root
+	@scripts/deb.sh $(TARGET)/package/root $(TARGET)/package
+
+image: deb
+	@scripts/image.sh $(TARGET)/package
+
+# Static programs load no libraries: RocksDB, which is loaded when a load asks for it, is unavailable in this one.
+MUSL := x86_64-unknown-linux-musl
+dist:
+	@scripts/setup.sh musl-tools
+	@rustup target list --installed | grep -qx $(MUSL) || rustup target add $(MUSL)
+	$(CARGO) build --release --locked --target $(MUSL) -p loadline
+	install -D -m 755 $(TARGET)/$(MUSL)/release/loadline $(TARGET)/package/loadline-$(MUSL)
 
 clean:
 	$(CARGO) clean

@@ -52,7 +52,10 @@ need_for_tests() {
     need file:/usr/lib/postgresql postgresql
     need sysbench sysbench
     need mpirun openmpi-bin
+    need ip iproute2
     need chromium chromium
+    need qemu-system-x86_64 qemu-system-x86
+    need mkfs.f2fs f2fs-tools
 }
 for extra in "$@"; do
     if [ "$extra" = --tests ]; then need_for_tests; else need "$extra" "$extra"; fi
@@ -98,6 +101,33 @@ if [ ${#packages[@]} -gt 0 ]; then
     "${root[@]}" apt-get update -qq
     "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >/dev/null
 fi
+
+# A kernel for guests (docs/guests.md): fetched and unpacked, not installed. Where the archive has none, tests in guests are
+# listed as not run.
+kernels=/var/cache/loadline/kernels
+kernel_for_guests() {
+    if compgen -G "$kernels/linux-image-6.12.*/package" >/dev/null; then return; fi
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then return; fi
+    local list='^linux-image-6\.12\.[0-9.]+(\+[a-z0-9]+)?(-[0-9]+)?-amd64$' name half
+    name=$(apt-cache search --names-only "$list" | awk '{print $1}' | sort -V | tail -1)
+    if [ -z "$name" ]; then
+        apt-get update -qq
+        name=$(apt-cache search --names-only "$list" | awk '{print $1}' | sort -V | tail -1)
+    fi
+    if [ -z "$name" ]; then echo "setup: the archive has no Linux 6.12: tests in guests will not run"; return; fi
+    echo "setup: fetching $name for guests"
+    mkdir -p "$kernels"
+    half=$(mktemp -d "$kernels/.half-XXXXXX")
+    if (cd "$half" && apt-get download -qq "$name" && dpkg-deb -x ./*.deb .) 2>/dev/null; then
+        (cd "$half" && echo "$(basename ./*.deb .deb) sha256:$(sha256sum ./*.deb | cut -d' ' -f1)" >package && rm ./*.deb)
+        chmod 755 "$half"
+        mv -T "$half" "$kernels/$name" 2>/dev/null || true
+    else
+        echo "setup: $name could not be fetched: tests in guests will not run"
+    fi
+    rm -rf "$half"
+}
+if [ "${1-}" = --tests ]; then kernel_for_guests; fi
 
 # The compiler must be at least the rust-version of Cargo.toml.
 wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$(dirname "$0")/../Cargo.toml" | head -1)

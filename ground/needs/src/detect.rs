@@ -10,6 +10,9 @@ use crate::{Need, Unmet};
 const CAP_SYS_ADMIN: u32 = 21;
 /// As the crate `prefetch-preload` is called once it is built.
 const LIBRARY: &str = "libloadline_prefetch.so";
+/// Where `scripts/setup.sh --tests` puts a kernel for guests, and how its name begins.
+const KERNELS: &str = "/var/cache/loadline/kernels";
+const KERNEL: &str = "linux-image-6.12.";
 const AS_ROOT: &str = "run as root";
 const AS_REAL_ROOT: &str = "run as root, outside of a container without privileges";
 
@@ -56,6 +59,9 @@ impl Need {
             Need::Postgres => self.file("/usr/lib/postgresql"),
             Need::Redis => self.tools(&["redis-server"]),
             Need::Chromium => self.tools(&["chromium"]),
+            Need::Guest => {
+                self.tools(&["qemu-system-x86_64", "mkfs.f2fs", "xz"]).and_then(|()| kernel_for_guests())
+            }
             Need::Tool { program, .. } => self.tools(&[program]),
         }
     }
@@ -82,6 +88,20 @@ fn find(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let sbin = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path).chain(sbin).map(|folder| folder.join(name)).find(|file| file.is_file())
+}
+
+/// A kernel of Debian, unpacked where all users find it: no test waits for a network.
+fn kernel_for_guests() -> Found {
+    let names = std::fs::read_dir(KERNELS).into_iter().flatten().flatten();
+    let whole = |entry: &std::fs::DirEntry| {
+        entry.file_name().to_string_lossy().starts_with(KERNEL) && entry.path().join("package").exists()
+    };
+    match names.into_iter().any(|entry| whole(&entry)) {
+        true => Ok(()),
+        false => {
+            unmet(format!("no {KERNEL}* in {KERNELS}"), "run scripts/setup.sh --tests, on Debian and as root")
+        }
+    }
 }
 
 fn text(path: &str) -> String {

@@ -61,6 +61,8 @@ pub enum Need {
     Redis,
     /// The browser Chromium.
     Chromium,
+    /// The emulator QEMU, and a kernel of Debian to boot in it.
+    Guest,
     /// Any other program, with the package of Debian that has it.
     Tool {
         /// Its name.
@@ -87,7 +89,7 @@ impl fmt::Display for Unmet {
 
 impl Need {
     /// All needs with a name of their own.
-    pub const ALL: [Need; 28] = [
+    pub const ALL: [Need; 29] = [
         Need::Root,
         Need::Mounts,
         Need::Loop,
@@ -116,6 +118,7 @@ impl Need {
         Need::Postgres,
         Need::Redis,
         Need::Chromium,
+        Need::Guest,
     ];
 
     /// The name in `LOADLINE_REQUIRE`; that of a tool is the program's.
@@ -149,6 +152,7 @@ impl Need {
             Need::Postgres => "postgres",
             Need::Redis => "redis",
             Need::Chromium => "chromium",
+            Need::Guest => "guest",
             Need::Tool { program, .. } => program,
         }
     }
@@ -172,6 +176,7 @@ impl Need {
             Need::Postgres => "postgresql",
             Need::Redis => "redis-server",
             Need::Chromium => "chromium",
+            Need::Guest => "qemu-system-x86",
             Need::Tool { package, .. } => package,
             _ => return None,
         })

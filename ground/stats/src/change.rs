@@ -107,9 +107,9 @@ fn weak_cuts(window: &[f64], seed: u64) -> Vec<usize> {
     let (mut cuts, mut open) = (Vec::new(), vec![(0, window.len())]);
     while let Some((from, to)) = open.pop() {
         let part = &window[from..to];
-        let split = permuted(part, split, seed).filter(|found| found.1 <= WEAK).map(|(at, _)| (0, at));
+        let split = permuted(part, split, WEAK, seed).filter(|found| found.1 <= WEAK).map(|(at, _)| (0, at));
         let or_stretch =
-            || permuted(part, stretch, seed).filter(|found| found.1 <= RAISE).map(|found| found.0);
+            || permuted(part, stretch, RAISE, seed).filter(|found| found.1 <= RAISE).map(|found| found.0);
         let Some((start, end)) = split.or_else(or_stretch) else { continue };
         let inner = [from + start, from + end].into_iter().filter(|cut| from < *cut && *cut < to);
         let ends: Vec<usize> = std::iter::once(from).chain(inner.clone()).chain([to]).collect();
@@ -150,16 +150,21 @@ fn stretch(part: &[f64]) -> Option<((usize, usize), f64)> {
 fn retest(window: &[f64], cuts: &[usize], seed: u64) -> Vec<(usize, f64)> {
     let ends: Vec<usize> = std::iter::once(0).chain(cuts.iter().copied()).chain([window.len()]).collect();
     let between = |ends: &[usize]| {
-        (ends[1], permuted(&window[ends[0]..ends[2]], split, seed).map_or(1.0, |found| found.1))
+        (ends[1], permuted(&window[ends[0]..ends[2]], split, WEAK, seed).map_or(1.0, |found| found.1))
     };
     ends.windows(3).map(between).collect()
 }
 
 /// What is `largest` (a split, a stretch) in a part, and its p-value `(1 + permutations at least as large) / (1 +
-/// permutations)`; stops once that cannot come below [`WEAK`] any more. `None` when there is no room for a split.
-fn permuted<T>(part: &[f64], largest: impl Fn(&[f64]) -> Option<(T, f64)>, seed: u64) -> Option<(T, f64)> {
+/// permutations)`; stops once that cannot come down to the threshold any more. `None` when there is no room for a split.
+fn permuted<T>(
+    part: &[f64],
+    largest: impl Fn(&[f64]) -> Option<(T, f64)>,
+    threshold: f64,
+    seed: u64,
+) -> Option<(T, f64)> {
     let (found, statistic) = largest(part)?;
-    let give_up = (WEAK * (PERMUTATIONS + 1) as f64).ceil() as usize;
+    let give_up = (threshold * (PERMUTATIONS + 1) as f64).ceil() as usize;
     let (mut rng, mut mixed, mut exceeded) = (SplitMix::new(seed), part.to_vec(), 0);
     for done in 1..=PERMUTATIONS {
         rng.shuffle(&mut mixed);

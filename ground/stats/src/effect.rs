@@ -28,6 +28,8 @@ pub enum Method {
     WelchT,
     /// Two runs, Welch's t with the machine's variance between runs added.
     BetweenRuns,
+    /// Pairs of deterministic trials: no law, the ends of the interval are those of the pairs.
+    Exact,
 }
 
 /// The logarithm of a ratio, with its law.

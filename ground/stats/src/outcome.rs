@@ -124,6 +124,13 @@ impl Outcome {
         if self.measured_seconds > 0.0 { self.io_ops() as f64 / self.measured_seconds } else { 0.0 }
     }
 
+    /// Seconds in which an operation was done: of a load of several parts those of its part, which are a metric
+    /// `NAME/seconds`; else the measured interval.
+    pub fn op_seconds(&self, op: &OpOutcome) -> f64 {
+        let is_part = |metric: &&Metric| metric.name.strip_suffix("/seconds") == Some(op.name.as_str());
+        self.metrics.iter().find(is_part).map_or(self.measured_seconds, |metric| metric.value)
+    }
+
     /// Service times in nanoseconds of all those operations together.
     pub fn io_service(&self) -> Histogram {
         let mut all = Histogram::new();
@@ -203,7 +210,11 @@ mod tests {
         assert_eq!((service.count(), service.min(), service.max()), (5, Some(1_000), Some(9_500)));
         assert_eq!(outcome.io_ops_by_second(), [3, 1, 1]);
         assert_eq!(outcome.io_bytes_by_second(), [30, 10, 10]);
-        assert_eq!(Outcome { measured_seconds: 0.0, ..outcome }.io_ops_per_second(), 0.0);
+        assert_eq!(Outcome { measured_seconds: 0.0, ..outcome.clone() }.io_ops_per_second(), 0.0);
+        let mut in_parts = outcome;
+        assert_eq!(in_parts.op_seconds(&in_parts.ops[0]), 2.5);
+        in_parts.metrics.push(Metric { name: "op1/seconds".into(), unit: "s".into(), value: 0.5 });
+        assert_eq!(in_parts.op_seconds(&in_parts.ops[0]), 0.5);
     }
 
     #[test]

@@ -179,6 +179,34 @@ pub fn drift(differences: &[f64], floor: f64) -> Option<Drift> {
     (p <= AGEING && change.abs() >= floor.max(1e-12)).then(|| Drift { first: end(-1.0), last: end(1.0), p })
 }
 
+/// How much the same two stacks differ when they are built anew.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Builds {
+    /// Standard deviation of `ln(B/A)` from build to build, relative: 0.02 reads 2 %.
+    pub sd: f64,
+    /// What it would be if only the blocks within a build scattered, relative.
+    pub of_blocks: f64,
+}
+
+/// Scatter of the builds of a comparison, each given as the `ln(B/A)` of its blocks; `None` for fewer than two builds of two
+/// blocks.
+pub fn builds(differences: &[Vec<f64>]) -> Option<Builds> {
+    let each: Vec<(f64, f64, f64)> = differences
+        .iter()
+        .filter(|build| build.len() > 1)
+        .map(|build| {
+            let (mean, variance) = moments(build);
+            (mean, variance, build.len() as f64)
+        })
+        .collect();
+    if each.len() < 2 {
+        return None;
+    }
+    let means: Vec<f64> = each.iter().map(|(mean, ..)| *mean).collect();
+    let within = each.iter().map(|(_, variance, n)| variance / n).sum::<f64>() / each.len() as f64;
+    Some(Builds { sd: ratio(moments(&means).1.sqrt()) - 1.0, of_blocks: ratio(within.sqrt()) - 1.0 })
+}
+
 /// Lag-1 autocorrelation; 0 for fewer than three values or none that differ.
 fn autocorrelation(values: &[f64]) -> f64 {
     let (mean, variance) = moments(values);

@@ -6,8 +6,9 @@ use kv::patterns::Pattern;
 use stats::Outcome;
 
 use crate::key_values::{KeyValues, Patterns};
+use crate::span::{self, Joint, Span};
 use crate::{AppError, Bench, Hooks, Load, Parameters, Place};
-use crate::{databases, imap, key_values, micro, prefetch, programs};
+use crate::{databases, imap, key_values, micro, parallel, prefetch, programs};
 
 /// A load with its name.
 #[derive(Debug)]
@@ -16,6 +17,11 @@ pub struct App {
     load: Box<dyn Load>,
 }
 
+/// The loads whose options are those of the programs of these names.
+const IOR: &str = "ior";
+const MDTEST: &str = "mdtest";
+const IO500: &str = "io500";
+
 /// The load that runs fio itself.
 pub const FIO: &str = "fio";
 
@@ -23,7 +29,10 @@ pub const FIO: &str = "fio";
 type Make = fn(&mut Parameters) -> Result<Box<dyn Load>, AppError>;
 
 /// Every load.
-const LOADS: [(&str, Make); 38] = [
+const LOADS: [(&str, Make); 41] = [
+    (IOR, |parameters| Ok(Box::new(parallel::Ior::new(parameters)?))),
+    (IO500, |parameters| Ok(Box::new(parallel::Io500::new(parameters)?))),
+    (MDTEST, |parameters| Ok(Box::new(parallel::Mdtest::new(parameters)?))),
     ("large-file", |parameters| Ok(Box::new(micro::LargeFile::new(parameters)?))),
     ("random-write", |parameters| Ok(Box::new(micro::RandomWrite::new(parameters)?))),
     ("tokubench", |parameters| Ok(Box::new(micro::TokuBench::new(parameters)?))),
@@ -77,10 +86,8 @@ impl App {
     /// A load or a parameter that is not known, a value that cannot be read.
     pub fn new(name: &str, variables: &[(String, String)]) -> Result<App, AppError> {
         let found = LOADS.iter().find(|(known, _)| *known == name);
-        let (name, make) = found.ok_or_else(|| AppError::Unknown {
-            name: name.to_string(),
-            known: LOADS.iter().map(|(known, _)| *known).collect(),
-        })?;
+        let (name, make) = found
+            .ok_or_else(|| AppError::Unknown { name: name.to_string(), known: App::names().collect() })?;
         let mut parameters = Parameters::new(name, variables);
         let load = make(&mut parameters)?;
         parameters.end()?;
@@ -99,7 +106,12 @@ impl App {
 
     /// Whether a load has this name.
     pub fn is_known(name: &str) -> bool {
-        LOADS.iter().any(|(known, _)| *known == name)
+        App::names().any(|known| known == name)
+    }
+
+    /// The names of all loads.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        LOADS.iter().map(|(known, _)| *known)
     }
 
     /// See [`Load::takes_time`].
@@ -150,7 +162,30 @@ impl App {
     pub fn run(&self, phase: u32, place: Place<'_>, hooks: Hooks<'_>) -> Result<Outcome, AppError> {
         let mut bench = Bench::new(hooks);
         self.load.run(phase, place, &mut bench)?;
-        Ok(bench.outcome())
+        let spans = bench.spans_alone();
+        let mut outcome = bench.outcome();
+        if let Some(spans) = spans {
+            self.conclude(&[spans], 0, &mut outcome);
+        }
+        Ok(outcome)
+    }
+
+    /// Puts into the joined outcome of all tasks what they did together, by their spans on one clock that is known to
+    /// `bound_ns`.
+    pub fn conclude(&self, tasks: &[Vec<Span>], bound_ns: i64, outcome: &mut Outcome) {
+        let joint = Joint::of(tasks, bound_ns);
+        span::conclude(tasks, &joint, outcome);
+        self.load.conclude(&joint, outcome);
+    }
+
+    /// See [`Load::takes_ranks`].
+    pub fn takes_ranks(&self) -> bool {
+        self.load.takes_ranks()
+    }
+
+    /// Whether a load has options of its own, as a text: those of the program whose patterns it has.
+    pub fn has_options(name: &str) -> bool {
+        [IOR, MDTEST, IO500].contains(&name)
     }
 }
 

@@ -9,6 +9,8 @@ use stats::{Direction, Ended, Histogram, Metric, OpClass, OpOutcome, Outcome};
 
 use crate::AppError;
 use crate::error::at;
+use crate::ranks::{Ranks, Roll};
+use crate::span::Span;
 
 /// What a load may ask of whoever runs it.
 pub struct Hooks<'a> {
@@ -20,6 +22,8 @@ pub struct Hooks<'a> {
     pub tell: &'a dyn Fn(&str),
     /// Returns when the load may begin; an error keeps it from that.
     pub ready: &'a dyn Fn() -> Result<(), String>,
+    /// The tasks of a load of many ranks; without them it is one task.
+    pub ranks: Option<&'a dyn Ranks>,
 }
 
 /// Collects what a load measures.
@@ -31,6 +35,7 @@ pub struct Bench<'a> {
     seconds: f64,
     warmup_seconds: f64,
     ended: Ended,
+    spans: Vec<Span>,
 }
 
 /// A measured section of a load, from its first operation to [`Bench::close`].
@@ -94,6 +99,21 @@ impl Tally {
         self.bytes_by_second[second] += bytes;
     }
 
+    /// Operations so far.
+    pub fn ops(&self) -> u64 {
+        self.ops
+    }
+
+    /// Seconds from the start to the end of the last operation.
+    pub fn elapsed(&self) -> f64 {
+        (self.last - self.start).as_secs_f64()
+    }
+
+    /// The next operation begins now: what came before was waiting.
+    pub fn go_on(&mut self) {
+        self.last = Instant::now();
+    }
+
     /// Bytes so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -127,6 +147,16 @@ impl Section {
         self.start.elapsed().as_secs_f64()
     }
 
+    /// Its time begins now, once more: what came before was waiting.
+    pub fn restart(&mut self) {
+        self.start = Instant::now();
+    }
+
+    /// A tally whose first operation begins now.
+    pub fn tally_from_now(&self) -> Tally {
+        Tally { last: Instant::now(), ..Tally::new(self.start) }
+    }
+
     /// A tally whose first operation begins with the section.
     pub fn tally(&self) -> Tally {
         Tally::new(self.start)
@@ -143,7 +173,32 @@ impl<'a> Bench<'a> {
             seconds: 0.0,
             warmup_seconds: 0.0,
             ended: Ended::Done,
+            spans: Vec::new(),
         }
+    }
+
+    /// Which task this is, among which.
+    pub(crate) fn roll(&self) -> Roll {
+        self.hooks.ranks.map_or_else(Roll::alone, |ranks| ranks.roll().clone())
+    }
+
+    /// Waits for all tasks; see [`Ranks::meet`].
+    pub(crate) fn meet(&self, value: u64, aligned: bool) -> Result<Vec<u64>, AppError> {
+        let Some(ranks) = self.hooks.ranks else { return Ok(vec![value]) };
+        ranks.meet(value, aligned).map_err(AppError::Protocol)
+    }
+
+    /// Keeps this task's part of a phase, and tells it.
+    pub(crate) fn span(&mut self, span: Span) {
+        if let Some(ranks) = self.hooks.ranks {
+            ranks.tell(&span);
+        }
+        self.spans.push(span);
+    }
+
+    /// The parts that were kept, of a load that is one task.
+    pub(crate) fn spans_alone(&mut self) -> Option<Vec<Span>> {
+        self.hooks.ranks.is_none().then(|| std::mem::take(&mut self.spans))
     }
 
     /// Ends the load when it was told to.
@@ -275,8 +330,13 @@ mod tests {
 
     #[test]
     fn sections_become_operations_and_metrics() {
-        let hooks =
-            Hooks { sample: &Counters::default, stopped: &|| false, tell: &|_| {}, ready: &|| Ok(()) };
+        let hooks = Hooks {
+            sample: &Counters::default,
+            stopped: &|| false,
+            tell: &|_| {},
+            ready: &|| Ok(()),
+            ranks: None,
+        };
         let mut bench = Bench::new(hooks);
         let section = bench.open("seq-write", "pwrite", Direction::Write);
         let (mut all, mut other) = (section.tally(), section.tally());
@@ -297,7 +357,13 @@ mod tests {
 
     #[test]
     fn a_load_that_is_told_to_end_ends() {
-        let hooks = Hooks { sample: &Counters::default, stopped: &|| true, tell: &|_| {}, ready: &|| Ok(()) };
+        let hooks = Hooks {
+            sample: &Counters::default,
+            stopped: &|| true,
+            tell: &|_| {},
+            ready: &|| Ok(()),
+            ranks: None,
+        };
         assert!(matches!(Bench::new(hooks).check(), Err(AppError::Interrupted)));
     }
 }

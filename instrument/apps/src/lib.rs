@@ -16,6 +16,9 @@
 //! | [`databases`] | SQL loads of crate `sql` on private servers |
 //! | [`key_values`] | YCSB's core workloads and db_bench's patterns of crate `kv` |
 //! | `served` | what SQL and key-value loads share |
+//! | [`ranks`] | who takes part in a load of many tasks, where they meet |
+//! | [`span`] | parts of a phase, and what all tasks did together |
+//! | [`parallel`] | IOR's and mdtest's patterns, by many tasks |
 //! | [`imap`] | clients against a private Dovecot |
 //! | [`source`] | the source tree, its archive and its history, made once and kept |
 //! | [`error`] | what can go wrong |
@@ -28,11 +31,14 @@ pub mod imap;
 pub mod key_values;
 pub mod load;
 pub mod micro;
+pub mod parallel;
 pub mod parameters;
 pub mod prefetch;
 pub mod programs;
+pub mod ranks;
 mod served;
 pub mod source;
+pub mod span;
 
 pub use app::{App, join};
 pub use bench::{Bench, Hooks};

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use stats::Outcome;
+
+use crate::span::Joint;
 use crate::{AppError, Bench};
 
 /// Where a load runs.
@@ -51,6 +54,16 @@ pub trait Load: std::fmt::Debug + Send {
     /// begin together.
     fn waits_at_gate(&self) -> bool {
         false
+    }
+
+    /// Whether the ranks of a launcher can run it together: it has one phase, meets them by [`Bench`], and tells its spans.
+    fn takes_ranks(&self) -> bool {
+        false
+    }
+
+    /// Adds to the outcome of all tasks what follows from all their phases: a score.
+    fn conclude(&self, joint: &[Joint], outcome: &mut Outcome) {
+        let _ = (joint, outcome);
     }
 
     /// In containers it needs one more, with a server for all, which may use so much memory. That one is given the

@@ -37,8 +37,13 @@ fn run(words: &str, home: &Path) -> Outcome {
     app.provide(home, &mut |_| {}).unwrap();
     let place = Place { root: root.path(), home, seed: 1, pace: apps::Pace::default() };
     let phase = |phase| {
-        let hooks =
-            Hooks { sample: &Counters::default, stopped: &|| false, tell: &|_| {}, ready: &|| Ok(()) };
+        let hooks = Hooks {
+            sample: &Counters::default,
+            stopped: &|| false,
+            tell: &|_| {},
+            ready: &|| Ok(()),
+            ranks: None,
+        };
         app.run(phase, place, hooks).unwrap_or_else(|error| panic!("phase {phase}: {error}"))
     };
     apps::join((0..app.phases()).map(phase)).unwrap()

@@ -6,6 +6,7 @@
 //! | `cases` | the flows: WML for the engine beside the same calls written out |
 //! | `bare` | the harness of the bare loops |
 //! | `fio` | fio jobs and their counterparts |
+//! | `ior` | IOR and mdtest themselves beside the loads of their names |
 //! | `sysbench` | sysbench's mixes on one server |
 //! | `kv` | db_bench's patterns, redis-benchmark's commands |
 //! | `pure` | planning of filesets, parsing of WML |
@@ -16,6 +17,7 @@
 mod bare;
 mod cases;
 mod fio;
+mod ior;
 mod kv;
 mod pairs;
 mod pure;
@@ -67,8 +69,11 @@ fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     match &arguments.what {
         Some(What::Trust(trust)) => {
-            let holds = trust::trust(trust)?;
-            std::process::exit(i32::from(!holds));
+            std::process::exit(match trust::trust(trust)? {
+                trust::Trusted::Met => 0,
+                trust::Trusted::Missed => 1,
+                trust::Trusted::Interrupted => 130,
+            });
         }
         Some(What::Spin { additions }) => {
             trust::spin::spin(*additions);
@@ -88,6 +93,9 @@ fn main() -> anyhow::Result<()> {
     if "fio".contains(&arguments.only) || wanted("fio") {
         pairs::print_header("fio");
         fio::measure(&pairs, &arguments.tmpfs, &arguments.disk)?;
+    }
+    if "ior mdtest".contains(&arguments.only) {
+        ior::measure(&pairs, &arguments.tmpfs, &arguments.disk)?;
     }
     if arguments.only.is_empty() || "sysbench".contains(&arguments.only) || arguments.only.contains("oltp") {
         pairs::print_header("sysbench");

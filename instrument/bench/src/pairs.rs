@@ -22,7 +22,7 @@ impl Pairs {
         // One short turn of each warms caches and finds errors early.
         ours(self.seconds.min(0.3))?;
         theirs(self.seconds.min(0.3))?;
-        let (mut us, mut them, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut us, mut them) = (Vec::new(), Vec::new());
         for round in 0..self.rounds {
             // Who goes first changes, so that a drift of the machine favours nobody.
             let (a, b) = if round % 2 == 0 {
@@ -34,21 +34,25 @@ impl Pairs {
             };
             us.push(a);
             them.push(b);
-            ratios.push(a / b);
         }
-        ratios.sort_by(f64::total_cmp);
-        let ratio = median(&ratios);
-        println!(
-            "{name:<34} {:>12.0} {:>12.0} {ratio:>7.3} [{:.3} - {:.3}]  {} {target:.2}",
-            median(&us),
-            median(&them),
-            ratios[0],
-            ratios[ratios.len() - 1],
-            if ratio >= target { "meets" } else { "MISSES" },
-        );
+        print_row(name, target, &us, &them);
         std::io::stdout().flush()?;
         Ok(())
     }
+}
+
+/// Prints a row: what both sides reached, and the ratios of their turns.
+pub fn print_row(name: &str, target: f64, us: &[f64], them: &[f64]) {
+    let mut ratios: Vec<f64> = us.iter().zip(them).map(|(a, b)| a / b).collect();
+    ratios.sort_by(f64::total_cmp);
+    let ratio = median(&ratios);
+    let (lowest, highest) = (ratios.first().unwrap_or(&f64::NAN), ratios.last().unwrap_or(&f64::NAN));
+    println!(
+        "{name:<34} {:>12.0} {:>12.0} {ratio:>7.3} [{lowest:.3} - {highest:.3}]  {} {target:.2}",
+        median(us),
+        median(them),
+        if ratio >= target { "meets" } else { "MISSES" },
+    );
 }
 
 /// The median; not a number for none.

@@ -36,8 +36,9 @@ signed-rank test is looked at, with limits so that looking often costs nothing: 
 over all looks 5 %. It ends when B is better, worse, or the same within --target, or when --budget is used up: then \
 `cannot tell`, with the difference that would have been seen.
 
-With --slices both stacks are built once and kept, and their loads take turns of a tenth of a second, with equal numbers of \
-operations: many times more blocks in the same time. Each slice pays for what it has written (syncfs). What a load \
+With --slices both stacks are kept for a while, and their loads take turns of a tenth of a second, with equal numbers of \
+operations: many times more blocks in the same time. About twenty times in the budget both are built anew, since two builds \
+of the same differ; a build is what counts, and eight are the least. Each slice pays for what it has written (syncfs). What a load \
 leaves for later all the same (commits of a journal, collection of an SSD) may fall into the other's turn and pull \
 the ratio to 1: docs/semantics.md.
 
@@ -74,7 +75,7 @@ pub struct Ab {
     /// Load before the measured interval of each trial
     #[arg(long, value_name = "TIME", requires = "workload")]
     warmup: Option<String>,
-    /// Keep both stacks and take turns in slices of about this length, such as 100ms: the loads go on where they stopped
+    /// Keep both stacks for a while and take turns in slices of about this length: the loads go on where they stopped
     #[arg(long, value_name = "TIME", requires = "workload", num_args = 0..=1, default_missing_value = "100ms",
           conflicts_with_all = ["length", "ops", "warmup", "rate", "cold", "resume"])]
     slices: Option<String>,
@@ -287,7 +288,8 @@ fn turns(arguments: &Ab, metric: MetricName) -> anyhow::Result<Turns> {
         Share::new(arguments.target / 100.0).map_err(|error| bad_input(format!("--target: {error}")))?;
     let budget = seconds("--budget", &arguments.budget)?;
     let slices = arguments.slices.as_deref().map(|text| seconds("--slices", text)).transpose()?;
-    Ok(Turns { budget, target, metric, slices, a: BTreeMap::new(), b: BTreeMap::new() })
+    let (a, b) = (BTreeMap::new(), BTreeMap::new());
+    Ok(Turns { budget, target, metric, slices, kept_blocks: None, a, b }.in_builds())
 }
 
 fn metric(word: &str) -> anyhow::Result<MetricName> {

@@ -25,8 +25,7 @@ pub fn check(options: &Options, arguments: &options::Check) -> anyhow::Result<Ex
             Ok((name.trim_start_matches('$').to_owned(), value.to_owned()))
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let text = std::fs::read(&arguments.file)
-        .map_err(|error| bad_input(format!("{}: {error}", arguments.file.display())))?;
+    let text = lab::read::text(&arguments.file).map_err(bad_input)?.into_bytes();
     let file = arguments.file.display().to_string();
     if arguments.file.extension().is_some_and(|extension| extension == "fio") {
         return check_jobs(arguments, &file, set);
@@ -115,7 +114,7 @@ fn check_study(arguments: &options::Check) -> anyhow::Result<Exit> {
             text += "stack virtual: simulated, nothing is built\n";
             continue;
         }
-        text += &format!("stack {stack}: {}\n", stack::probe_availability(stack));
+        text += &format!("stack {stack}: {}\n", lab::site::availability(stack, false));
     }
     for load in checked.iter() {
         let parameters: String = load.parameters.iter().map(|p| format!(" {}={}", p.name, p.value)).collect();

@@ -26,8 +26,10 @@ pub fn compare(options: &Options, arguments: &options::Compare) -> anyhow::Resul
                 let known = run.stacks().join(", ");
                 return Err(bad_input(format!("--anchor: run {} has no such stack; it has {known}", run.id)));
             }
-            let spread = record::compare::spread(&store.past()?, &a, &b);
-            record::compare::compare(&a, &b, &Ground { spread, anchor }, &thresholds)
+            let past = store.past()?;
+            let spread = record::compare::spread(&past, &a, &b);
+            let known = record::compare::known(&past, &a, &b);
+            record::compare::compare(&a, &b, &Ground { spread, known, anchor }, &thresholds)
         }
         None => {
             if let Some(baseline) = &arguments.baseline

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use blockdev::Launcher;
 use camino::Utf8Path;
-use crash::database::DatabaseOptions;
+use crash::database::{Cuts, DatabaseOptions};
 use crash::workload::{NAMES, builtin};
 use crash::{CrashError, CrashOptions, Load, Outcome, Progress, Verdict};
 use engine::{Control, RunOptions, Stage};
@@ -107,27 +107,36 @@ fn databases(
             work_dir: arguments.work_dir.clone().map(utf8).transpose()?,
         };
         let bar = crate::progress::bar(arguments.quiet);
-        let checked = crash::database::run(&asked, journal, stop, &mut |line| {
-            if !arguments.quiet {
-                bar.set_message(format!("{engine}: {line}"));
-            }
-        });
-        bar.finish_and_clear();
-        match checked {
-            Ok(cuts) => {
-                screen::print(&format!("{cuts}\n"))?;
-                if !cuts.is_clean() {
-                    worst = Exit::Failed;
+        let mut cuts = Cuts::new(&asked);
+        let checked = crash::database::run(
+            &asked,
+            journal,
+            stop,
+            &mut |line| {
+                if !arguments.quiet {
+                    bar.set_message(format!("{engine}: {line}"));
                 }
-            }
+            },
+            &mut cuts,
+        );
+        bar.finish_and_clear();
+        // what was found stands, whatever ended it
+        if checked.is_ok() || cuts.cuts > 0 {
+            screen::print(&format!("{cuts}\n"))?;
+        }
+        if !cuts.is_clean() {
+            worst = Exit::Failed;
+        }
+        match checked {
+            Ok(()) => {}
             Err(CrashError::Database(sql::SqlError::Unavailable { reason, remedy })) => {
                 eprintln!("loadline: {engine}: {reason}; {remedy}");
-                worst = Exit::CannotHere;
+                worst = cannot(worst);
             }
             Err(error) => match error.unavailable() {
                 Some(why) => {
                     eprintln!("loadline: {spec}: {}; {}", why.reason, why.remedy);
-                    worst = Exit::CannotHere;
+                    worst = cannot(worst);
                 }
                 None if stop.load(Ordering::Acquire) => {
                     eprintln!("loadline: {engine} on {spec}: interrupted: {error}");
@@ -140,6 +149,11 @@ fn databases(
         }
     }
     Ok(worst)
+}
+
+/// This machine cannot do one of several; a violation found in another says more.
+fn cannot(worst: Exit) -> Exit {
+    if worst.code() == Exit::Failed.code() { worst } else { Exit::CannotHere }
 }
 
 fn exit_of(verdict: &Verdict) -> Exit {

@@ -4,14 +4,24 @@ use camino::{Utf8Path, Utf8PathBuf};
 use host::Host;
 use journal::{DeadMount, Journal, Leftover, Outcome, Resource};
 use spec::StackSpec;
-use stack::{Availability, probe_availability};
+use stack::Availability;
 
 use crate::options::{self, Options};
 use crate::screen::{self, Exit};
 
 /// The stacks that are looked for.
-const STACKS: [&str; 9] =
-    ["ext4", "xfs", "btrfs", "tmpfs", "ext4@980pro", "betrfs", "f2fs", "bcachefs", "zfs"];
+const STACKS: [&str; 10] = [
+    "ext4",
+    "xfs",
+    "btrfs",
+    "tmpfs",
+    "ext4@980pro",
+    "betrfs",
+    "f2fs",
+    "bcachefs",
+    "zfs",
+    "f2fs@nvme+kernel:debian-6.12",
+];
 
 /// Looks, cleans up, and says what it found.
 pub fn doctor(options: &Options, arguments: &options::Doctor) -> anyhow::Result<Exit> {
@@ -21,16 +31,23 @@ pub fn doctor(options: &Options, arguments: &options::Doctor) -> anyhow::Result<
     screen::print("\nstacks")?;
     for name in STACKS {
         let spec: StackSpec = name.parse()?;
-        let line = match probe_availability(&spec) {
-            Availability::Available => "yes".to_owned(),
-            Availability::Unavailable(why) => format!("no: {why}"),
-        };
-        screen::print(&format!("  {name:<12} {line}"))?;
+        screen::print(&format!("  {name:<12} {}", answer(lab::site::availability(&spec, false))))?;
+    }
+    screen::print("\nnetwork file systems, mounted by you and measured as dir:PATH")?;
+    for (name, availability) in stack::network::clients(&Host::system()) {
+        screen::print(&format!("  {name:<12} {}", answer(availability)))?;
     }
     let Some(home) = Utf8Path::from_path(&home) else {
         return Err(screen::bad_input("the home of results is not UTF-8"));
     };
     leftovers(home, arguments.dry_run)
+}
+
+fn answer(availability: Availability) -> String {
+    match availability {
+        Availability::Available => "yes".to_owned(),
+        Availability::Unavailable(why) => format!("no: {why}"),
+    }
 }
 
 fn machine() -> String {

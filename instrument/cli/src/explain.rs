@@ -36,6 +36,7 @@ fn fsync(options: &Options, arguments: &ExplainFsync) -> anyhow::Result<Exit> {
     let spec: StackSpec = arguments.on.parse().map_err(|error| bad_input(format!("--on: {error}")))?;
     let wanted = Fsyncs {
         count: arguments.count,
+        warmup: 0,
         job: arguments.job.as_deref().map(|job| load(job, arguments.allow_system)).transpose()?,
         seconds: seconds(&arguments.length)?,
         allow_system: arguments.allow_system,
@@ -54,6 +55,8 @@ fn fsync(options: &Options, arguments: &ExplainFsync) -> anyhow::Result<Exit> {
 pub(crate) struct Fsyncs {
     /// Without a job: so many appends, each with its fsync.
     pub(crate) count: u64,
+    /// So many appends before them that are not recorded.
+    pub(crate) warmup: u64,
     pub(crate) job: Option<Workload>,
     /// How long the job runs.
     pub(crate) seconds: f64,
@@ -246,14 +249,15 @@ impl Fsyncs {
     fn record(&self, root: &Path) -> anyhow::Result<Recorded> {
         let Some(workload) = &self.job else {
             let mut file = OpenOptions::new().append(true).create(true).open(root.join("explained"))?;
-            let mut work = || -> std::io::Result<()> {
-                for _ in 0..self.count {
+            let mut work = |count: u64| -> std::io::Result<()> {
+                for _ in 0..count {
                     file.write_all(&[0x5a; APPEND_BYTES])?;
                     file.sync_all()?;
                 }
                 Ok(())
             };
-            return worked(probe::fsync::record(root, &mut work));
+            work(self.warmup)?;
+            return worked(probe::fsync::record(root, || work(self.count)));
         };
         let run = |stage| run_stage(workload, root, stage, self.seconds, self.allow_system);
         run(Stage::Prepare)?;
@@ -276,7 +280,7 @@ fn worked<E: Into<anyhow::Error>>(
 
 /// Reads a workload; one that starts programs only when that is allowed.
 pub(crate) fn load(file: &Path, allow_system: bool) -> anyhow::Result<Workload> {
-    let text = std::fs::read(file).map_err(|error| bad_input(format!("{}: {error}", file.display())))?;
+    let text = lab::read::text(file).map_err(bad_input)?.into_bytes();
     let name = file.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
     let settings = wml::Settings { machine: lab::load::machine(None, 2 << 30), set: Vec::new(), name };
     match wml::load(&text, &settings) {

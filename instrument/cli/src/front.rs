@@ -9,9 +9,9 @@ use crate::options::Options;
 const FRONT: &str = "\
 loadline: how much load a storage stack carries, where the time goes, and which of two is better.
 
-  loadline run workloads/varmail.f --on ext4,xfs,btrfs     compare file systems under a load
-  loadline ab ext4 ext4,data=journal -w varmail.f          which of two is better, until it is decided
-  loadline explain fsync --on ext4 --job varmail.f         where the time of each fsync goes
+  loadline run varmail --on ext4,xfs,btrfs                 compare file systems under a load
+  loadline ab ext4 ext4,data=journal -w varmail            which of two is better, until it is decided
+  loadline explain fsync --on ext4 --job varmail           where the time of each fsync goes
   loadline crash create-fsync --on ext4@980pro             what a power cut may leave behind
   loadline reproduce betrfs --quick                        whether a published result holds here
 
@@ -57,6 +57,9 @@ fn split(text: &str) -> Option<(String, String)> {
 }
 
 #[cfg(test)]
+mod documents;
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -80,7 +83,7 @@ mod tests {
 
     /// Reads a line as a shell and the program would; what a shell does beside that is left out, and behind two blanks
     /// stands what the line is for.
-    fn typed(line: &str) -> Result<(), String> {
+    pub fn typed(line: &str) -> Result<(), String> {
         let line = line.trim();
         for part in line.split(['|', ';', '>', '&']).map(|part| part.split("  ").next().unwrap_or_default()) {
             let Some(words) = shlex::split(part.trim()) else {

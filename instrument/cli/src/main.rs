@@ -6,6 +6,7 @@
 //! | `run` | `run`: from a command line to stored results |
 //! | `progress` | what a run shows while it runs |
 //! | `check`, `compare`, `crash`, `explain`, `report`, `runs`, `doctor` | the commands of these names |
+//! | `export` | stored runs as tables for other programs |
 //! | `sweep` | rates that are offered step by step |
 //! | `trend` | a cell over all stored runs |
 //! | `ab` | two stacks or commands in turns until it is decided |
@@ -36,6 +37,7 @@ mod crash;
 mod doctor;
 mod evaluation;
 mod explain;
+mod export;
 mod front;
 mod harm;
 mod library;
@@ -76,6 +78,9 @@ fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some(lab::contained::ARGUMENT) {
         return ExitCode::from(lab::contained::main());
     }
+    if std::env::args().nth(1).as_deref() == Some(lab::guests::inside::ARGUMENT) {
+        lab::guests::inside::main()
+    }
     if let Some(code) = container::init::main() {
         return ExitCode::from(code);
     }
@@ -103,6 +108,7 @@ fn main() -> ExitCode {
         Command::Ab(what) => ab::ab(&options, what),
         Command::Compare(compare) => compare::compare(&options, compare),
         Command::Explain(explain) => explain::explain(&options, explain),
+        Command::Export(what) => export::export(&options, what),
         Command::Report(report) => report::report(&options, report),
         Command::Reproduce(what) => reproduce::reproduce(&options, what),
         Command::Simulate(what) => simulate::simulate(&options, what),

@@ -13,7 +13,8 @@ use crate::screen::{self, Exit, bad_input};
 Examples:
   loadline new study                 writes study.toml; then: loadline run study.toml
   loadline new study mine.toml       under another name
-  loadline new workload mine.f       a workload in Filebench's language; then: loadline run mine.f --on ext4,xfs")]
+  loadline new workload mine.f       a workload in Filebench's language; then: loadline run mine.f --on ext4,xfs
+  loadline new workload mail.f --from varmail         one that loadline has with it, to change")]
 pub struct New {
     /// What to write
     #[arg(value_enum)]
@@ -21,6 +22,9 @@ pub struct New {
     /// The file, which must not exist [default: study.toml, workload.f]
     #[arg(value_hint = ValueHint::FilePath)]
     file: Option<PathBuf>,
+    /// A workload or study that loadline has with it, instead of the usual beginning
+    #[arg(long, value_name = "NAME")]
+    from: Option<PathBuf>,
 }
 
 /// What can be written.
@@ -34,10 +38,19 @@ enum What {
 
 /// Writes the file.
 pub fn new(arguments: &New) -> anyhow::Result<Exit> {
-    let (name, text, next) = match arguments.what {
+    let (name, mut text, next) = match arguments.what {
         What::Study => ("study.toml", include_str!("new/study.toml"), "loadline run FILE"),
         What::Workload => ("workload.f", include_str!("new/workload.f"), "loadline run FILE --on ext4,xfs"),
     };
+    if let Some(from) = &arguments.from {
+        text = record::files::text(from).ok_or_else(|| {
+            bad_input(format!(
+                "--from {}: there is none of this name; there are {}",
+                from.display(),
+                record::files::workload_names().join(", ")
+            ))
+        })?;
+    }
     let file = arguments.file.clone().unwrap_or_else(|| name.into());
     let shown = file.display();
     let mut made = std::fs::File::create_new(&file).map_err(|error| match error.kind() {

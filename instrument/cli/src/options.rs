@@ -62,7 +62,10 @@ pub enum Command {
     Crash(Crash),
     /// Show a stored run: terminal, HTML, CSV, JSON, Filebench's text
     Report(Report),
-    /// Run a published evaluation and judge its claims: BetrFS, CrossPrefetch, HotOS 2011, OPIMQ
+    /// Write stored runs as tables for other programs: Parquet, CSV
+    Export(crate::export::Export),
+    /// Run a published evaluation and judge its claims: BetrFS, CrossPrefetch, HotOS 2011, OPIMQ,
+    /// Swissknife
     Reproduce(Box<crate::reproduce::Reproduce>),
     /// Run a workload in virtual time: containers on order-preserving and other stacks
     Simulate(Box<crate::simulate::Simulate>),
@@ -105,15 +108,21 @@ Stacks are written FS[,option...][@DEVICE]; a comma before a known file system b
   tmpfs                      memory, as the ceiling
   dir:/mnt/data              a private directory in a file system that is mounted already
   xfs@/dev/sdx               a real device; it must be named again with --erase
+  f2fs@nvme+kernel:debian-6.12  in a guest with a kernel of Debian, on QEMU's NVMe device (see docs/guests.md)
+
+A workload is a file, a load by name (tpcc, ycsb-a ...), or one that loadline has with it, which needs no file: varmail.
+`loadline new workload mine.f --from varmail` writes that one out, to change.
 
 Examples:
-  loadline run workloads/varmail.f --on ext4,xfs,btrfs --trials 5
+  loadline run varmail --on ext4,xfs,btrfs --trials 5
   loadline run varmail.f --on dir:/mnt/data --set nfiles=50000 --set nthreads=32 --for 30s
   loadline run workloads/randomread.f --on ext4 --set nthreads=1,4,16 --cold --memory 1G
   loadline run workloads/randomwrite.f --on xfs --io uring:32 --html report.html
   loadline run workloads/varmail.f --on ext4 --rate 5000 --for 60s
   loadline run workloads/varmail.f --on ext4@980pro --containers 40,100,200
   loadline run workloads/varmail.f --on ext4@980pro,xfs@980pro --explain --html report.html
+  loadline run workloads/varmail.f --on f2fs@nvme+kernel:debian-6.12,ext4@nvme+kernel:debian-6.12
+  loadline run workloads/varmail.f --on ext4@null,xfs@null --deterministic --for 1s
   loadline run tpcc --engine innodb,myrocks,postgres --terminals 32 --on ext4@980pro:8G --for 60s
   loadline run oltp-insert --engine innodb,myrocks --on ext4,xfs --set rows=1000000 --rate 500
   loadline run oltp-read-only --address mysql://user:password@host:3306/empty --on dir:/tmp
@@ -123,6 +132,9 @@ Examples:
   loadline run job.fio --on ext4@980pro --with loadline,fio --for 10s
   loadline run study.toml; loadline run study.toml --resume
   mpirun -n 64 loadline run workloads/varmail.f --on dir:/shared --for 60s
+  mpirun -n 64 loadline run ior --on dir:/shared -- -F -b 1g -t 1m -e -C -w -r -R
+  mpirun -n 64 loadline run mdtest --on dir:/shared -- -n 10000 -u -F -w 3901
+  mpirun -n 64 loadline run io500 --on dir:/shared -- -D 300
   loadline run study.toml --shard 3/40 --home /shared/shard3; loadline merge /shared/shard*
   loadline run paper.toml --scale quick --rows ext4,xfs --columns table3")]
 pub struct Run {
@@ -154,6 +166,9 @@ pub struct Run {
     /// Trials of each cell [default: 6, or the study's]
     #[arg(long, short = 'n', value_name = "N")]
     pub trials: Option<u32>,
+    /// After `--`: options of `run ior`, `run mdtest` and `run io500`, by the names that IOR and mdtest have for them
+    #[arg(last = true, value_name = "OPTIONS", allow_hyphen_values = true)]
+    pub own: Vec<String>,
     /// Measured time of each trial, such as 30s or 5m [default: the workload's own]
     #[arg(long = "for", value_name = "TIME")]
     pub length: Option<String>,
@@ -181,6 +196,10 @@ pub struct Run {
     /// Memory limit of the load, page cache included (a cgroup), such as 512M; with --containers, of each
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
+    /// Build every stack in a guest of virtual time that repeats to the bit (on `+kernel:debian-6.12` where none is named);
+    /// differences of half a percent show in few trials
+    #[arg(long)]
+    pub deterministic: bool,
     /// Run the load in N containers at once, begun together; several numbers, separated by commas, are swept
     #[arg(long, value_name = "N")]
     pub containers: Option<String>,
@@ -757,8 +776,13 @@ pub struct Completions {
 
 /// Options of `man`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  loadline man /usr/local/share/man/man1")]
+#[command(
+    after_help = "Examples:\n  loadline man /usr/local/share/man/man1\n  loadline man --markdown docs/reference"
+)]
 pub struct Man {
+    /// Write one page of Markdown with all commands instead: `commands.md`
+    #[arg(long)]
+    pub markdown: bool,
     /// Directory for the pages
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub directory: PathBuf,

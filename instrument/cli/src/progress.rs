@@ -136,7 +136,7 @@ impl Progress {
                 Some(outcome) if outcome.io_ops_per_second() < 10.0 => {
                     format!("{:.1} s", outcome.measured_seconds)
                 }
-                Some(outcome) => format!("{:.0} ops/s", outcome.io_ops_per_second()),
+                Some(outcome) => format!("{:.0} ops/s{}", outcome.io_ops_per_second(), raw_data(trial)),
                 None => "done".into(),
             },
             Status::Failed { message } => paint("31", format!("failed: {message}")),
@@ -176,4 +176,11 @@ pub fn line(bar: &ProgressBar, quiet: bool, text: &str) {
 
 fn span(seconds: f64) -> String {
     report::format::span_seconds(seconds)
+}
+
+/// The checksum of what a deterministic guest has measured.
+fn raw_data(trial: &record::results::Trial) -> String {
+    let guest = trial.environment.as_ref().and_then(|environment| environment.guest.as_ref());
+    let sum = guest.and_then(|guest| guest.raw_data.as_deref());
+    sum.map(|sum| format!(", raw data {sum}")).unwrap_or_default()
 }

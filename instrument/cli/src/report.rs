@@ -70,7 +70,7 @@ pub fn write_csv(directory: &Path, run: &Run) -> anyhow::Result<()> {
 }
 
 /// Writes a file, never a block device, and says so.
-pub fn write(file: &Path, contents: &str) -> anyhow::Result<()> {
+pub fn write(file: &Path, contents: &(impl AsRef<[u8]> + ?Sized)) -> anyhow::Result<()> {
     use std::os::unix::fs::FileTypeExt;
     if file.metadata().is_ok_and(|meta| meta.file_type().is_block_device()) {
         return Err(bad_input(format!("{} is a block device: name a file", file.display())));

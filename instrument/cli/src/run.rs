@@ -16,7 +16,7 @@ use lab::{Campaign, Site};
 use record::grid::Grid;
 use record::results::{Judgement, Run, Status};
 use record::shard::Shard;
-use record::study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study};
+use record::study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study, StudyError, nearest};
 use rustix::process::Signal;
 use spec::StackSpec;
 use stats::Thresholds;
@@ -199,6 +199,9 @@ pub fn home(options: &Options) -> anyhow::Result<PathBuf> {
 /// The study, on devices whose time is stretched as is asked for.
 pub fn study(arguments: &options::Run) -> anyhow::Result<Study> {
     let mut study = unscaled(arguments)?;
+    if arguments.deterministic {
+        study = made_deterministic(study)?;
+    }
     let Some(factor) = arguments.time_scale else { return Ok(study) };
     if study.rows.iter().any(|row| row.stack.is_some()) {
         return Err(bad_input("--time-scale: the rows of this study name their stacks"));
@@ -208,6 +211,21 @@ pub fn study(arguments: &options::Run) -> anyhow::Result<Study> {
             bad_input(format!(
                 "--time-scale: {stack} has no emulated SSD; {}@980pro has one",
                 stack.fs().name()
+            ))
+        })?;
+    }
+    Ok(study)
+}
+
+/// The stacks in deterministic guests, when that is asked for.
+fn made_deterministic(mut study: Study) -> anyhow::Result<Study> {
+    if study.rows.iter().any(|row| row.stack.is_some()) {
+        return Err(bad_input("--deterministic: the rows of this study name their stacks themselves"));
+    }
+    for stack in &mut study.stacks {
+        *stack = stack.deterministic(lab::guests::KERNEL, 1).ok_or_else(|| {
+            bad_input(format!(
+                "--deterministic: {stack} is of this machine; name a device, such as ext4@null"
             ))
         })?;
     }
@@ -224,6 +242,7 @@ fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
         let (files, properties) = property_files(files)?;
         let mut set = database_settings(arguments, files.is_empty())?;
         set.extend(by_fio(arguments, &files)?);
+        set.extend(own_options(arguments, &apps, files.is_empty())?);
         if let Some(properties) = properties {
             if !files.is_empty() || !apps.is_empty() {
                 return Err(bad_input("property files of YCSB are one workload: give no others beside them"));
@@ -232,8 +251,9 @@ fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
             set = [properties_as_settings(&properties, &set), set].concat();
         }
         let line = CommandLine { files, apps, on, set, settings };
-        return lab::read::command_line(&line).map_err(bad_input);
+        return lab::read::command_line(&line).map_err(not_found_or_bad);
     }
+    own_options(arguments, &[], false)?;
     let [file] = arguments.files.as_slice() else {
         return Err(bad_input("give one study (*.toml), or workloads (*.f), but not both"));
     };
@@ -253,11 +273,23 @@ fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
     Ok(study)
 }
 
+/// A name that no file has may have meant a load.
+fn not_found_or_bad(error: StudyError) -> anyhow::Error {
+    if let StudyError::Missing { path } = &error
+        && let Some(near) = nearest(path, apps::App::names())
+    {
+        return bad_input(format!(
+            "{path}: there is no such file, nor a load of this name; did you mean `{near}`?"
+        ));
+    }
+    bad_input(error)
+}
+
 /// What `run` is given: names of built-in loads, and files. A file of such a name goes before.
 pub fn loads(words: &[PathBuf]) -> (Vec<String>, Vec<PathBuf>) {
     let (apps, files): (Vec<_>, Vec<_>) = words.iter().cloned().partition(|word| {
         let is_app = word.to_str().is_some_and(apps::App::is_known);
-        is_app && !word.exists()
+        is_app && !word.is_file()
     });
     (apps.iter().map(|app| app.display().to_string()).collect(), files)
 }
@@ -326,6 +358,23 @@ fn by_fio(arguments: &options::Run, files: &[PathBuf]) -> anyhow::Result<Option<
         return Err(bad_input("--with is for job files of fio (*.fio)"));
     }
     Ok(Some(format!("{}={with}", lab::load::WITH)))
+}
+
+/// What stands after `--` as the parameter of loads that have options of their own.
+fn own_options(arguments: &options::Run, apps: &[String], only_apps: bool) -> anyhow::Result<Option<String>> {
+    if arguments.own.is_empty() {
+        return Ok(None);
+    }
+    if !only_apps || apps.is_empty() || !apps.iter().all(|app| apps::App::has_options(app)) {
+        return Err(bad_input(
+            "options after `--` are for ior, mdtest and io500: loadline run ior --on dir:. -- -F -t 1m",
+        ));
+    }
+    let text = arguments.own.join(" ");
+    if text.contains('"') {
+        return Err(bad_input("options after `--` hold no quotation marks"));
+    }
+    Ok(Some(format!("{}=\"{text}\"", apps::parallel::OPTIONS)))
 }
 
 fn current_directory() -> anyhow::Result<String> {

@@ -15,7 +15,7 @@ pub fn runs(options: &Options, arguments: &options::Runs) -> anyhow::Result<Exit
     }
     let runs = store.runs()?;
     if runs.is_empty() {
-        screen::print("no runs yet: `loadline run workloads/varmail.f --on ext4,xfs,btrfs` makes one")?;
+        screen::print("no runs yet: `loadline run varmail --on ext4,xfs,btrfs` makes one")?;
     }
     let shown = |run: &lab::store::Summary| {
         let words = arguments.filter.as_deref().unwrap_or_default();

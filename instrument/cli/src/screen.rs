@@ -105,10 +105,15 @@ fn colored(when: Color, on_terminal: bool) -> bool {
 
 /// Starts the log on standard error.
 pub fn start_log(verbose: bool) {
-    let default = if verbose { "info" } else { "warn" };
-    let filter = tracing_subscriber::EnvFilter::try_from_env("LOADLINE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(default));
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    use tracing_subscriber::filter::{LevelFilter, Targets};
+    use tracing_subscriber::layer::SubscriberExt;
+    use tracing_subscriber::util::SubscriberInitExt;
+    let default = if verbose { LevelFilter::INFO } else { LevelFilter::WARN };
+    // levels by target: filters by fields would bring an engine for regular expressions
+    let wanted = std::env::var("LOADLINE_LOG").ok().and_then(|words| words.parse::<Targets>().ok());
+    let filter = wanted.unwrap_or_else(|| Targets::new().with_default(default));
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let _ = tracing_subscriber::registry().with(lines).with(filter).try_init();
 }
 
 /// Prints to standard output; a reader that went away (`| head`) is an error that `main` takes as the end.

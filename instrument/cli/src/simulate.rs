@@ -222,14 +222,16 @@ fn workload(word: &str) -> anyhow::Result<What> {
     }
     let path = Path::new(word);
     let name = path.file_stem().map_or_else(|| word.to_string(), |stem| stem.to_string_lossy().into_owned());
-    if !path.exists() {
+    let is_script = path.extension().is_some_and(|extension| extension == "f");
+    let is_there = path.exists() || (is_script && record::files::text(path).is_some());
+    if !is_there {
         let message = format!(
             "there is no file {word}; a workload is a script (*.f), a dbench load file, or one of {}",
             PROGRAMS.join(", ")
         );
         return Err(bad_input(message));
     }
-    if path.extension().is_some_and(|extension| extension == "f") {
+    if is_script {
         let text = lab::read::text(path).map_err(bad_input)?;
         return Ok((name, "wml".into(), Some((text, Some(word.into()))), None));
     }

@@ -143,7 +143,7 @@ fn stack_label(word: &str) -> anyhow::Result<String> {
 /// Why nothing was found, and what there is.
 fn nothing(known: &[Trend], arguments: &Arguments) -> String {
     if known.is_empty() {
-        return "no results yet: `loadline run workloads/varmail.f --on ext4 --for 5s` makes one".into();
+        return "no results yet: `loadline run varmail --on ext4 --for 5s` makes one".into();
     }
     let cells: Vec<String> =
         known.iter().take(SHOWN_MAX).map(|trend| format!("  {} on {}", trend.load, trend.stack)).collect();

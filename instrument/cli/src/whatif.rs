@@ -14,6 +14,10 @@ use crate::explain::{self, Fsyncs};
 use crate::options::Options;
 use crate::screen::{self, Exit, bad_input};
 
+/// Appends before those that are recorded: the first ones find the log's block map, the programs and the processors cold,
+/// and the parts of so short calls must not hold that.
+const WARMUP_APPENDS: u64 = 50;
+
 /// What is asked.
 #[derive(Debug, Subcommand)]
 pub enum Whatif {
@@ -150,6 +154,7 @@ fn record(
     let job = arguments.workload.as_deref().map(|job| explain::load(job, arguments.allow_system));
     let wanted = Fsyncs {
         count: arguments.count,
+        warmup: WARMUP_APPENDS,
         job: job.transpose()?,
         seconds: explain::seconds(&arguments.length)?,
         allow_system: arguments.allow_system,

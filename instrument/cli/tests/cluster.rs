@@ -1,5 +1,10 @@
 //! Many ranks under a launcher, and the shards of a study: as their users start them, and what is left.
 
+#[path = "cluster/hosts.rs"]
+mod hosts;
+#[path = "cluster/parallel.rs"]
+mod parallel;
+
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -241,9 +246,10 @@ fn a_rank_that_stood_still_is_shown() {
     needs!(MPIRUN);
     let place = Place::new();
     let mut mpirun =
-        place.mpirun("3", &["mail.f", "--on", "dir:shared", "--for", "4s", "--warmup", "0", "-n", "1"]);
+        place.mpirun("6", &["mail.f", "--on", "dir:shared", "--for", "4s", "--warmup", "0", "-n", "1"]);
     let mut child = mpirun.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    measuring(&place, 3, &mut child);
+    // enough ranks that those which only share two CPUs with others are alike
+    measuring(&place, 6, &mut child);
     // the load of rank 1 is a child of it
     let rank = place.ranks().into_iter().find(|(rank, _)| *rank == 1).unwrap().1;
     // files are about 4 KiB before it appends to them

@@ -568,6 +568,34 @@ fn what_new_writes_is_right_and_the_command_alone_says_where_to_begin() {
 }
 
 #[test]
+fn workloads_of_loadline_need_no_file_and_wrong_names_are_told_what_was_meant() {
+    let bench = Bench::new();
+    for name in ["varmail", "varmail.f", "workloads/varmail.f"] {
+        assert!(
+            bench.expect(0, &["check", name]).0.starts_with(&format!("{name}: ok\n  fileset spool")),
+            "{name}"
+        );
+    }
+    bench.expect(0, &["run", "statfiles", "--on", "dir:.", "--set", "nfiles=20", "--ops", "10", "-n", "1"]);
+    // a file of that name goes before
+    bench.write("varmail.f", WORKLOAD);
+    assert!(bench.expect(0, &["check", "varmail.f"]).0.contains("fileset files"));
+    bench.expect(0, &["new", "workload", "mail.f", "--from", "varmail"]);
+    assert_eq!(
+        std::fs::read_to_string(bench.path("mail.f")).unwrap(),
+        include_str!("../../../workloads/varmail.f")
+    );
+    for (word, near) in
+        [("varmial.f", "`varmail`"), ("webservr", "`webserver`"), ("tpc", "`tpcc`"), ("zzz", "varmail,")]
+    {
+        let (_, err) = bench.expect(2, &["run", word, "--on", "dir:."]);
+        assert!(err.contains("there is no such file") && err.contains(near), "{word}: {err}");
+    }
+    bench.expect(2, &["new", "workload", "other.f", "--from", "zzz"]);
+    assert!(!bench.path("other.f").exists());
+}
+
+#[test]
 fn pages_come_from_the_options() {
     let bench = Bench::new();
     let (completions, _) = bench.expect(0, &["completions", "bash"]);

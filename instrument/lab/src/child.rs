@@ -8,6 +8,8 @@ mod slices;
 use std::io::BufRead;
 use std::sync::{Arc, Mutex};
 
+use apps::ranks::{Ranks, Roll};
+use apps::span::Span;
 use engine::Control;
 use engine::options::Event;
 use probe::Counters;
@@ -46,16 +48,42 @@ pub fn main() -> u8 {
 /// Says that all is ready, and sleeps to the moment that the parent then names.
 fn wait_for_begin() -> Result<(), String> {
     say(&Message::Waiting);
+    let begin = begin()?;
+    let late_ns = cluster::clock::sleep_until_ns(begin.at_ns);
+    say(&Message::Began { at_ns: begin.at_ns + late_ns, late_ns });
+    Ok(())
+}
+
+/// What the parent answers to one that waits.
+fn begin() -> Result<Begin, String> {
     let mut line = String::new();
     std::io::stdin()
         .lock()
         .read_line(&mut line)
         .map_err(|error| format!("the begin cannot be read: {error}"))?;
-    let begin: Begin = serde_json::from_str(&line)
-        .map_err(|_| "the load was not begun, since another rank failed".to_string())?;
-    let late_ns = cluster::clock::sleep_until_ns(begin.at_ns);
-    say(&Message::Began { at_ns: begin.at_ns + late_ns, late_ns });
-    Ok(())
+    serde_json::from_str(&line).map_err(|_| "the load did not go on, since another rank failed".to_string())
+}
+
+/// The other tasks, behind the parent.
+struct Others {
+    roll: Roll,
+}
+
+impl Ranks for Others {
+    fn roll(&self) -> &Roll {
+        &self.roll
+    }
+
+    fn meet(&self, value: u64, aligned: bool) -> Result<Vec<u64>, String> {
+        say(&Message::Meet { value, aligned });
+        let Begin { at_ns, values } = begin()?;
+        cluster::clock::sleep_until_ns(at_ns);
+        Ok(values)
+    }
+
+    fn tell(&self, span: &Span) {
+        say(&Message::Span { span: span.clone() });
+    }
 }
 
 fn end(result: Result<Outcome, String>) -> u8 {
@@ -105,6 +133,9 @@ fn request() -> Result<Request, String> {
     Ok(request)
 }
 
+/// Trials of this length or more have a yardstick, which takes 0.1 s: a tenth at most.
+const YARDSTICK_FROM_SECONDS: f64 = 1.0;
+
 /// To whom a running load speaks.
 pub(crate) struct Talk<'a> {
     /// Hears what happens.
@@ -116,11 +147,19 @@ pub(crate) struct Talk<'a> {
 pub(crate) fn run(request: &Request, control: &Control, talk: &Talk<'_>) -> Result<Outcome, String> {
     // what is simulated has a time of its own
     let is_timed = !matches!(request.load, Issue::Simulated { .. });
+    // a short trial is not worth a tenth of a second more; of many at once, each would measure the others
+    let is_long = request.options.seconds.is_some_and(|seconds| seconds >= YARDSTICK_FROM_SECONDS);
+    let has_yardstick = is_timed && is_long && !request.waits && !request.in_slices;
+    let rounds_before = has_yardstick.then(probe::yardstick::pieces);
     let before = is_timed.then(probe::speed::additions_per_second);
     let mut outcome = issue(request, control, talk)?;
     if let Some(before) = before {
         let value = before.max(probe::speed::additions_per_second());
         outcome.metrics.push(Metric { name: "additions_per_second".into(), unit: "1/s".into(), value });
+    }
+    let rounds = rounds_before.map(|before| before.and(probe::yardstick::pieces()));
+    if let Some(value) = rounds.and_then(probe::yardstick::Rounds::per_second) {
+        outcome.metrics.push(Metric { name: "yardstick_per_second".into(), unit: "1/s".into(), value });
     }
     Ok(outcome)
 }
@@ -155,11 +194,13 @@ fn run_app(
     let (seconds, warmup_seconds, rate) = (options.seconds, options.warmup_seconds, options.rate);
     let pace = apps::Pace { seconds, warmup_seconds, rate };
     let place = apps::Place { root: &request.root, home: &request.home, seed: options.seed, pace };
+    let others = request.roll.clone().map(|roll| Others { roll });
     let hooks = apps::Hooks {
         sample: &|| counters(request),
         stopped: &|| control.interrupted(),
         tell: &|line| (talk.say)(&Message::Event { event: Event::Line { text: line.to_string() } }),
         ready: talk.ready,
+        ranks: others.as_ref().map(|others| others as &dyn Ranks),
     };
     app.run(request.phase, place, hooks).map_err(|error| error.to_string())
 }

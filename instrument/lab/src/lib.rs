@@ -12,6 +12,7 @@
 //! | [`stop`] | Ctrl-C: the first ends in good order, the second at once |
 //! | [`site`] | builds stacks, emulated SSDs included |
 //! | [`overwrite`] | what a study would overwrite, shown and decided before the first trial and again in each |
+//! | [`guests`] | trials in guests: the session's side, and the guest's |
 //! | [`inprocess`] | betrfs without the kernel in between |
 //! | [`protocol`], [`supervise`], [`child`] | the trial's process: what is said, the parent's side, the child's |
 //! | [`ranks`] | the same under a launcher: what rank 0 and the others say to each other, and the others' side |
@@ -23,6 +24,7 @@ pub mod campaign;
 pub mod check;
 pub mod child;
 pub mod contained;
+pub mod guests;
 pub mod inprocess;
 pub mod load;
 pub mod overwrite;

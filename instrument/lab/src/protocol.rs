@@ -43,6 +43,9 @@ pub struct Request {
     /// After [`Message::Waiting`] the load begins at the moment that [`Begin`] on standard input says.
     #[serde(default)]
     pub waits: bool,
+    /// The load is one task of many: it meets the others by [`Message::Meet`].
+    #[serde(default)]
+    pub roll: Option<apps::ranks::Roll>,
     /// Speed of the processor's counter ([`engine::clock::Clock::speed`]), set by the process of the same machine that
     /// sends this.
     #[serde(default)]
@@ -56,11 +59,14 @@ pub struct Grant {
     pub operations: u64,
 }
 
-/// The line on the standard input of a load that waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// The line on the standard input of a load that waits, or that meets others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begin {
-    /// Nanoseconds of the system's monotonic clock.
+    /// Nanoseconds of the system's monotonic clock; a moment that is over already: at once.
     pub at_ns: i64,
+    /// What each task has brought to the meeting.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<u64>,
 }
 
 /// What is run: nothing is left to be read or resolved.
@@ -97,6 +103,18 @@ pub enum Message {
     },
     /// A load in slices is ready for its first grant, or one that waits for its begin.
     Waiting,
+    /// A task is where all tasks meet.
+    Meet {
+        /// What it brings.
+        value: u64,
+        /// It wants to go on at one moment of all clocks, not at once.
+        aligned: bool,
+    },
+    /// What a task did in a phase.
+    Span {
+        /// That.
+        span: apps::span::Span,
+    },
     /// A load that waited begins.
     Began {
         /// Nanoseconds of the system's monotonic clock.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
+use apps::span::Span;
 use cluster::leader::{Expected, Hello};
 use cluster::member::Told;
 use cluster::rendezvous::{self, PATIENCE};
@@ -61,6 +62,16 @@ pub(crate) enum Answer {
         result: Result<Box<Outcome>, String>,
         /// Standard error of the load.
         raw_output: String,
+        /// What it did in each phase, by its clock.
+        #[serde(default)]
+        spans: Vec<Span>,
+    },
+    /// It is where all tasks meet; answered by [`Order::Begin`].
+    Meet {
+        /// What it brings.
+        value: u64,
+        /// It wants to go on at one moment, not at once.
+        aligned: bool,
     },
 }
 
@@ -177,7 +188,12 @@ fn run(
     stop: &AtomicBool,
     (token, secret): (&Path, &str),
 ) -> Answer {
-    let refused = |why: String| Answer::Ended { began: None, result: Err(why), raw_output: String::new() };
+    let refused = |why: String| Answer::Ended {
+        began: None,
+        result: Err(why),
+        raw_output: String::new(),
+        spans: Vec::new(),
+    };
     match std::fs::read_to_string(token) {
         Ok(found) if found == secret => {}
         Ok(_) => return refused(format!("{}: not the directory that rank 0 sees", token.display())),
@@ -189,13 +205,18 @@ fn run(
     request.parent = std::process::id();
     request.waits = true;
     let mut began = None;
-    let mut hear = |message: Message| {
-        if let Message::Began { at_ns, late_ns } = message {
-            began = Some((at_ns, late_ns));
-        }
+    let mut spans = Vec::new();
+    let mut hear = |message: Message| match message {
+        Message::Began { at_ns, late_ns } => began = Some((at_ns, late_ns)),
+        Message::Span { span } => spans.push(span),
+        _ => {}
     };
-    let mut gate = || {
-        say(member, &Answer::Ready).ok()?;
+    let mut gate = |message: &Message| {
+        let answer = match *message {
+            Message::Meet { value, aligned } => Answer::Meet { value, aligned },
+            _ => Answer::Ready,
+        };
+        say(member, &answer).ok()?;
         let Told::Data(text) = member.hear() else { return None };
         match serde_json::from_slice(&text) {
             Ok(Order::Begin(begin)) => Some(begin),
@@ -203,5 +224,5 @@ fn run(
         }
     };
     let departure = supervise_gated(program, &request, None, stop, |_| Ok(()), &mut hear, &mut gate);
-    Answer::Ended { began, result: departure.result.map(Box::new), raw_output: departure.raw_output }
+    Answer::Ended { began, result: departure.result.map(Box::new), raw_output: departure.raw_output, spans }
 }

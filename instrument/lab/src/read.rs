@@ -56,13 +56,22 @@ pub(crate) fn is_job_file(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|extension| extension == "fio")
 }
 
-/// The text of a workload or study file of at most 16 MiB.
+/// The text of a workload or study file of at most 16 MiB. Where there is no such file it is the embedded one of that name
+/// ([`record::files::text`]).
 ///
 /// # Errors
-/// [`StudyError::Read`].
+/// [`StudyError::Read`], [`StudyError::Missing`].
 pub fn text(path: &Path) -> Result<String, StudyError> {
-    let failed = |source| StudyError::Read { path: path.display().to_string(), source };
-    let bytes_known = std::fs::metadata(path).map_err(failed)?.len();
+    let shown = || path.display().to_string();
+    let failed = |source| StudyError::Read { path: shown(), source };
+    let bytes_known = match std::fs::metadata(path) {
+        Ok(metadata) => metadata.len(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let embedded = record::files::text(path).map(str::to_string);
+            return embedded.ok_or_else(|| StudyError::Missing { path: shown() });
+        }
+        Err(error) => return Err(failed(error)),
+    };
     if bytes_known > WORKLOAD_BYTES_MAX {
         return Err(failed(std::io::Error::new(std::io::ErrorKind::FileTooLarge, "larger than 16 MiB")));
     }

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::AtomicBool;
 
+use serde::{Deserialize, Serialize};
 use spec::StackSpec;
 use stats::Outcome;
 
@@ -36,7 +37,7 @@ pub struct Job<'a> {
 }
 
 /// What a trial came to.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// How it ended.
     pub status: Status,
@@ -79,7 +80,8 @@ impl Report {
 }
 
 /// What a running trial tells.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Progress {
     /// The stack is being built.
     Building,

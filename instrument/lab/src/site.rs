@@ -18,6 +18,8 @@ static ATTACHED: AtomicU32 = AtomicU32::new(0);
 pub struct Site {
     /// Images, mkfs, mounts.
     pub builder: Builder,
+    /// This machine is a guest: it has devices that only guests have.
+    pub in_guest: bool,
     home: Utf8PathBuf,
     launcher: Launcher,
 }
@@ -28,6 +30,7 @@ pub struct Built {
     // in this order: the file system goes before its device
     stack: MountedStack,
     ssd: Option<Attached>,
+    own: Option<guest::devices::Attached>,
 }
 
 /// Why a stack could not be built or taken down.
@@ -39,6 +42,9 @@ pub enum SiteError {
     /// The device below it.
     #[error(transparent)]
     Ssd(#[from] SsdError),
+    /// The device that only a guest has.
+    #[error(transparent)]
+    Guest(#[from] guest::GuestError),
 }
 
 impl SiteError {
@@ -54,6 +60,30 @@ impl SiteError {
     }
 }
 
+/// Whether `spec` can be built, as far as can be told without doing it; `in_guest`: this machine is one.
+pub fn availability(spec: &StackSpec, in_guest: bool) -> Availability {
+    // nothing is built for what is simulated
+    if spec.fs() == spec::FsKind::Virtual {
+        return Availability::Available;
+    }
+    if let Some(why) = guest::obstacle(spec) {
+        return Availability::Unavailable(why);
+    }
+    if guest::devices::is_guests(spec) {
+        return if in_guest || spec.guest().is_some() {
+            Availability::Available
+        } else {
+            let remedy = format!("name a kernel: {spec}+kernel:{}", guest::KERNEL);
+            Availability::Unavailable(Unavailable::new("only a guest has this device", remedy))
+        };
+    }
+    if let Err(error) = stack::emulated::options(spec, "asked") {
+        let remedy = "name one of these profiles, `image`, or a device under /dev";
+        return Availability::Unavailable(Unavailable::new(error.to_string(), remedy));
+    }
+    if spec.guest().is_some() { Availability::Available } else { stack::probe_availability(spec) }
+}
+
 impl Site {
     /// Builds in `work`; devices belong to the loadline home `home` and are served by this program.
     ///
@@ -62,7 +92,7 @@ impl Site {
     pub fn new(home: &Utf8Path, work: &Utf8Path) -> Result<Site, SiteError> {
         let launcher = Launcher::this_program()?;
         let builder = Builder { program: Some(launcher.program.clone()), ..Builder::new(work) };
-        Ok(Site { builder, home: home.to_owned(), launcher })
+        Ok(Site { builder, in_guest: false, home: home.to_owned(), launcher })
     }
 
     /// The loadline home that its devices belong to.
@@ -72,15 +102,7 @@ impl Site {
 
     /// Whether `spec` can be built here, as far as can be told without doing it.
     pub fn availability(&self, spec: &StackSpec) -> Availability {
-        // nothing is built for what is simulated
-        if spec.fs() == spec::FsKind::Virtual {
-            return Availability::Available;
-        }
-        if let Err(error) = stack::emulated::options(spec, "asked") {
-            let remedy = "name one of these profiles, `image`, or a device under /dev";
-            return Availability::Unavailable(Unavailable::new(error.to_string(), remedy));
-        }
-        stack::probe_availability(spec)
+        availability(spec, self.in_guest)
     }
 
     /// Looks at what building `spec` would overwrite that is not loadline's own: a real device, or a backing file that
@@ -89,6 +111,9 @@ impl Site {
     /// # Errors
     /// It is neither a block device nor a file.
     pub fn inspect(&self, spec: &StackSpec) -> Result<Option<DeviceReport>, SiteError> {
+        if spec.guest().is_some() {
+            return Ok(None);
+        }
         if let Some(options) = stack::emulated::options(spec, "asked")?
             && let Backing::File(path) = &options.backing
             && path.symlink_metadata().is_ok()
@@ -118,21 +143,27 @@ impl Site {
         change: impl FnOnce(&mut AttachOptions),
     ) -> Result<Built, SiteError> {
         let Device::Emulated { .. } = spec.device() else {
-            return Ok(Built { stack: self.builder.build(spec, journal)?, ssd: None });
+            return Ok(Built { stack: self.builder.build(spec, journal)?, ssd: None, own: None });
         };
+        if self.in_guest
+            && let Some(own) = guest::devices::attach(spec)?
+        {
+            let stack = self.builder.build_on(spec, own.device(), journal)?;
+            return Ok(Built { stack, ssd: None, own: Some(own) });
+        }
         if let Availability::Unavailable(why) = stack::probe_availability(spec) {
             return Err(StackError::Unavailable(why).into());
         }
         let name = format!("run-{}-{}", std::process::id(), ATTACHED.fetch_add(1, Ordering::Relaxed));
         let Some(mut options) = stack::emulated::options(spec, &name)? else {
-            return Ok(Built { stack: self.builder.build(spec, journal)?, ssd: None });
+            return Ok(Built { stack: self.builder.build(spec, journal)?, ssd: None, own: None });
         };
         options.owner = ProcessId::current(&Host::system());
         options.backing_use = BackingUse::Overwrite { erase: self.builder.erase.clone() };
         change(&mut options);
         let ssd = blockdev::attach(&self.home, &options, &self.launcher)?;
         let stack = self.builder.build_on(spec, ssd.device(), journal)?;
-        Ok(Built { stack, ssd: Some(ssd) })
+        Ok(Built { stack, ssd: Some(ssd), own: None })
     }
 }
 
@@ -168,6 +199,7 @@ impl Built {
     pub fn keep(self) {
         std::mem::forget(self.stack);
         std::mem::forget(self.ssd);
+        std::mem::forget(self.own);
     }
 }
 

@@ -3,12 +3,17 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use journal::Journal;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// Exit code of a program that was interrupted: 128 and the number of SIGINT, as shells have it.
 pub const INTERRUPTED: u8 = 130;
+
+/// Signals that come within this time are one wish: timeout(1) signals its child and then its group, and a terminal that
+/// closes is told by the shell and by the kernel. Nobody presses Ctrl-C twice as fast.
+const ONE_WISH: Duration = Duration::from_millis(100);
 
 /// What the user wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,8 +24,9 @@ pub enum Wish {
     EndNow,
 }
 
-/// Listens to SIGINT, SIGTERM and SIGHUP from now on. The first makes the flag true; the second undoes `journal` and
-/// ends this process with [`INTERRUPTED`]. `hear` is told of each before anything else is done.
+/// Listens to SIGINT, SIGTERM and SIGHUP from now on. The first makes the flag true; the second, unless it belongs to the
+/// first, undoes `journal` and ends this process with [`INTERRUPTED`]. `hear` is told of each before anything else is
+/// done.
 ///
 /// # Errors
 /// The system gives no handler or thread.
@@ -29,12 +35,18 @@ pub fn on_signals(journal: Arc<Journal>, hear: fn(Wish)) -> io::Result<Arc<Atomi
     let seen = stop.clone();
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let mut first: Option<Instant> = None;
         for _ in signals.forever() {
-            if seen.swap(true, Ordering::AcqRel) {
+            if let Some(first) = first {
+                if first.elapsed() < ONE_WISH {
+                    continue;
+                }
                 hear(Wish::EndNow);
                 journal.undo();
                 std::process::exit(i32::from(INTERRUPTED));
             }
+            first = Some(Instant::now());
+            seen.store(true, Ordering::Release);
             hear(Wish::End);
         }
     })?;

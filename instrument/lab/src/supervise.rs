@@ -77,10 +77,10 @@ pub fn supervise(
     admit: impl FnOnce(u32) -> Result<(), String>,
     hear: &mut dyn FnMut(Message),
 ) -> Departure {
-    supervise_gated(program, request, deadline, stop, admit, hear, &mut || None)
+    supervise_gated(program, request, deadline, stop, admit, hear, &mut |_| None)
 }
 
-/// As [`supervise`]. When the child waits, `gate` says when it begins; without an answer it ends.
+/// As [`supervise`]. When the child waits or meets others, `gate` says when it goes on; without an answer it ends.
 pub(crate) fn supervise_gated(
     program: &Program,
     request: &Request,
@@ -88,7 +88,7 @@ pub(crate) fn supervise_gated(
     stop: &AtomicBool,
     admit: impl FnOnce(u32) -> Result<(), String>,
     hear: &mut dyn FnMut(Message),
-    gate: &mut dyn FnMut() -> Option<Begin>,
+    gate: &mut dyn FnMut(&Message) -> Option<Begin>,
 ) -> Departure {
     let failed = |message: String| Departure { result: Err(message), told: None, raw_output: String::new() };
     let mut child = match start(program) {
@@ -110,11 +110,12 @@ pub(crate) fn supervise_gated(
         }
     };
     let mut hear = |message: Message| match (message, stdin.take()) {
-        (Message::Waiting, Some(mut stdin)) => {
-            if let Some(Ok(mut line)) = gate().map(|begin| serde_json::to_vec(&begin)) {
+        (message @ (Message::Waiting | Message::Meet { .. }), Some(mut kept)) => {
+            if let Some(Ok(mut line)) = gate(&message).map(|begin| serde_json::to_vec(&begin)) {
                 line.push(b'\n');
                 // one that has died shows by its end
-                let _ = stdin.write_all(&line);
+                let _ = kept.write_all(&line);
+                stdin = Some(kept);
             }
         }
         (message, kept) => {

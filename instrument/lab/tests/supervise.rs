@@ -25,6 +25,7 @@ fn request() -> Request {
         ssd: None,
         in_slices: false,
         waits: false,
+        roll: None,
         counter_speed: None,
     }
 }

@@ -10,6 +10,7 @@ use record::judge;
 use record::results::{Answer, MetricName, Run, Status, Trial};
 use stats::between::Basis;
 use stats::history::{Prior, Spread};
+use stats::machine::Known;
 use stats::{Doubt, Thresholds, Verdict};
 
 /// A run of a study with these throughputs for each cell.
@@ -51,7 +52,7 @@ fn on(stacks: &str, rest: &str) -> Study {
 
 /// Compares two runs on a machine whose runs do not differ.
 fn compare(baseline: &Run, candidate: &Run) -> Compared {
-    let ground = Ground { spread: Spread::NONE, anchor: None };
+    let ground = Ground { spread: Spread::NONE, known: Known::default(), anchor: None };
     compare::compare(baseline, candidate, &ground, &Thresholds::default())
 }
 
@@ -106,7 +107,12 @@ fn the_spread_between_runs_stands_in_the_interval_and_an_anchor_takes_it_out() {
     let after = run(&study, &[&ext4, &xfs]);
     let spread = Spread::learn(&[], Prior::VIRTUAL);
     let lines = |anchor| {
-        let compared = compare::compare(&before, &after, &Ground { spread, anchor }, &Thresholds::default());
+        let compared = compare::compare(
+            &before,
+            &after,
+            &Ground { spread, known: Known::default(), anchor },
+            &Thresholds::default(),
+        );
         compared.pairs.into_iter().map(|pair| pair.lines[0].clone()).collect::<Vec<_>>()
     };
     let plain = lines(None);
@@ -159,6 +165,66 @@ fn a_run_that_others_disturbed_is_no_ground_for_a_verdict() {
     let line = line(0.82);
     assert_eq!(line.finding.verdict, Verdict::CannotTell { why: Doubt::OtherMachine });
     assert_eq!(line.differed, ["others took 41 % of the CPU, before 1 %"]);
+}
+
+#[test]
+fn the_cpu_that_others_took_is_taken_out_between_runs() {
+    let study = on("'ext4'", "");
+    // on two cores, of which the load could use all that others left
+    let beside = |others: f64, used: f64| {
+        let throughputs: Vec<u64> =
+            SLOW.iter().map(|ops| (*ops as f64 * (2.0 - others) / 2.0) as u64).collect();
+        let mut run = run(&study, &[&throughputs]);
+        for trial in &mut run.trials {
+            trial.environment.as_mut().unwrap().cpu.cores_online = Some(2);
+            let metrics = &mut trial.outcome.as_mut().unwrap().metrics;
+            for (name, value) in [
+                ("counted_seconds", 4.0),
+                ("others_cpu_seconds", 4.0 * others),
+                ("cpu_user_seconds", 4.0 * used),
+                ("cpu_system_seconds", 0.0),
+            ] {
+                metrics.push(stats::outcome::Metric { name: name.into(), unit: "s".into(), value });
+            }
+        }
+        run
+    };
+    let line = |used: f64| compare(&beside(0.0, used), &beside(0.18, used * 0.91)).pairs[0].lines[0].clone();
+    let busy = line(2.0);
+    assert!((busy.finding.ratio - 1.0).abs() < 0.005 && (busy.of_cpu_left + 0.09).abs() < 0.005, "{busy:?}");
+    // a load that waits for its device does not care, and is forgiven nothing
+    let waiting = line(0.0);
+    assert!((waiting.finding.ratio - 0.91).abs() < 0.005 && waiting.of_cpu_left == 0.0, "{waiting:?}");
+}
+
+#[test]
+fn another_boot_is_no_ground_unless_the_history_spans_boots() {
+    let study = on("'ext4'", "");
+    let booted = |boot: &str, at: i64| {
+        let mut run = run(&study, &[SLOW]);
+        let kernel = &mut run.trials[0].environment.as_mut().unwrap().kernel;
+        (kernel.boot, kernel.booted) = (Some(boot.into()), Some(at));
+        run
+    };
+    let (a, b) = (booted("one", 1000), booted("two", 5000));
+    let past = |starts: &[i64]| -> Vec<Past> {
+        let of = |at: &i64| Past {
+            run: format!("r{at}"),
+            study_hash: a.study_hash.clone(),
+            cell: 0,
+            started: jiff::Timestamp::from_second(*at).unwrap(),
+            values: SLOW.iter().map(|ops| *ops as f64).collect(),
+        };
+        starts.iter().map(of).collect()
+    };
+    let differed = |past: &[Past]| {
+        let ground = Ground { spread: Spread::NONE, known: compare::known(past, &a, &b), anchor: None };
+        compare::compare(&a, &b, &ground, &Thresholds::default()).pairs[0].lines[0].differed.clone()
+    };
+    assert_eq!(differed(&past(&[2000, 3000])), ["the machine was started anew in between"]);
+    assert_eq!(differed(&past(&[2000, 6000])), Vec::<String>::new());
+    let tau = compare::spread(&[], &a, &b).tau;
+    assert!(tau > compare::spread(&[], &a, &a).tau, "boots differ by more");
 }
 
 #[test]

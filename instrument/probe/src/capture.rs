@@ -61,6 +61,7 @@ pub fn capture_below(root: &Root, subject: &Subject<'_>) -> Environment {
         devices: device.map(|name| device::chain(root, &mounts, &name)).unwrap_or_default(),
         load: machine::load(root),
         tools: Vec::new(),
+        guest: None,
     }
 }
 

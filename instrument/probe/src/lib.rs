@@ -7,6 +7,7 @@
 //! | [`counters`] | counters before and after a load |
 //! | [`others`] | CPU that other processes took |
 //! | [`speed`] | how fast the processor runs |
+//! | [`yardstick`] | a small load that is always the same |
 //! | [`mod@cache`] | what the page cache did for each file |
 //! | [`mod@fsync`] | where the time of an fsync goes, from stock tracepoints |
 //! | [`mod@fuse`] | what the requests of a FUSE file system cost, from stock tracepoints |
@@ -25,6 +26,7 @@ pub mod others;
 pub mod root;
 pub mod speed;
 mod tools;
+pub mod yardstick;
 
 pub use capture::{Subject, capture, capture_below};
 pub use counters::Counters;

@@ -40,6 +40,10 @@ pub fn kernel(root: &Root) -> Kernel {
         version: root.text("/proc/sys/kernel/version"),
         machine: root.text("/proc/sys/kernel/arch").or_else(|| Some(std::env::consts::ARCH.to_string())),
         command_line: command_line.split_whitespace().filter(telling).map(str::to_string).collect(),
+        boot: root.text("/proc/sys/kernel/random/boot_id"),
+        booted: root
+            .text("/proc/stat")
+            .and_then(|stat| stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()),
         distribution: os_release.and_then(|text| {
             value_of(&text, "PRETTY_NAME", '=').map(|name| name.trim_matches('"').to_string())
         }),

@@ -4,13 +4,13 @@ use serde::{Deserialize, Serialize};
 use stats::between::{self, Answer, Basis};
 use stats::blocked::Trial;
 use stats::history::{self, Group, Prior, Spread, Summary};
-use stats::machine::{Conditions, Known, gate};
-use stats::{Doubt, Finding, Outcome, SampleError, Sense, Thresholds, Verdict};
+use stats::machine::{Known, gate};
+use stats::{Doubt, Finding, SampleError, Sense, Thresholds, Verdict};
 
-use crate::blocks;
+use crate::machine::{booted, conditions, cpu_taken_out};
+use crate::{blocks, exact};
 
 use crate::results::{Cell, MetricName, Run};
-use crate::study::Study;
 
 /// The metrics that are compared: the first decides, the others are shown.
 pub const METRICS: [MetricName; 2] = [MetricName::Throughput, MetricName::LatencyP99];
@@ -58,6 +58,10 @@ pub struct Line {
     /// The machine's part of the interval between runs, relative: 0.07 reads "of which the machine +-7 %".
     #[serde(default)]
     pub machine_half_width: f64,
+    /// The part of the ratio that the CPU left by others explains and that was taken out, relative: -0.02 reads "others took
+    /// 2 % from the candidate". 0 where it is not known, or another metric's.
+    #[serde(default)]
+    pub of_cpu_left: f64,
     /// In what the machine differed between the runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differed: Vec<String>,
@@ -100,7 +104,27 @@ pub fn spread(past: &[Past], a: &Run, b: &Run) -> Spread {
     let groups: Vec<Group> = groups.into_iter().map(|(_, group)| group).collect();
     let environment = a.trials.iter().find_map(|trial| trial.environment.as_ref());
     let is_virtual = environment.is_none_or(|environment| environment.cpu.virtualisation.is_some());
-    Spread::learn(&groups, if is_virtual { Prior::VIRTUAL } else { Prior::BARE_METAL })
+    let other_boot = conditions(a).boot.zip(conditions(b).boot).is_some_and(|(a, b)| a != b);
+    let prior = match (other_boot, is_virtual) {
+        (true, _) => Prior::ACROSS_BOOTS,
+        (false, true) => Prior::VIRTUAL,
+        (false, false) => Prior::BARE_METAL,
+    };
+    Spread::learn(&groups, prior)
+}
+
+/// What the history says of differences that need not matter: it spans boots where runs of one of the two studies, without the
+/// two themselves, began before the later of the two boots, and others after it.
+pub fn known(past: &[Past], a: &Run, b: &Run) -> Known {
+    let later = booted(a).max(booted(b));
+    let own = |one: &&Past| {
+        one.run != a.id && one.run != b.id && [&a.study_hash, &b.study_hash].contains(&&one.study_hash)
+    };
+    let began = |before: bool| {
+        let is = |one: &Past| later.is_some_and(|boot| (one.started.as_second() < boot) == before);
+        past.iter().filter(own).any(is)
+    };
+    Known { other_boots: later.is_some() && began(true) && began(false), ..Known::default() }
 }
 
 /// What two runs are compared by.
@@ -108,6 +132,8 @@ pub fn spread(past: &[Past], a: &Run, b: &Run) -> Spread {
 pub struct Ground<'a> {
     /// The machine's variance between runs.
     pub spread: Spread,
+    /// Differences of the machine that need not matter.
+    pub known: Known,
     /// The stack that both runs hold and that was not changed: the others are compared by their ratio to it.
     pub anchor: Option<&'a str>,
 }
@@ -218,10 +244,13 @@ fn within_run(run: &Run, cell_a: u32, cell_b: u32, thresholds: &Thresholds) -> O
     let line = |metric: MetricName| -> Result<Line, SampleError> {
         let trials = |cell: u32| blocks::of_cell(run, cell, |outcome| metric.of(outcome));
         let (a, b) = (trials(cell_a), trials(cell_b));
-        let finding = stats::blocked::compare(&a, &b, sense(metric), thresholds)?;
-        let (basis, machine_half_width, differed) = (None, 0.0, Vec::new());
+        let finding = match exact::finding((run, cell_a, &a), (run, cell_b, &b), sense(metric)) {
+            Some(finding) => finding,
+            None => stats::blocked::compare(&a, &b, sense(metric), thresholds)?,
+        };
+        let (basis, machine_half_width, of_cpu_left, differed) = (None, 0.0, 0.0, Vec::new());
         let [baseline, candidate] = medians(&a, &b)?;
-        Ok(Line { metric, baseline, candidate, finding, basis, machine_half_width, differed })
+        Ok(Line { metric, baseline, candidate, finding, basis, machine_half_width, of_cpu_left, differed })
     };
     pair(run.cell(cell_a)?, run.cell(cell_b)?, line)
 }
@@ -233,7 +262,7 @@ fn between_runs(
     ground: &Ground<'_>,
     thresholds: &Thresholds,
 ) -> Option<Pair> {
-    let differed = gate(&conditions(a), &conditions(b), &Known::default());
+    let differed = gate(&conditions(a), &conditions(b), &ground.known);
     let line = |metric: MetricName| -> Result<Line, SampleError> {
         let trials = |run: &Run, cell: u32| blocks::of_cell(run, cell, |outcome| metric.of(outcome));
         let of = |run: &Run, cell: u32, own: &[Trial]| -> Result<between::Run, SampleError> {
@@ -242,17 +271,41 @@ fn between_runs(
             Ok(between::Run { plain: Summary::of_values(&blocks::values(own))?, anchored })
         };
         let (of_a, of_b) = (trials(a, cell_a), trials(b, cell_b));
-        let (before, after) = (of(a, cell_a, &of_a)?, of(b, cell_b, &of_b)?);
+        let [baseline, candidate] = medians(&of_a, &of_b)?;
+        if let Some(finding) = exact::finding((a, cell_a, &of_a), (b, cell_b, &of_b), sense(metric)) {
+            let (basis, machine_half_width, of_cpu_left, differed) = (None, 0.0, 0.0, Vec::new());
+            return Ok(Line {
+                metric,
+                baseline,
+                candidate,
+                finding,
+                basis,
+                machine_half_width,
+                of_cpu_left,
+                differed,
+            });
+        }
+        let (mut before, mut after) = (of(a, cell_a, &of_a)?, of(b, cell_b, &of_b)?);
+        let taken_out =
+            (metric == METRICS[0]).then(|| cpu_taken_out((a, cell_a), (b, cell_b), metric)).flatten();
+        let plain = (before.plain.mean, after.plain.mean);
+        if let Some([a, b]) = taken_out {
+            (before.plain, after.plain) = (Summary::of_values(&a)?, Summary::of_values(&b)?);
+        }
         let found =
             between::compare(&before, &after, &ground.spread, differed.clone(), sense(metric), thresholds);
         let mut finding = found.finding;
         if matches!(found.answer(), Answer::MachineDiffered(_)) {
             finding.verdict = Verdict::CannotTell { why: Doubt::OtherMachine };
         }
-        let [baseline, candidate] = medians(&of_a, &of_b)?;
+        // an anchor takes it out by itself
+        let of_cpu_left = match found.basis {
+            Basis::Anchor => 0.0,
+            Basis::History => ((plain.1 - plain.0) - (after.plain.mean - before.plain.mean)).exp_m1(),
+        };
         let differed = found.differed.iter().map(ToString::to_string).collect();
         let (basis, machine_half_width) = (Some(found.basis), found.machine_half_width);
-        Ok(Line { metric, baseline, candidate, finding, basis, machine_half_width, differed })
+        Ok(Line { metric, baseline, candidate, finding, basis, machine_half_width, of_cpu_left, differed })
     };
     pair(a.cell(cell_a)?, b.cell(cell_b)?, line)
 }
@@ -267,45 +320,6 @@ fn anchor(run: &Run, cell: u32, ground: &Ground<'_>) -> Option<u32> {
     let (cell, stack) = (run.cell(cell)?, ground.anchor?);
     let is = |other: &&Cell| other.stack == stack && same_load(other, cell) && other.id != cell.id;
     run.cells.iter().find(is).map(|other| other.id)
-}
-
-/// What a run says of its machine: hardware and kernel, which the first environment of its trials tells, and what happened
-/// over the trials, as the median of those that measured it. Old runs have less of it.
-fn conditions(run: &Run) -> Conditions {
-    let Some(environment) = run.trials.iter().find_map(|trial| trial.environment.as_ref()) else {
-        return Conditions::default();
-    };
-    let (cpu, memory) = (&environment.cpu, &environment.memory);
-    let gib = memory.total_bytes.map(|bytes| format!("{:.0} GiB", bytes as f64 / f64::from(1 << 30)));
-    let parts = [cpu.model.clone(), cpu.cores_online.map(|cores| format!("{cores} CPUs")), gib];
-    let hardware: Vec<String> = parts.into_iter().flatten().collect();
-    let median = |of: &dyn Fn(&Outcome) -> Option<f64>| {
-        let done = run.trials.iter().filter(|trial| trial.status.is_done());
-        let values: Vec<f64> = done.filter_map(|trial| of(trial.outcome.as_ref()?)).collect();
-        Some(stats::Sample::new(&values).ok()?.median())
-    };
-    let value = |outcome: &Outcome, name: &str| {
-        outcome.metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value)
-    };
-    // what a counter of seconds grew by in each counted second
-    let rate = |name: &str| {
-        median(&|outcome| {
-            let seconds = value(outcome, "counted_seconds").filter(|seconds| *seconds > 0.0)?;
-            Some(value(outcome, name)? / seconds)
-        })
-    };
-    // under a limit of its own, a load waits for memory by itself
-    let limited = Study::from_stored(&run.study).is_ok_and(|study| study.study.memory.is_some());
-    Conditions {
-        cores: cpu.cores_online.map(f64::from),
-        others: rate("others_cpu_seconds"),
-        steal: rate("stolen_cpu_seconds"),
-        additions: median(&|outcome| value(outcome, "additions_per_second")),
-        memory_pressure: (!limited).then(|| rate("memory_pressure_seconds")).flatten(),
-        kernel: environment.kernel.release.clone(),
-        hardware: (!hardware.is_empty()).then(|| hardware.join(", ")),
-        ..Conditions::default()
-    }
 }
 
 fn pair(left: &Cell, right: &Cell, line: impl Fn(MetricName) -> Result<Line, SampleError>) -> Option<Pair> {

@@ -1,5 +1,8 @@
 //! Studies that every `loadline` has with it: one for each published evaluation.
 
+use std::path::Path;
+
+use crate::files::text;
 use crate::study::{Scene, Study, StudyError};
 
 /// A study that is embedded.
@@ -18,18 +21,6 @@ pub const STUDIES: [Embedded; 5] = [
     Embedded { name: "hotos11", text: include_str!("../../../studies/hotos11.toml") },
     Embedded { name: "opimq", text: include_str!("../../../studies/opimq.toml") },
     Embedded { name: "swissknife", text: include_str!("../../../studies/swissknife.toml") },
-];
-
-/// The workloads that they name, by file name.
-const WORKLOADS: [(&str, &str); 8] = [
-    ("../workloads/oltp.f", include_str!("../../../workloads/oltp.f")),
-    ("../workloads/fileserver.f", include_str!("../../../workloads/fileserver.f")),
-    ("../workloads/webproxy.f", include_str!("../../../workloads/webproxy.f")),
-    ("../workloads/webserver.f", include_str!("../../../workloads/webserver.f")),
-    ("../workloads/varmail.f", include_str!("../../../workloads/varmail.f")),
-    ("../workloads/fsmark.f", include_str!("../../../workloads/fsmark.f")),
-    ("../workloads/block-sizes.fio", include_str!("../../../workloads/block-sizes.fio")),
-    ("../workloads/randomread.f", include_str!("../../../workloads/randomread.f")),
 ];
 
 impl Embedded {
@@ -52,10 +43,26 @@ impl Embedded {
     pub fn study(self, scene: &Scene) -> Result<Study, StudyError> {
         let file = format!("{}.toml", self.name);
         let read = |name: &str| {
-            let found = WORKLOADS.into_iter().find(|(known, _)| *known == name);
-            let text = found.map(|(_, text)| text.to_string());
+            let text = text(Path::new(name)).map(str::to_string);
             text.ok_or_else(|| StudyError::Argument(format!("{file} names {name}, which is not embedded")))
         };
         Study::parse_for(self.text, &file, &read, scene)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_of_the_repository_is_embedded() {
+        for folder in ["workloads", "studies"] {
+            let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+            for entry in std::fs::read_dir(root.join(folder)).unwrap() {
+                let path = Path::new(folder).join(entry.unwrap().file_name());
+                let study = path.file_stem().and_then(|stem| Embedded::named(stem.to_str()?));
+                assert!(study.is_some() || text(&path).is_some(), "{}: not in FILES", path.display());
+            }
+        }
     }
 }

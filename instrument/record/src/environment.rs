@@ -22,6 +22,50 @@ pub struct Environment {
     pub load: Load,
     /// Versions of the programs that built the stack.
     pub tools: Vec<Tool>,
+    /// The guest that all this is of; `None`: the machine itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guest: Option<Guest>,
+}
+
+/// A guest under an emulator.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Guest {
+    /// What executed it: `kvm`, `tcg`.
+    pub accelerator: Option<String>,
+    /// Why it is not KVM.
+    pub why: Option<String>,
+    /// The kernel's package with version and checksum, or its path.
+    pub kernel: Option<String>,
+    /// Checksum of its first file system.
+    pub image: Option<String>,
+    /// QEMU's version.
+    pub qemu: Option<String>,
+    /// Its memory in MiB.
+    pub memory_mib: Option<u64>,
+    /// Its virtual processors.
+    pub cores: Option<u32>,
+    /// Of a deterministic one: what all chance came from. `None`: it ran by the machine's clock.
+    pub seed: Option<u64>,
+    /// Of a deterministic one: checksum of all that was measured.
+    pub raw_data: Option<String>,
+}
+
+impl Guest {
+    /// What a reader of its results must know.
+    pub fn remark(&self) -> Option<String> {
+        let accelerator = self.accelerator.as_deref()?;
+        if self.seed.is_some() {
+            return Some(
+                "deterministic guest: each instruction takes one virtual ns on one CPU without caches, branches or \
+                 memory bandwidth; compare with such guests only"
+                    .into(),
+            );
+        }
+        (accelerator == "tcg").then(|| {
+            "guest under TCG: an emulated CPU, ten to thirty times slower; compare with guests under TCG only".into()
+        })
+    }
 }
 
 /// Kernel and distribution.
@@ -36,6 +80,10 @@ pub struct Kernel {
     pub machine: Option<String>,
     /// Words of the kernel's command line that change performance (mitigations, isolcpus, hugepages ...).
     pub command_line: Vec<String>,
+    /// The boot's id (`/proc/sys/kernel/random/boot_id`).
+    pub boot: Option<String>,
+    /// When it was, in seconds since 1970 (`btime` of `/proc/stat`).
+    pub booted: Option<i64>,
     /// `PRETTY_NAME` of os-release.
     pub distribution: Option<String>,
 }

@@ -17,7 +17,9 @@
 //! | [`sweep`] | offered rates step by step: the rate of a step, when it ends, load curves |
 //! | [`paired`] | a baseline and a candidate in turns: runs, cells, whether they print the same |
 //! | [`judge`] | claims of a study against what was measured |
-//! | [`embedded`] | the studies that every `loadline` has with it |
+//! | [`embedded`] | the published evaluations that every `loadline` has with it |
+//! | [`files`] | its workloads, and other studies |
+//! | [`exact`] | cells of deterministic guests compared: two trials decide |
 //! | `earlier` | runs of evaluations that were stored before studies had rows and columns |
 //! | [`trend`] | a cell over many runs, with changes of level |
 //! | [`turns`] | two systems in turns until it is decided |
@@ -32,10 +34,13 @@ mod earlier;
 pub mod embedded;
 pub mod environment;
 pub mod estimate;
+pub mod exact;
+pub mod files;
 pub mod fsync;
 pub mod fuse;
 pub mod grid;
 pub mod judge;
+mod machine;
 pub mod paired;
 mod period;
 pub mod plan;

@@ -1,5 +1,6 @@
 //! The plan of a study: its cells, and the order of their trials.
 
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use rand::seq::SliceRandom;
@@ -14,7 +15,7 @@ use crate::study::turns::{TRIALS_OF_BLOCK, Turns};
 use crate::study::{self, Order, Row, Selector, Study, Workload};
 
 /// One planned trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Slot {
     /// [`Cell::id`].
     pub cell: u32,

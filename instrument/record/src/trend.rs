@@ -4,6 +4,8 @@
 //! on. The rule is that of [`stats::change`]; which changes an earlier look had raised is found by looking at the series
 //! as it grew, so that a trend depends on nothing but the stored runs.
 
+use std::collections::HashMap;
+
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -124,9 +126,17 @@ pub fn conclusion(trends: &[Trend]) -> Conclusion {
 /// The series that are wanted, the one with most points first. `heads` has one run of each study, its trials are not
 /// looked at; `past` has the values, the oldest run first.
 pub fn trends(heads: &[Run], past: &[Past], wanted: &Wanted<'_>) -> Vec<Trend> {
-    let mut series: Vec<(String, Trend)> = Vec::new();
+    let heads: HashMap<&str, &Run> = heads.iter().rev().map(|run| (run.study_hash.as_str(), run)).collect();
+    // studies recur, runs are many: what a cell was asked is read once
+    let mut known: HashMap<(&str, u32), (String, Vec<String>)> = HashMap::new();
+    let logs: HashMap<(&str, u32), Option<f64>> = match wanted.anchor {
+        Some(_) => past.iter().map(|one| ((one.run.as_str(), one.cell), mean_log(&one.values))).collect(),
+        None => HashMap::new(),
+    };
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut trends: Vec<Trend> = Vec::new();
     for one in past {
-        let Some(head) = heads.iter().find(|run| run.study_hash == one.study_hash) else { continue };
+        let Some(head) = heads.get(one.study_hash.as_str()) else { continue };
         let Some(cell) = head.cell(one.cell).filter(|cell| is_wanted(cell, wanted)) else { continue };
         let Some(mut value) = mean_log(&one.values) else { continue };
         if let Some(anchor) = wanted.anchor {
@@ -136,27 +146,25 @@ pub fn trends(heads: &[Run], past: &[Past], wanted: &Wanted<'_>) -> Vec<Trend> {
                     && other.parameters == cell.parameters
             };
             let Some(other) = head.cells.iter().find(beside) else { continue };
-            let values = past.iter().find(|past| past.run == one.run && past.cell == other.id);
-            let Some(base) = values.and_then(|past| mean_log(&past.values)) else { continue };
+            let Some(base) = logs.get(&(one.run.as_str(), other.id)).copied().flatten() else { continue };
             value -= base;
         }
-        let (key, settings) = asked(head, cell);
-        let at = series.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
-            let trend = Trend {
+        let (key, settings) =
+            known.entry((one.study_hash.as_str(), one.cell)).or_insert_with(|| asked(head, cell));
+        let at = *places.entry(key.clone()).or_insert_with(|| {
+            trends.push(Trend {
                 load: cell.load_label(),
                 stack: cell.stack.clone(),
-                settings,
+                settings: settings.clone(),
                 metric: wanted.metric,
                 anchor: wanted.anchor.map(Into::into),
                 points: Vec::new(),
                 changes: Vec::new(),
-            };
-            series.push((key, trend));
-            series.len() - 1
+            });
+            trends.len() - 1
         });
-        add(&mut series[at].1.points, one, value.exp(), wanted.every_seconds);
+        add(&mut trends[at].points, one, value.exp(), wanted.every_seconds);
     }
-    let mut trends: Vec<Trend> = series.into_iter().map(|(_, trend)| trend).collect();
     trends.iter_mut().for_each(|trend| trend.changes = changes(trend));
     trends.sort_by_key(|trend| std::cmp::Reverse(trend.points.len()));
     trends

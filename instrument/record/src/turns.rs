@@ -1,15 +1,17 @@
 //! Two systems in turns until it is decided (`loadline ab`): what the trials so far say.
 //!
 //! A block is four trials, A B B A or B A A B by lot ([`crate::plan::order`]). The rule is the group-sequential one of
-//! [`stats::sequential`]. Everything is worked out from the stored trials, so that a report years later, a resumed run
+//! [`stats::sequential`]. Of slices the unit is not the block but the *build*: both stacks made anew, then compared for a few
+//! blocks. Two builds of one stack are not alike, and what a build has, all its slices have; so the builds count, however
+//! long each is looked at, and the coin of the order makes the sign of a build's difference a fair one. Everything is worked out from the stored trials, so that a report years later, a resumed run
 //! and the run itself say the same.
 
 use std::collections::BTreeMap;
 
 use stats::sequential::{Ab, BLOCKS_MAX, Plan, State, block_difference};
-use stats::slices::{Drift, drift};
+use stats::slices::{Builds, Drift, drift};
 use stats::spending::FIRST_LOOK;
-use stats::{Interval, Sense, Thresholds, Verdict};
+use stats::{Doubt, Interval, Sense, Thresholds, Verdict};
 
 use crate::results::{MetricName, Run, Trial};
 use crate::study::turns::{TRIALS_OF_BLOCK, Turns};
@@ -28,11 +30,11 @@ pub struct SoFar {
     pub metric: MetricName,
     /// The answer; `None`: more blocks are to come.
     pub verdict: Option<Verdict>,
-    /// Blocks that are whole.
+    /// Blocks that are whole; of slices: builds.
     pub blocks: usize,
-    /// Blocks at the next look.
+    /// Blocks (builds) at the next look.
     pub next_look: Option<usize>,
-    /// Blocks that the budget allows.
+    /// Blocks (builds) that the budget allows.
     pub blocks_max: usize,
     /// Estimate of B/A.
     pub ratio: f64,
@@ -46,8 +48,10 @@ pub struct SoFar {
     pub means: [f64; 2],
     /// Seconds that the trials took.
     pub seconds: f64,
-    /// The trials are slices of loads that go on.
-    pub in_slices: bool,
+    /// Of slices: blocks for which both stacks are kept; `None` of whole trials.
+    pub kept_blocks: Option<usize>,
+    /// Of slices: how much the same two stacks differ when they are built anew.
+    pub builds: Option<Builds>,
     /// Of slices: how the ratio changes while the stacks age, to be told instead of one number.
     pub drift: Option<Drift>,
 }
@@ -63,7 +67,87 @@ pub fn so_far(run: &Run, settings: &Settings) -> Option<SoFar> {
     let turns = settings.turns.as_ref()?;
     let name = |id: u32| run.cell(id).map_or_else(String::new, |cell| named(run, cell));
     let planned = (run.planned_trials / TRIALS_OF_BLOCK) as usize;
-    judge([name(0), name(1)], turns, (settings.seed, planned), blocks(run, turns.metric))
+    let blocks = blocks(run, turns.metric);
+    if turns.slices.is_none() {
+        return judge([name(0), name(1)], turns, (settings.seed, planned), blocks);
+    }
+    in_builds([name(0), name(1)], turns, (settings.seed, planned), blocks)
+}
+
+/// As [`judge`], of slices: by builds. `planned` counts blocks.
+fn in_builds(
+    names: [String; 2],
+    turns: &Turns,
+    (seed, planned): (u64, usize),
+    blocks: Vec<Block>,
+) -> Option<SoFar> {
+    // before builds were counted, all blocks were of one
+    let whole = turns.kept_blocks.map_or(blocks.len(), |blocks| blocks as usize).max(1);
+    let is_any = !blocks.is_empty();
+    let builds = builds(blocks, whole);
+    let joined = builds.iter().map(Build::joined);
+    let mut found = judge(names, turns, (seed, planned / whole), joined)?;
+    if turns.kept_blocks.is_none() && is_any {
+        let why = Doubt::TooFewTrials { have: 1, need: FIRST_LOOK };
+        found.verdict = Some(Verdict::CannotTell { why });
+    }
+    let differences: Vec<Vec<f64>> = builds.iter().map(Build::differences).collect();
+    found.kept_blocks = Some(whole);
+    found.builds = stats::slices::builds(&differences);
+    found.drift = within_builds(&differences);
+    Some(found)
+}
+
+/// The blocks of one build of both stacks.
+struct Build(Vec<Block>);
+
+/// Builds all of whose blocks are there. What others cost counts for the build after them.
+fn builds(blocks: Vec<Block>, whole: usize) -> Vec<Build> {
+    let mut builds: BTreeMap<u32, Vec<Block>> = BTreeMap::new();
+    for block in blocks {
+        builds.entry(block.number / whole as u32).or_default().push(block);
+    }
+    let mut lost = 0.0;
+    let mut found = Vec::new();
+    for mut blocks in builds.into_values() {
+        if blocks.len() < whole {
+            lost += blocks.iter().map(|block| block.seconds).sum::<f64>();
+        } else {
+            blocks[0].seconds += std::mem::take(&mut lost);
+            found.push(Build(blocks));
+        }
+    }
+    found
+}
+
+impl Build {
+    /// As one block. The rate of a side is that of all its slices together: they hold equal numbers of operations, so
+    /// it is their harmonic mean. Logarithms of short slices have tails that no rule likes.
+    fn joined(&self) -> Block {
+        let rate = |side: usize| {
+            let values = self.0.iter().flat_map(|block| &block.values[side]);
+            let (n, times) = values.fold((0.0, 0.0), |(n, times), value| (n + 1.0, times + value.recip()));
+            vec![n / times]
+        };
+        Block {
+            number: self.0[0].number,
+            values: [rate(0), rate(1)],
+            seconds: self.0.iter().map(|block| block.seconds).sum(),
+        }
+    }
+
+    /// `ln(B/A)` of its blocks.
+    fn differences(&self) -> Vec<f64> {
+        let of = |block: &Block| block_difference(&block.values[0], &block.values[1]).ok();
+        self.0.iter().filter_map(of).collect()
+    }
+}
+
+/// How the ratio changes from the first to the last block of a build, in the mean of all builds.
+fn within_builds(builds: &[Vec<f64>]) -> Option<Drift> {
+    let places = builds.iter().map(Vec::len).min()?;
+    let mean = |place| builds.iter().map(|build| build[place]).sum::<f64>() / builds.len() as f64;
+    drift(&(0..places).map(mean).collect::<Vec<_>>(), Thresholds::default().floor.ln_1p())
 }
 
 /// What blocks say so far. The plan is at most `planned` blocks; `seed` is not that of the order, which is the caller's.
@@ -78,7 +162,6 @@ pub fn judge(
     let plan = Plan { blocks_max: planned, target: turns.target.0, ..Plan::default() };
     let mut ab = Ab::new(plan, sense, seed).ok()?;
     let (mut spent, mut all, mut blocks_max) = (0.0, [Vec::new(), Vec::new()], planned);
-    let mut differences = Vec::new();
     let mut verdict = None;
     for block in blocks {
         spent += block.seconds;
@@ -86,7 +169,6 @@ pub fn judge(
         for (all, values) in all.iter_mut().zip(&block.values) {
             all.extend_from_slice(values);
         }
-        differences.push(difference);
         let mut state = ab.push(difference).ok()?;
         if ab.n() == COSTED_BLOCKS {
             blocks_max = (turns.budget.0 / (spent / COSTED_BLOCKS as f64)) as usize;
@@ -103,8 +185,6 @@ pub fn judge(
         }
     }
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-    let ages =
-        turns.slices.is_some().then(|| drift(&differences, Thresholds::default().floor.ln_1p())).flatten();
     Some(SoFar {
         names,
         metric,
@@ -121,8 +201,9 @@ pub fn judge(
         target: turns.target.0,
         means: [mean(&all[0]), mean(&all[1])],
         seconds: spent,
-        in_slices: turns.slices.is_some(),
-        drift: ages,
+        kept_blocks: None,
+        builds: None,
+        drift: None,
     })
 }
 
@@ -137,9 +218,11 @@ fn named(run: &Run, cell: &crate::results::Cell) -> String {
     if words.is_empty() { cell.stack.clone() } else { format!("{} {}", cell.stack, words.join(" ")) }
 }
 
-/// Four trials, two of each side.
+/// Four trials, two of each side; or a build of slices, whose sides have one value each.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Block {
+    /// Its place in the plan, from 0.
+    pub number: u32,
     /// Of A and of B, above 0.
     pub values: [Vec<f64>; 2],
     /// Seconds that they took, all included.
@@ -171,7 +254,7 @@ fn blocks(run: &Run, metric: MetricName) -> Vec<Block> {
             }
         }
         if values.iter().all(|values| values.len() == TRIALS_OF_BLOCK as usize) {
-            found.push(Block { values, seconds });
+            found.push(Block { number: block, values, seconds });
             seconds = 0.0;
         }
     }

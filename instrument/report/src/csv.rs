@@ -5,7 +5,7 @@
 
 use std::fmt::Display;
 
-use record::results::{Cell, Run, Trial};
+use record::results::{Cell, Run, Status, Trial};
 use stats::{Direction, Histogram, OpClass, OpOutcome, Outcome};
 
 use crate::view::{LEVEL, Measure, View};
@@ -24,7 +24,7 @@ pub fn files(run: &Run) -> Vec<(String, String)> {
     .collect()
 }
 
-const QUANTILES: [(&str, f64); 5] =
+pub(crate) const QUANTILES: [(&str, f64); 5] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99_9", 0.999), ("p99_99", 0.9999)];
 
 /// A table under construction.
@@ -201,26 +201,30 @@ fn trials(run: &Run) -> String {
     table.text
 }
 
-fn put_trial(table: &mut Table, cell: &Cell, trial: &Trial) {
-    use record::results::Status;
-    put_key(table, cell);
-    table.put(trial.index);
-    table.put(trial.order);
-    table.put(trial.status.word());
-    table.put(match &trial.status {
+/// Why a trial has no result; empty when it has.
+pub(crate) fn message(status: &Status) -> String {
+    match status {
         Status::Failed { message } => message.clone(),
         Status::TimedOut { after_seconds } => format!("killed after {after_seconds} s"),
         Status::Unavailable { reason, .. } => reason.clone(),
         Status::Done | Status::Interrupted => String::new(),
-    });
+    }
+}
+
+fn put_trial(table: &mut Table, cell: &Cell, trial: &Trial) {
+    put_key(table, cell);
+    table.put(trial.index);
+    table.put(trial.order);
+    table.put(trial.status.word());
+    table.put(message(&trial.status));
     table.put(trial.started);
     table.put(trial.seconds);
 }
 
 fn put_op(table: &mut Table, outcome: &Outcome, op: &OpOutcome) {
-    let seconds = outcome.measured_seconds;
+    let seconds = outcome.op_seconds(op);
     let rate = |amount: u64| (seconds > 0.0).then(|| amount as f64 / seconds);
-    table.put(seconds);
+    table.put(outcome.measured_seconds);
     table.put(outcome.warmup_seconds);
     table.put(&op.name);
     table.put(&op.kind);
@@ -236,7 +240,7 @@ fn put_op(table: &mut Table, outcome: &Outcome, op: &OpOutcome) {
     put_latencies(table, op.intended.as_ref());
 }
 
-fn class_word(class: OpClass) -> &'static str {
+pub(crate) fn class_word(class: OpClass) -> &'static str {
     match class {
         OpClass::Io => "io",
         OpClass::Aio => "aio",
@@ -246,7 +250,7 @@ fn class_word(class: OpClass) -> &'static str {
     }
 }
 
-fn direction_word(direction: Direction) -> &'static str {
+pub(crate) fn direction_word(direction: Direction) -> &'static str {
     match direction {
         Direction::Read => "read",
         Direction::Write => "write",

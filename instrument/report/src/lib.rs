@@ -12,6 +12,7 @@
 //! | [`terminal`] | tables for people: the compleat table, the summary, comparisons, claims |
 //! | [`html`] | one self-contained page: tables and charts, readable without scripts and on paper |
 //! | [`json`], [`csv`] | for programs; the forms are described in `docs/formats.md` |
+//! | [`data`] | trials, series and histograms as tables with typed columns: CSV and Parquet |
 //! | [`filebench`] | the text that Filebench 1.5 prints, for parsers that expect it |
 //! | [`fsync`], [`cache_table`], [`fuse_table`] | what `loadline explain` shows |
 //! | [`harm`] | what `loadline prefetch harm` and `prefetch compare` show |
@@ -25,6 +26,7 @@
 
 pub mod cache_table;
 pub mod csv;
+pub mod data;
 pub mod evaluation;
 pub mod filebench;
 pub mod format;

@@ -12,7 +12,8 @@ pub fn line(so_far: &SoFar) -> String {
     let next = so_far.next_look.map(|n| format!(", next look after {n}")).unwrap_or_default();
     let interval = interval(so_far).unwrap_or_else(|| "no look yet".into());
     let SoFar { blocks, blocks_max, .. } = so_far;
-    format!("block {blocks} of at most {blocks_max}: B/A {} ({interval}){next}", ratio_of(so_far.ratio))
+    let unit = if so_far.kept_blocks.is_some() { "build" } else { "block" };
+    format!("{unit} {blocks} of at most {blocks_max}: B/A {} ({interval}){next}", ratio_of(so_far.ratio))
 }
 
 /// The answer in sentences: verdict, ratio with its interval, what it rests on, what would have been seen.
@@ -20,13 +21,18 @@ pub fn answer(so_far: &SoFar) -> String {
     let [a, b] = &so_far.names;
     let names = if a == b { format!("A and B are both {a}.") } else { format!("A is {a}, B is {b}.") };
     let means: Vec<String> = so_far.means.iter().map(|mean| figure(so_far.metric, *mean)).collect();
+    let units = match so_far.kept_blocks {
+        None => format!("{} of four trials", format::plural(so_far.blocks, "block")),
+        Some(kept) => {
+            let kept = format::plural(kept, "block");
+            format!("{} of {kept} of four slices", format::plural(so_far.blocks, "build"))
+        }
+    };
     let rests = format!(
-        "Mean {}: A {}, B {}; {} of four {}, {}.",
+        "Mean {}: A {}, B {}; {units}, {}.",
         what(so_far.metric),
         means[0],
         means[1],
-        format::plural(so_far.blocks, "block"),
-        if so_far.in_slices { "slices" } else { "trials" },
         format::span_seconds(so_far.seconds)
     );
     let interval = interval(so_far).map_or_else(String::new, |interval| format!(" ({interval})"));
@@ -38,7 +44,9 @@ pub fn answer(so_far: &SoFar) -> String {
         Some(Verdict::Worse) => format!("B is worse: {ratio}."),
         Some(Verdict::Same) => format!("The same within {target} %: {ratio}."),
         Some(verdict @ Verdict::CannotTell { .. }) => {
-            format!("Cannot tell: {ratio}; {}.", doubt(verdict))
+            let why = doubt(verdict);
+            let why = if so_far.kept_blocks.is_some() { why.replace("block", "build") } else { why };
+            format!("Cannot tell: {ratio}; {why}.")
         }
     };
     let seen = so_far
@@ -51,6 +59,14 @@ pub fn answer(so_far: &SoFar) -> String {
             )
         })
         .unwrap_or_default();
+    let builds = so_far.builds.map(|builds| {
+        let percent = |part: f64| format::digits(part * 100.0);
+        format!(
+            " Built anew, the same two differ by {} % from build to build (sd); slices alone would scatter by {} %.",
+            percent(builds.sd),
+            percent(builds.of_blocks)
+        )
+    });
     let ages = so_far.drift.map(|drift| {
         format!(
             " The ratio changes as the stacks age: {} at first, {} at last (p {}); it is no single number.",
@@ -59,7 +75,7 @@ pub fn answer(so_far: &SoFar) -> String {
             format::p_value(drift.p)
         )
     });
-    format!("{names} {verdict} {rests}{seen}{}", ages.unwrap_or_default())
+    format!("{names} {verdict} {rests}{seen}{}{}", builds.unwrap_or_default(), ages.unwrap_or_default())
 }
 
 /// The verdict in a word or two.

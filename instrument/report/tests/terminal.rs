@@ -39,7 +39,7 @@ fn comparison_with_a_slower_run() {
     candidate.cells.truncate(7);
     candidate.trials.retain(|trial| trial.cell < 7);
     let spread = Spread::learn(&[], Prior::BARE_METAL);
-    let ground = Ground { spread, anchor: None };
+    let ground = Ground { spread, known: Default::default(), anchor: None };
     let compared = record::compare::compare(&baseline, &candidate, &ground, &Thresholds::default());
     insta::assert_snapshot!(comparison(&compared, Style::default()));
 }

@@ -62,10 +62,11 @@ pub fn private_folder(path: &Utf8Path, identity: &Identity) -> Result<(), ServeE
     Ok(())
 }
 
-/// A command in the C locale without input, run by the server's user, that ends with the thread that starts it.
+/// A command in the C locale without input, run by the server's user, that ends with the thread that starts it. It is in
+/// a process group of its own: Ctrl-C is for loadline, which ends its servers itself (PostgreSQL and Redis would shut down).
 pub fn command(program: &Utf8Path, identity: &Identity) -> Command {
     let mut command = Command::new(program);
-    command.env("LC_ALL", "C").stdin(Stdio::null()).current_dir("/");
+    command.env("LC_ALL", "C").stdin(Stdio::null()).current_dir("/").process_group(0);
     if identity.other_user() {
         // the groups of root go as well
         command.uid(NOBODY).gid(NOBODY);

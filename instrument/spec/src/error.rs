@@ -72,7 +72,17 @@ pub enum ParseErrorKind {
     Twice { what: &'static str },
     #[error("`{word}` is neither a size nor a regime; regimes are none, flush, barrier, streams")]
     BadSuffix { word: String },
+    #[error("a directory of this machine is not in a guest: name a device, such as `@null` or `@nvme`")]
+    DirInGuest,
+    #[error(
+        "`{word}` is no guest; write `+kernel:NAME`, such as `+kernel:debian-6.12`, with words for its command line in \
+         parentheses, then `+deterministic` or `+deterministic(seed=2)`"
+    )]
+    BadGuest { word: String },
 }
+
+/// Network file systems that a user may ask for.
+const NETWORK: [&str; 6] = ["nfs", "9p", "cifs", "smb", "ceph", "sshfs"];
 
 impl ParseErrorKind {
     pub(crate) fn unknown_fs(word: &str) -> Self {
@@ -88,7 +98,12 @@ impl ParseErrorKind {
         } else if word.starts_with('/') {
             format!(" (for a directory write `dir:{word}`)")
         } else {
-            super::fs::near_fs(word).map_or(String::new(), |fs| format!(" (did you mean `{fs}`?)"))
+            let network = NETWORK.iter().any(|name| word.starts_with(name)).then_some(
+                " (a network file system is mounted by you, and measured as `dir:PATH`; `loadline doctor` says \
+                 which clients this machine has)",
+            );
+            let near = super::fs::near_fs(word).map(|fs| format!(" (did you mean `{fs}`?)"));
+            network.unwrap_or_default().to_string() + &near.unwrap_or_default()
         };
         ParseErrorKind::UnknownFs { word: word.to_string(), hint, known: known.join(", ") }
     }

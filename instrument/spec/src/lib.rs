@@ -1,4 +1,4 @@
-//! A stack as the user writes it: `FS[,option...]@DEVICE[:REGIME]`. No I/O: crate `stack` builds it.
+//! A stack as the user writes it: `FS[,option...]@DEVICE[:REGIME][+kernel:NAME][+deterministic]`. No I/O: crate `stack` builds it.
 //!
 //! | module | holds |
 //! |---|---|
@@ -6,11 +6,13 @@
 //! | `parse`, `lex` | reads one stack |
 //! | `list` | reads what follows `--on` |
 //! | `fs` | the file systems that loadline knows by name |
+//! | `guest` | the kernel that a stack is built under, when it is not this machine's |
 //! | `size` | sizes in bytes with binary units |
 //! | `error` | what is wrong, where, and what would be right |
 
 mod error;
 mod fs;
+mod guest;
 mod lex;
 mod list;
 mod parse;
@@ -19,5 +21,6 @@ mod stack;
 
 pub use error::{ParseError, ParseErrorKind};
 pub use fs::FsKind;
+pub use guest::Guest;
 pub use size::Size;
 pub use stack::{Device, ImageOptions, Regime, StackSpec};

@@ -1,9 +1,10 @@
-//! One stack: `FS[,option...]@DEVICE[:REGIME]`.
+//! One stack: `FS[,option...]@DEVICE[:REGIME][+kernel:NAME][+deterministic]`.
 
 use std::str::FromStr;
 
 use camino::Utf8PathBuf;
 
+use super::guest;
 use super::lex::{split, split_once, unquote};
 use super::{Device, FsKind, ImageOptions, ParseError, ParseErrorKind, Regime, Size, StackSpec};
 
@@ -27,6 +28,10 @@ fn stack(text: &str) -> Result<StackSpec, ParseErrorKind> {
     if text.chars().any(char::is_control) {
         return Err(ParseErrorKind::ControlCharacter);
     }
+    let (text, guest) = guest::cut(text)?;
+    if guest.is_some() && (text == "dir" || text.starts_with("dir:")) {
+        return Err(ParseErrorKind::DirInGuest);
+    }
     if text == "dir" {
         return Err(ParseErrorKind::DirNeedsPath);
     }
@@ -49,7 +54,7 @@ fn stack(text: &str) -> Result<StackSpec, ParseErrorKind> {
         None if fs.needs_device() => (Device::Image(ImageOptions::default()), None),
         None => (Device::Memory, None),
     };
-    Ok(StackSpec { fs, mount_options, mkfs_words, device, regime })
+    Ok(StackSpec { fs, mount_options, mkfs_words, device, regime, guest })
 }
 
 fn directory(path: &str) -> Result<StackSpec, ParseErrorKind> {
@@ -66,6 +71,7 @@ fn directory(path: &str) -> Result<StackSpec, ParseErrorKind> {
         mkfs_words: Vec::new(),
         device: Device::Directory(Utf8PathBuf::from(path)),
         regime: None,
+        guest: None,
     })
 }
 

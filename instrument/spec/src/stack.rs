@@ -5,6 +5,7 @@ use std::fmt;
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::fs::FsKind;
+use crate::guest::Guest;
 use crate::lex;
 use crate::size::Size;
 
@@ -20,6 +21,7 @@ pub struct StackSpec {
     pub(crate) mkfs_words: Vec<String>,
     pub(crate) device: Device,
     pub(crate) regime: Option<Regime>,
+    pub(crate) guest: Option<Guest>,
 }
 
 /// What holds the blocks.
@@ -89,6 +91,28 @@ impl Regime {
 }
 
 impl StackSpec {
+    /// The guest that it is built in; `None`: this machine.
+    pub fn guest(&self) -> Option<&Guest> {
+        self.guest.as_ref()
+    }
+
+    /// The same stack as it is built within its guest.
+    pub fn within(&self) -> StackSpec {
+        StackSpec { guest: None, ..self.clone() }
+    }
+
+    /// The same stack in a deterministic guest; without a kernel of its own it gets `kernel`. `None` for a directory, which
+    /// is this machine's.
+    pub fn deterministic(&self, kernel: &str, seed: u64) -> Option<StackSpec> {
+        if self.fs == FsKind::Dir {
+            return None;
+        }
+        let plain = Guest { kernel: kernel.to_string(), parameters: Vec::new(), seed: None };
+        let mut guest = self.guest.clone().unwrap_or(plain);
+        guest.seed.get_or_insert(seed);
+        Some(StackSpec { guest: Some(guest), ..self.clone() })
+    }
+
     /// The file system.
     pub fn fs(&self) -> FsKind {
         self.fs
@@ -179,10 +203,10 @@ impl fmt::Display for StackSpec {
         if self.device != Device::Memory && !(default_device && self.regime.is_none()) {
             write!(f, "@{}", self.device)?;
         }
-        match self.regime {
-            Some(regime) => write!(f, ":{}", regime.name()),
-            None => Ok(()),
+        if let Some(regime) = self.regime {
+            write!(f, ":{}", regime.name())?;
         }
+        self.guest.as_ref().map_or(Ok(()), |guest| guest.fmt(f))
     }
 }
 

@@ -13,6 +13,12 @@
 //! | `settle` | a filled database at rest |
 //! | [`error`] | what can go wrong |
 
+/// Why a build without the feature `clients` runs no SQL load, and what to do.
+pub(crate) const NO_CLIENTS: (&str, &str) = (
+    "this loadline was built without SQL clients, as `make demo` builds it",
+    "build all of it: make build (then target/release/loadline)",
+);
+
 pub mod db;
 pub mod drive;
 pub mod engine;

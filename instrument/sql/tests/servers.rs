@@ -320,5 +320,6 @@ fn a_full_disk_is_told_with_a_remedy() {
     let error = job.fill(&place).unwrap_err().to_string();
     assert!(std::process::Command::new("umount").arg(small.as_str()).status().unwrap().success());
     assert!(error.contains("No space left") || error.contains("could not extend"), "{error}");
+    assert!(error.contains("give the stack more room"), "{error}");
     bench.is_clean();
 }

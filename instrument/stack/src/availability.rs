@@ -50,6 +50,12 @@ pub fn probe_availability_on(host: &Host, spec: &StackSpec) -> Availability {
 
 /// As [`probe_availability_on`], as a result.
 pub(crate) fn check(host: &Host, spec: &StackSpec) -> Result<(), Unavailable> {
+    if spec.guest().is_some() {
+        return Err(Unavailable::new(
+            "this command builds its stacks on this machine, not in guests",
+            "use `loadline run`, or leave `+kernel:` out",
+        ));
+    }
     if spec.fs() == FsKind::Virtual {
         return Err(Unavailable::new(
             "`virtual` is no place: it stands for stacks that are simulated",
@@ -96,7 +102,7 @@ fn directory(path: &Utf8Path) -> Result<(), Unavailable> {
 
 /// An emulated SSD is a FUSE file behind a loop device; whether its name is a profile's, its provider knows. betrfs is
 /// served by a process.
-fn fuse(host: &Host, what: &str) -> Result<(), Unavailable> {
+pub(crate) fn fuse(host: &Host, what: &str) -> Result<(), Unavailable> {
     let fuse = host.path("/dev/fuse");
     rustix::fs::access(fuse.as_str(), Access::READ_OK | Access::WRITE_OK).map_err(|error| {
         Unavailable::new(
@@ -138,7 +144,7 @@ fn may_mount(host: &Host) -> Result<(), Unavailable> {
     }
 }
 
-fn install(package: &str) -> String {
+pub(crate) fn install(package: &str) -> String {
     format!("install it (Debian: apt install {package})")
 }
 
@@ -157,15 +163,20 @@ fn kernel_supports(host: &Host, fs: FsKind) -> Result<(), Unavailable> {
             name.to_uppercase()
         ),
     };
-    let filesystems = host.read("/proc/filesystems").unwrap_or_default();
-    let registered = filesystems.lines().any(|line| line.split_whitespace().last() == Some(name));
-    if registered || has_module(host, name) {
+    if is_in_kernel(host, name) {
         return Ok(());
     }
     Err(Unavailable::new(
         format!("this kernel has no {name} (not in /proc/filesystems, and no module)"),
         remedy,
     ))
+}
+
+/// Whether the kernel knows the file system of this name, or would by a module.
+pub(crate) fn is_in_kernel(host: &Host, name: &str) -> bool {
+    let filesystems = host.read("/proc/filesystems").unwrap_or_default();
+    let registered = filesystems.lines().any(|line| line.split_whitespace().last() == Some(name));
+    registered || has_module(host, name)
 }
 
 /// Whether mount(8) would get the file system by loading a module.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`availability`] | what this machine can build; else the reason and the remedy |
 //! | [`builder`], [`mounted`], [`record`] | building, a stack in use, the evidence of how it was built |
+//! | [`network`] | which clients of network file systems are here |
 //! | [`emulated`] | the emulated SSD that a stack names, as options of a device |
 //! | `image`, `mkfs`, `mount`, `steps` | the single steps |
 //!
@@ -38,6 +39,7 @@ mod image;
 mod mkfs;
 mod mount;
 pub mod mounted;
+pub mod network;
 pub mod record;
 mod steps;
 

@@ -99,3 +99,21 @@ fn containers_without_loop_devices_or_real_root_are_told_apart() {
     std::fs::remove_file(host.path("/dev/loop-control")).unwrap();
     assert!(why_not(&host, "ext4").1.contains("modprobe loop"));
 }
+
+#[test]
+fn clients_of_network_file_systems_are_told() {
+    let dir = temp_dir();
+    let host = machine(&dir.path);
+    let found = stack::network::clients(&host);
+    let nfs = &found.iter().find(|(name, _)| *name == "nfs").unwrap().1;
+    let Availability::Unavailable(why) = nfs else { panic!("nfs is here") };
+    assert!(why.reason.contains("no client of nfs") && why.remedy.contains("dir:PATH"), "{why}");
+    std::fs::write(dir.path.join("proc/filesystems"), format!("{FS}nodev\tnfs\nnodev\t9p\n")).unwrap();
+    let found = stack::network::clients(&host);
+    let of = |name: &str| found.iter().find(|(known, _)| *known == name).unwrap().1.clone();
+    assert!(of("9p").is_available());
+    let Availability::Unavailable(why) = of("nfs") else { panic!("nfs has no program") };
+    assert!(why.remedy.contains("nfs-common"), "{why}");
+    let error = "nfs(ext4@980pro)".parse::<spec::StackSpec>().unwrap_err().to_string();
+    assert!(error.contains("measured as `dir:PATH`"), "{error}");
+}

@@ -8,9 +8,11 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use lab::Store;
-use lab::store::StoreError;
+use lab::store::{Listed, StoreError};
 use record::compare::Past;
 use record::results::{Cell, Run};
+
+use crate::kept::Kept;
 
 /// What of a run does not change.
 #[derive(Debug, Clone)]
@@ -53,9 +55,9 @@ pub struct Counts {
     pub opened: u64,
     /// Times that the list of runs was read.
     pub lists: u64,
-    /// Records of runs that were unpacked for the list.
+    /// Records of runs that were unpacked for the list: one for each study.
     pub heads: u64,
-    /// Runs whose trials were counted.
+    /// Runs whose trials were counted one by one.
     pub counted: u64,
 }
 
@@ -67,11 +69,20 @@ pub struct Index {
     /// The last row of the table of trials that was seen.
     row: i64,
     entries: Vec<Entry>,
-    /// Cells of each study, by its hash; studies recur, runs are many.
-    studies: HashMap<String, Vec<Cell>>,
+    /// What each study asks, by its hash; studies recur, runs are many.
+    studies: HashMap<String, Asked>,
     /// Throughputs of every run, for the version of the store at which they were read.
     past: Option<(i64, Vec<Past>, Vec<Run>)>,
+    kept: Kept,
     counts: Counts,
+}
+
+/// What the runs of a study have in common.
+#[derive(Debug)]
+struct Asked {
+    workloads: String,
+    stacks: String,
+    cells: Vec<Cell>,
 }
 
 impl Index {
@@ -88,6 +99,7 @@ impl Index {
             entries: Vec::new(),
             studies: HashMap::new(),
             past: None,
+            kept: Kept::default(),
             counts: Counts { opened: 1, ..Counts::default() },
         })
     }
@@ -122,6 +134,8 @@ impl Index {
         let listed = self.store.listed()?;
         let mut known: HashMap<String, Entry> =
             self.entries.drain(..).map(|entry| (entry.id.clone(), entry)).collect();
+        // one question for all is quicker than one for each, as long as most are not known
+        let mut all = if known.is_empty() { Some(self.store.all_trials_done()?) } else { None };
         let ids: HashSet<&str> = listed.iter().map(|one| one.id.as_str()).collect();
         // rows of deleted trials are given again: what was counted behind them cannot be told
         let is_deleted = known.keys().any(|id| !ids.contains(id.as_str()));
@@ -131,7 +145,7 @@ impl Index {
             let (fixed, done) = match known.remove(&one.id) {
                 Some(entry) if extended.contains(&one.id) => (entry.fixed, None),
                 Some(entry) => (entry.fixed, Some(entry.done)),
-                None => (self.fixed(&one.id)?, None),
+                None => (self.fixed(&one)?, all.as_mut().map(|all| all.remove(&one.id).unwrap_or(0))),
             };
             let done = match done {
                 Some(done) => done,
@@ -154,18 +168,22 @@ impl Index {
         Ok(())
     }
 
-    fn fixed(&mut self, id: &str) -> Result<Fixed, StoreError> {
-        self.counts.heads += 1;
-        let run = self.store.head(id)?;
-        let fixed = Fixed {
-            workloads: run.workloads().join(", "),
-            stacks: run.stacks().join(", "),
-            title: run.title,
-            started: run.started,
-            study_hash: run.study_hash.clone(),
-        };
-        self.studies.entry(run.study_hash).or_insert(run.cells);
-        Ok(fixed)
+    /// What of a run does not change; its record is read only when no run of the same study was.
+    fn fixed(&mut self, one: &Listed) -> Result<Fixed, StoreError> {
+        if !self.studies.contains_key(&one.study_hash) {
+            self.counts.heads += 1;
+            let run = self.store.head(&one.id)?;
+            let (workloads, stacks) = (run.workloads().join(", "), run.stacks().join(", "));
+            self.studies.insert(one.study_hash.clone(), Asked { workloads, stacks, cells: run.cells });
+        }
+        let asked = &self.studies[&one.study_hash];
+        Ok(Fixed {
+            workloads: asked.workloads.clone(),
+            stacks: asked.stacks.clone(),
+            title: one.title.clone(),
+            started: one.started,
+            study_hash: one.study_hash.clone(),
+        })
     }
 
     /// Workload with parameters, stack, and number of runs of each series; the most frequent first.
@@ -180,7 +198,7 @@ impl Index {
         }
         let mut series: HashMap<(String, String), usize> = HashMap::new();
         for (hash, number) in runs {
-            for cell in self.studies.get(hash).into_iter().flatten() {
+            for cell in self.studies.get(hash).into_iter().flat_map(|asked| &asked.cells) {
                 *series.entry((cell.load_label(), cell.stack.clone())).or_default() += number;
             }
         }
@@ -204,5 +222,23 @@ impl Index {
             .as_ref()
             .map_or((&[][..], &[][..]), |(_, past, heads)| (past.as_slice(), heads.as_slice()));
         Ok((past, heads, &self.store))
+    }
+
+    /// A text that was made of this version of the store, or what `make` makes, which is kept.
+    ///
+    /// # Errors
+    /// The store cannot be read; what `make` says.
+    pub fn kept<E: From<StoreError>>(
+        &mut self,
+        name: &str,
+        make: impl FnOnce(&mut Index) -> Result<String, E>,
+    ) -> Result<String, E> {
+        let version = self.store.data_version()?;
+        if let Some(text) = self.kept.get(version, name) {
+            return Ok(text.to_string());
+        }
+        let text = make(self)?;
+        self.kept.put(version, name, &text);
+        Ok(text)
     }
 }

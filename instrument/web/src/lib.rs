@@ -5,6 +5,7 @@
 //! | `mod` | addresses, and starting the server |
 //! | `door` | who may come in: host names, the token, what a page may load |
 //! | `index` | what is known of all runs, kept and brought up to date |
+//! | `kept` | pages that were made and are still true |
 //! | `views` | one function for each page |
 //! | `live` | what is sent of a run in progress |
 //! | `so_far` | how far a run is, by its stored trials and its plan |
@@ -15,6 +16,7 @@
 
 mod door;
 mod index;
+mod kept;
 mod live;
 mod query;
 mod so_far;
@@ -111,6 +113,12 @@ impl Service {
         };
         let door = Arc::new(door::Door::new(address, token));
         let state = State { index: Arc::new(Mutex::new(index)), door };
+        // whoever comes first finds the list read; one that cannot be read is told to whoever asks for it
+        let first = state.index.clone();
+        tokio::task::spawn_blocking(move || {
+            let mut index = first.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            let _ = index.entries().map(drop).and_then(|()| index.past().map(drop));
+        });
         let mut ending = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
         ready(&entrance);
         std::io::stdout().flush()?;

@@ -13,7 +13,7 @@ use record::trend::{self, Trend, Wanted};
 use report::web::{ASSETS, Filter, List, RunLine, SeriesLine};
 use stats::Thresholds;
 
-use crate::index::Entry;
+use crate::index::{Entry, Index};
 use crate::query::{Query, encoded};
 use crate::so_far::so_far;
 use crate::state::{Page, Refusal, State, failed, id, with_index};
@@ -172,8 +172,10 @@ pub async fn compare(Given(state): Given<State>, uri: Uri) -> Page {
             return report::web::comparison(&compared, thresholds.margin, &a.id, None).map_err(failed);
         };
         let b = index.store().load_run(&b)?;
-        let spread = record::compare::spread(index.past()?.0, &a, &b);
-        let compared = record::compare::compare(&a, &b, &Ground { spread, anchor: None }, &thresholds);
+        let past = index.past()?.0;
+        let spread = record::compare::spread(past, &a, &b);
+        let known = record::compare::known(past, &a, &b);
+        let compared = record::compare::compare(&a, &b, &Ground { spread, known, anchor: None }, &thresholds);
         report::web::comparison(&compared, thresholds.margin, &a.id, Some(&b.id)).map_err(failed)
     });
     Ok(page(text.await?))
@@ -182,61 +184,92 @@ pub async fn compare(Given(state): Given<State>, uri: Uri) -> Page {
 /// All series, or those of one workload or stack over time.
 pub async fn trend(Given(state): Given<State>, uri: Uri) -> Page {
     let query = Query::of(&uri);
-    let text = if query.get("workload").is_none() && query.get("stack").is_none() {
+    if query.get("workload").is_none() && query.get("stack").is_none() {
         let series = with_index(&state, |index| Ok(index.series()?)).await?;
         let line = |(load, stack, runs): (String, String, usize)| {
             let link = format!("/trend?workload={}&stack={}", encoded(&load), encoded(&stack));
             SeriesLine { load, stack, runs, link }
         };
-        report::web::series(series.into_iter().map(line).collect())
-    } else {
-        let (trends, command) = trends(&state, &query).await?;
-        report::trend::served(&trends, &command)
+        return Ok(page(report::web::series(series.into_iter().map(line).collect()).map_err(failed)?));
+    }
+    let asked = Asked::of(&query)?;
+    let made = move |index: &mut Index| {
+        let text = report::trend::served(&asked.trends(index)?, &asked.command());
+        text.map_err(failed)
     };
-    Ok(page(text.map_err(failed)?))
+    Ok(page(with_index(&state, move |index| index.kept(&uri.to_string(), made)).await?))
 }
 
 /// The drawing of a single series.
 pub async fn trend_svg(Given(state): Given<State>, uri: Uri) -> Page {
-    let (trends, _) = trends(&state, &Query::of(&uri)).await?;
-    let [one] = trends.as_slice() else {
-        let text =
-            format!("a drawing is of one series, and these are {}: name workload and stack", trends.len());
-        return Err(Refusal::BadInput(text));
-    };
+    let asked = Asked::of(&Query::of(&uri))?;
+    let drawing = with_index(&state, move |index| {
+        index.kept(&uri.to_string(), |index| {
+            let trends = asked.trends(index)?;
+            let [one] = trends.as_slice() else {
+                let number = trends.len();
+                let text =
+                    format!("a drawing is of one series, and these are {number}: name workload and stack");
+                return Err(Refusal::BadInput(text));
+            };
+            Ok(report::trend::svg(one))
+        })
+    });
+    let drawing = drawing.await?;
     // a file to be kept: its styles are within it, which no page here may have
     let heads = [
         (header::CONTENT_TYPE, "image/svg+xml"),
         (header::CONTENT_DISPOSITION, "attachment; filename=\"trend.svg\""),
     ];
-    Ok((heads, report::trend::svg(one)).into_response())
+    Ok((heads, drawing).into_response())
 }
 
-/// The series that are asked for, and the command that shows the same.
-async fn trends(state: &State, query: &Query) -> Result<(Vec<Trend>, String), Refusal> {
-    let [workload, stack, anchor] =
-        ["workload", "stack", "anchor"].map(|name| query.get(name).map(str::to_string));
-    let word = query.get("metric").unwrap_or("throughput");
-    let metric = MetricName::of_word(word).ok_or_else(|| {
-        let known = "throughput, bandwidth, latency_p50, latency_p99, latency_mean, seconds";
-        Refusal::BadInput(format!("metric={word}: there are {known}"))
-    })?;
-    let every_seconds = match query.get("every_seconds") {
-        None => EVERY_SECONDS,
-        Some(word) => word
-            .parse::<f64>()
-            .ok()
-            .filter(|seconds| seconds.is_finite() && *seconds >= 0.0)
-            .ok_or_else(|| Refusal::BadInput(format!("every_seconds={word}: write a number from 0 on")))?,
-    };
-    let mut command = vec!["loadline".to_string(), "trend".into()];
-    command.extend(workload.clone());
-    for (option, value) in [("--on", &stack), ("--anchor", &anchor)] {
-        command.extend(value.iter().flat_map(|value| [option.to_string(), value.clone()]));
+/// Which series an address asks for.
+struct Asked {
+    workload: Option<String>,
+    stack: Option<String>,
+    anchor: Option<String>,
+    metric: MetricName,
+    /// The metric, as it was asked for.
+    word: String,
+    every_seconds: f64,
+}
+
+impl Asked {
+    fn of(query: &Query) -> Result<Asked, Refusal> {
+        let [workload, stack, anchor] =
+            ["workload", "stack", "anchor"].map(|name| query.get(name).map(str::to_string));
+        let word = query.get("metric").unwrap_or("throughput");
+        let metric = MetricName::of_word(word).ok_or_else(|| {
+            let known = "throughput, bandwidth, latency_p50, latency_p99, latency_mean, seconds";
+            Refusal::BadInput(format!("metric={word}: there are {known}"))
+        })?;
+        let every_seconds = match query.get("every_seconds") {
+            None => EVERY_SECONDS,
+            Some(word) => {
+                word.parse::<f64>().ok().filter(|seconds| seconds.is_finite() && *seconds >= 0.0).ok_or_else(
+                    || Refusal::BadInput(format!("every_seconds={word}: write a number from 0 on")),
+                )?
+            }
+        };
+        Ok(Asked { workload, stack, anchor, metric, word: word.to_string(), every_seconds })
     }
-    command.extend(["--metric".into(), word.to_string(), "--every".into(), format!("{every_seconds}s")]);
-    let trends = with_index(state, move |index| {
-        let (workload, stack, anchor) = (workload.as_deref(), stack.as_deref(), anchor.as_deref());
+
+    /// The command that shows the same.
+    fn command(&self) -> String {
+        let mut command = vec!["loadline".to_string(), "trend".into()];
+        command.extend(self.workload.clone());
+        for (option, value) in [("--on", &self.stack), ("--anchor", &self.anchor)] {
+            command.extend(value.iter().flat_map(|value| [option.to_string(), value.clone()]));
+        }
+        let every = format!("{}s", self.every_seconds);
+        command.extend(["--metric".into(), self.word.clone(), "--every".into(), every]);
+        report::format::shell_line(&command)
+    }
+
+    fn trends(&self, index: &mut Index) -> Result<Vec<Trend>, Refusal> {
+        let (workload, stack) = (self.workload.as_deref(), self.stack.as_deref());
+        let (anchor, metric, every_seconds) = (self.anchor.as_deref(), self.metric, self.every_seconds);
         let wanted = Wanted { workload, stack, anchor, metric, every_seconds };
         let (past, heads, store) = index.past()?;
         let mut trends = match metric {
@@ -263,13 +296,11 @@ async fn trends(state: &State, query: &Query) -> Result<(Vec<Trend>, String), Re
                 change.environment = record::diff(&before, &after);
             }
         }
+        if trends.is_empty() {
+            return Err(Refusal::NotFound("no runs of this cell; /trend lists those that there are".into()));
+        }
         Ok(trends)
-    });
-    let trends = trends.await?;
-    if trends.is_empty() {
-        return Err(Refusal::NotFound("no runs of this cell; /trend lists those that there are".into()));
     }
-    Ok((trends, report::format::shell_line(&command)))
 }
 
 fn environment(store: &Store, run: &str) -> Result<Option<record::Environment>, StoreError> {

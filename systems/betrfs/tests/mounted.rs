@@ -288,6 +288,26 @@ fn writes_that_wait_for_readers_leave_room_for_their_answers(bench: &Bench) {
     std::fs::write(&path, vec![0; blocks * MANY_BYTES]).unwrap();
     let done = AtomicBool::new(false);
     let place = |n: u64| (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33) % blocks as u64 * MANY_BYTES as u64;
+    let write = |seed: u64| {
+        let direct = File::options().write(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
+        let fd = io_uring::types::Fd(direct.as_raw_fd());
+        let mut ring = io_uring::IoUring::new(MANY).unwrap();
+        let mut memory = vec![0u8; MANY_BYTES + 4096];
+        let aligned = memory.as_ptr().align_offset(4096);
+        for round in 0..MANY_ROUNDS {
+            let data = &mut memory[aligned..aligned + MANY_BYTES];
+            data.fill(round as u8);
+            for n in 0..u64::from(MANY) {
+                let at = place(seed + round * u64::from(MANY) + n);
+                let write = io_uring::opcode::Write::new(fd, data.as_ptr(), data.len() as u32);
+                // SAFETY: the data and the file are there until all completions have been waited for, below.
+                unsafe { ring.submission().push(&write.offset(at).build()).unwrap() };
+            }
+            ring.submit_and_wait(MANY as usize).unwrap();
+            let completed = ring.completion().map(|one| assert_eq!(one.result(), MANY_BYTES as i32)).count();
+            assert_eq!(completed, MANY as usize);
+        }
+    };
     std::thread::scope(|scope| {
         for reader in 0..6 {
             let (done, path) = (&done, &path);
@@ -302,27 +322,6 @@ fn writes_that_wait_for_readers_leave_room_for_their_answers(bench: &Bench) {
                 }
             });
         }
-        let write = |seed: u64| {
-            let direct = File::options().write(true).custom_flags(libc::O_DIRECT).open(&path).unwrap();
-            let fd = io_uring::types::Fd(direct.as_raw_fd());
-            let mut ring = io_uring::IoUring::new(MANY).unwrap();
-            let mut memory = vec![0u8; MANY_BYTES + 4096];
-            let aligned = memory.as_ptr().align_offset(4096);
-            for round in 0..MANY_ROUNDS {
-                let data = &mut memory[aligned..aligned + MANY_BYTES];
-                data.fill(round as u8);
-                for n in 0..u64::from(MANY) {
-                    let at = place(seed + round * u64::from(MANY) + n);
-                    let write = io_uring::opcode::Write::new(fd, data.as_ptr(), data.len() as u32);
-                    // SAFETY: the data and the file are there until all completions have been waited for, below.
-                    unsafe { ring.submission().push(&write.offset(at).build()).unwrap() };
-                }
-                ring.submit_and_wait(MANY as usize).unwrap();
-                let completed =
-                    ring.completion().map(|one| assert_eq!(one.result(), MANY_BYTES as i32)).count();
-                assert_eq!(completed, MANY as usize);
-            }
-        };
         let other = scope.spawn(|| write(1 << 32));
         let _done = Done(&done);
         write(0);

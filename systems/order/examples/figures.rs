@@ -1,6 +1,6 @@
 //! Prints what the model gives beside what the OPIMQ artifact (FAST'25) published and shipped.
 //!
-//! `figures [11|10|12|protocols|cost] [SECONDS] [dbench|varmail|sysbench] [SEED]`
+//! `figures [11|10|12|mqfs|protocols|cost] [SECONDS] [dbench|varmail|sysbench] [SEED]`
 
 use std::time::Instant;
 
@@ -187,6 +187,35 @@ fn figure_11() -> Result<(), Failure> {
     Ok(())
 }
 
+/// (load, containers, thousands of operations a second): what the artifact shipped of MQFS; with `true` fitted.
+const MQFS: [(&str, u32, f64, bool); 8] = [
+    ("dbench", 40, 27.7, true),
+    ("dbench", 100, 25.0, false),
+    ("dbench", 400, 21.9, true),
+    ("dbench", 600, 29.9, false),
+    ("sysbench", 40, 4.7, false),
+    ("varmail", 40, 9.4, true),
+    ("varmail", 100, 8.9, false),
+    ("varmail", 200, 9.7, false),
+];
+
+fn mqfs(seconds: f64) -> Result<(), Failure> {
+    println!(
+        "| load | N | MQFS | published | off | | flushes/s | ms per sync |\n|---|---|---|---|---|---|---|---|"
+    );
+    for (name, n, published, fitted) in MQFS {
+        let (rate, r, _) = load(name, n, Protocol::Mqfs, true, seconds, seed())?;
+        println!(
+            "| {name} | {n} | {rate:.2} | {published} | {:+.1} % | {} | {:.0} | {:.1} |",
+            (rate / published - 1.0) * 100.0,
+            if fitted { "fitted" } else { "" },
+            r.device.flushes as f64 / (seconds + WARM_NS as f64 / 1e9),
+            r.tally.durable.mean().unwrap_or(0.0) / 1e6,
+        );
+    }
+    Ok(())
+}
+
 fn protocols(seconds: f64) -> Result<(), Failure> {
     println!("| load | N | protocol | k ops/s | ms per sync | wall s |\n|---|---|---|---|---|---|");
     for (name, n) in [("dbench", 40), ("dbench", 400), ("varmail", 40), ("sysbench", 40)] {
@@ -230,6 +259,7 @@ fn main() -> Result<(), Failure> {
         Some("11") => figure_11(),
         Some("10") => figure_10(seconds, args.get(2).map(String::as_str)),
         Some("12") => figure_12(seconds),
+        Some("mqfs") => mqfs(seconds),
         Some("protocols") => protocols(seconds),
         Some("cost") => cost(seconds),
         _ => {

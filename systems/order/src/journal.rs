@@ -69,6 +69,9 @@ pub(crate) struct Journal {
     pub(crate) flusher_idle: Option<TaskId>,
     /// MQFS: somebody is making room.
     pub(crate) reclaiming: bool,
+    /// MQFS: an fsync owns it; who wants to own it next.
+    pub(crate) owned: bool,
+    pub(crate) owner_waiters: VecDeque<TaskId>,
 }
 
 impl Journal {
@@ -95,6 +98,8 @@ impl Journal {
             to_flush: VecDeque::new(),
             flusher_idle: None,
             reclaiming: false,
+            owned: false,
+            owner_waiters: VecDeque::new(),
         }
     }
 

@@ -105,6 +105,8 @@ impl Meter {
 }
 
 /// Compares cost and gain every few seconds.
+///
+/// Rule: Rest.
 pub fn judge(now_ns: u64) {
     let since_ns = JUDGED_NS.load(Relaxed);
     let elapsed_ns = now_ns.saturating_sub(since_ns);

@@ -227,6 +227,8 @@ impl Looks {
 
     /// One round: looks at the mappings if it is time and there were faults, or if one is prefetched; asks for what
     /// streams want whose turn it is. How long to rest, ns; `None`: until there is a mapping.
+    ///
+    /// Rule: Mappings.
     pub fn round(&mut self) -> Option<u64> {
         let begin_ns = sys::now_ns();
         match STATE.load(Relaxed) {

@@ -73,6 +73,8 @@ impl Budget {
     /// Tells the state of memory; to be called a few times a second. Pressure over 10 % halves, calm restores 1/16. Where
     /// the cgroup had no memory left since the last look, next to nothing remains: what is being read cannot be reclaimed.
     /// What the room has lost since the last look (the program writes, say) it is taken to lose once more until the next.
+    ///
+    /// Rule: Budget.
     pub fn tell(&self, memory: &Memory) {
         let room = memory.room();
         let lost = self.looked.swap(room, Relaxed).saturating_sub(room);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use crate::forward::Forward;
 use crate::latency::{Latency, Seen};
 use crate::pace::Pace;
+use crate::pairs::Pairs;
 use crate::traffic::Traffic;
 use crate::trial::Trial;
 use crate::window::Window;
@@ -16,6 +17,8 @@ const CHUNK_MIN: u64 = 64 << 10;
 
 /// The most steps of fetching that are under way at a time.
 pub const FETCH_WIDTH_MAX: usize = 16;
+/// The longest step of fetching, bytes.
+const FETCH_STEP_MAX: u64 = 768 << 10;
 /// Misses that are taken to wait for what was under way when a fetch ended: one of each of so many threads.
 const LEFT_OVER: u64 = 16;
 /// Streams count as live while they are read at least once in so long, ns: four latencies where those are longer.
@@ -24,8 +27,13 @@ const EPOCH_NS_MIN: u64 = 20_000_000;
 const MISS_BYTES_MAX: u64 = 128 << 10;
 /// The shortest turn of a stream, ns.
 const TURN_NS_MIN: u64 = 50_000;
-/// On a device of less latency, ns, a few threads have as much on their way as it delivers.
+/// On a device of less latency, ns, the thread that prefetches is woken too late for what would have to be so exact.
 const NEAR_NS: u64 = 300_000;
+/// Of what a device delivers, so much percent leave nothing to gain: a tenth at most. On a near one half does.
+const FULL_PERCENT: u64 = 90;
+const FULL_PERCENT_NEAR: u64 = 50;
+/// A read of somebody else may wait for one request of ours, a part of what it takes anyway: one in so many.
+const DELAY_PART: u64 = 12;
 
 /// A prefetch that a read waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +55,7 @@ pub struct Device {
     bandwidth: AtomicU64,
     saturated: AtomicU64,
     pace: Pace,
+    pairs: Pairs,
     /// Windows in a row, while streams were prefetched, that delivered hardly more than the best one before.
     steady: AtomicU64,
     readahead: AtomicU64,
@@ -83,6 +92,7 @@ impl Device {
             bandwidth: AtomicU64::new(0),
             saturated: AtomicU64::new(0),
             pace: Pace::new(),
+            pairs: Pairs::new(),
             steady: AtomicU64::new(0),
             readahead: AtomicU64::new(0),
             call: AtomicU64::new(0),
@@ -131,6 +141,44 @@ impl Device {
     pub fn chunk_bytes(&self) -> u64 {
         let share = self.bdp() / 4 / self.streams().max(1);
         share.clamp(CHUNK_MIN, self.call_bytes().max(CHUNK_MIN)).next_multiple_of(crate::PAGE)
+    }
+
+    /// The longest request beside which others read, bytes: one of theirs that comes after it waits a twelfth longer than
+    /// usual. A page at least.
+    ///
+    /// Rule: Short requests.
+    pub fn quantum_bytes(&self) -> u64 {
+        let bytes = u128::from(self.typical_ns()) * u128::from(self.believed_rate());
+        let bytes = u64::try_from(bytes / 1_000_000_000).unwrap_or(u64::MAX) / DELAY_PART;
+        (bytes / crate::PAGE * crate::PAGE).max(crate::PAGE)
+    }
+
+    /// Whether others read beside a stream that read so much alone, bytes/s.
+    pub fn is_shared(&self, own_rate: u64) -> bool {
+        self.streams() > 1 || self.traffic.is_shared(own_rate)
+    }
+
+    /// Learns from a slow read that ended at `now_ns`, a full miss or not, what the device delivers. What is prefetched
+    /// lies between the program's own reads: pairs of these look slower than the device.
+    pub fn learn_pair(&self, now_ns: u64, elapsed_ns: u64, bytes: u64, full: bool) {
+        match full && !self.is_prefetching() && self.left_over.load(Relaxed) == 0 {
+            true => self.pairs.note(now_ns, elapsed_ns, bytes),
+            false => self.pairs.pass(now_ns),
+        }
+    }
+
+    /// The bandwidth that misses in one queue told, or what is assumed, bytes/s.
+    fn believed_rate(&self) -> u64 {
+        match self.pairs.rate() {
+            0 => self.bandwidth_or_assumed(),
+            rate => rate.max(self.bandwidth()),
+        }
+    }
+
+    /// Latency x bandwidth, bytes, by [`Device::believed_rate`].
+    fn believed_bdp(&self) -> u64 {
+        let bytes = u128::from(self.latency_ns()) * u128::from(self.believed_rate()) / 1_000_000_000;
+        bytes.min(1 << 40) as u64
     }
 
     /// Whether the limits were told.
@@ -211,24 +259,31 @@ impl Device {
     }
 
     /// Whether a forward stream of so many bytes/s, which the kernel reads ahead of, would gain little: the device
-    /// delivers half of what it can, or a fifth of it to several streams; or it was not watched long enough.
+    /// delivers nearly what it can, or a fifth of it to several streams; or it was not watched long enough.
     pub fn is_busy(&self, own_rate: u64, with_gaps: impl Fn(u64) -> u64) -> bool {
         let rate = with_gaps(self.traffic.rate());
         let own_rate = with_gaps(own_rate);
-        let bandwidth = self.bandwidth_or_assumed();
-        rate == 0 || rate >= bandwidth / 2 || (rate >= bandwidth / 5 && rate / 9 >= own_rate / 4)
+        let bandwidth = self.believed_rate();
+        rate == 0
+            || rate >= bandwidth / 100 * FULL_PERCENT
+            || (rate >= bandwidth / 5 && rate / 9 >= own_rate / 4)
     }
 
-    /// Whether a near device delivers half of what it can already, to others than one stream of so many bytes/s too, or was
-    /// not watched long enough: there is little to gain then, and each read would wait for what is prefetched for the
-    /// others.
+    /// Whether a device delivers nearly all that it can already, or was not watched long enough: there is little to gain
+    /// then, and each read would wait for what is prefetched for the others. On a near one half of it is enough, if it is
+    /// of others, too, than one stream of so many bytes/s.
+    ///
+    /// Rule: Full device.
     pub fn is_filled(&self, own_rate: u64) -> bool {
+        let near = self.latency_ns() < NEAR_NS;
+        let full = if near { FULL_PERCENT_NEAR } else { FULL_PERCENT };
         let filled = match self.traffic.rate() {
             // Of mappings no single wait is known, and no rate.
             0 => self.traffic.is_noted(),
-            rate => rate >= self.bandwidth_or_assumed() / 2 && self.traffic.is_shared(own_rate),
+            _ if near && !self.traffic.is_shared(own_rate) => false,
+            _ => self.traffic.peak() >= self.believed_rate() / 100 * full,
         };
-        filled && self.latency_ns() < NEAR_NS && self.streams() == 0
+        filled && self.streams() == 0
     }
 
     /// Learns a rate at which the device surely delivered, bytes/s.
@@ -330,19 +385,21 @@ impl Device {
     /// bandwidth is known, by half before, and long enough not to wake a thread all the time. Until then a stream that
     /// the kernel does not read ahead of, and that read so much alone (`own_rate`, bytes/s), begins no faster than with
     /// twice of what the device delivers: else the reads beside which it begins would wait for all that it asks for.
+    ///
+    /// Rule: Turns.
     pub fn turn_ns(&self, bytes: u64, own_rate: Option<u64>) -> Option<u64> {
         let streams = self.streams();
         if streams < 2 && !own_rate.is_some_and(|rate| self.traffic.is_shared(rate)) {
             return None;
         }
-        let known = self.bandwidth_or_assumed();
+        let known = self.believed_rate();
         let steady = self.window.is_settled() && self.steady.load(Relaxed) >= 2;
         let ample = u128::from(self.ample_bytes()) * 1_000_000_000 / u128::from(self.latency_ns().max(1));
         let ample = own_rate.map_or(u64::MAX, |_| u64::try_from(ample).unwrap_or(u64::MAX));
         let rate = if steady { known + known / 3 } else { known.saturating_mul(2).min(ample) };
         let turn = u128::from(bytes) * u128::from(streams.max(1)) * 1_000_000_000 / u128::from(rate.max(1));
         let turn = u64::try_from(turn).unwrap_or(u64::MAX).min(self.latency_ns().max(TURN_NS_MIN));
-        (bytes >= CHUNK_MIN && turn >= TURN_NS_MIN).then_some(turn)
+        (bytes >= CHUNK_MIN.min(self.quantum_bytes()) && turn >= TURN_NS_MIN).then_some(turn)
     }
 
     /// Learns from a prefetch that a read waited for.
@@ -479,10 +536,12 @@ impl Device {
         live.min(self.streams.load(Relaxed))
     }
 
-    /// One step of fetching a file, bytes: a read that comes after it waits a tenth of a latency,
+    /// One step of fetching a file, bytes: a read that comes after it waits a twelfth of a latency,
     /// or more where the processor is too busy for such short ones.
     pub fn fetch_step_bytes(&self) -> u64 {
-        (self.fetch_bdp() / 10 * self.pace.stretch()).clamp(16 << 10, 768 << 10).next_multiple_of(crate::PAGE)
+        (self.fetch_bdp() / DELAY_PART * self.pace.stretch())
+            .clamp(crate::PAGE, FETCH_STEP_MAX)
+            .next_multiple_of(crate::PAGE)
     }
 
     /// Steps of fetching that may be under way at a time: five eighths of what the program leaves of latency x
@@ -508,7 +567,7 @@ impl Device {
 
     /// Latency x bandwidth, bytes; with the bandwidth that fetching found.
     fn fetch_bdp(&self) -> u64 {
-        let Some(price) = self.pace.price_ns(self.latency_ns()) else { return self.bdp() };
+        let Some(price) = self.pace.price_ns(self.latency_ns()) else { return self.believed_bdp() };
         let found = (u128::from(self.latency_ns()) << 20) / u128::from(price.max(1));
         // Where streams found it full others may have been the reason.
         let most = BANDWIDTH_ASSUMED.max(self.bandwidth());
@@ -571,22 +630,46 @@ mod tests {
     }
 
     #[test]
-    fn what_a_near_device_is_filled_with_is_looked_at_for_a_while() {
-        let device = Device::new();
-        (0..3).for_each(|_| device.learn_miss(100_000, 4096));
-        assert!(!device.is_filled(1), "nothing is known of a mapping's reads");
+    fn a_device_that_delivers_nearly_all_it_can_is_left_alone() {
+        let (near, far) = (Device::new(), Device::new());
         let mut now_ns = 1;
-        device.note_traffic(now_ns, 0);
-        assert!(device.is_filled(1));
+        for (device, latency_ns) in [(&near, 100_000), (&far, 1_000_000)] {
+            (0..3).for_each(|_| device.learn_miss(latency_ns, 4096));
+            assert!(!device.is_filled(1), "nothing is known of a mapping's reads");
+            device.note_traffic(now_ns, 0);
+            assert!(device.is_filled(1), "it was not watched long enough");
+        }
+        // KiB in 2 ms, of 1 GB/s.
         let mut filled = |kib: u64| {
             now_ns += 2_000_000;
-            device.note_traffic(now_ns, kib << 10);
-            (device.is_filled(200_000_000), device.is_filled(900_000_000))
+            [&near, &far].map(|device| {
+                device.note_traffic(now_ns, kib << 10);
+                device.is_filled(100_000_000)
+            })
         };
-        // KiB in 2 ms, of 1 GB/s; the second stream is the only one.
-        assert_eq!([filled(512), filled(2048), filled(512)], [(false, false), (true, false), (false, false)]);
-        (0..16).for_each(|_| device.learn_miss(1_000_000, 4096));
-        assert!(!filled(2048).0, "more may be on its way to a far one");
+        assert_eq!([filled(512), filled(1024), filled(1900)], [[false; 2], [true, false], [true, true]]);
+        assert_eq!(filled(1024), [true, true], "the peak is forgotten slowly");
+        for _ in 0..4 {
+            filled(512);
+        }
+        assert_eq!(filled(512), [true, false]);
+        assert!(!near.is_filled(1_000_000_000), "one stream alone makes nobody wait");
+        far.stream_begins();
+        far.stream_reads(&mut 0, now_ns);
+        assert!(!far.is_filled(1), "that is our own doing");
+    }
+
+    #[test]
+    fn a_request_beside_others_is_a_twelfth_of_their_wait() {
+        let device = Device::new();
+        (0..3).for_each(|_| device.learn_miss(1_200_000, 4096));
+        assert_eq!(device.quantum_bytes(), 100_000 / 4096 * 4096, "of the assumed 1 GB/s");
+        // Four threads begin together: each read of 100 kB takes 1 ms of the device.
+        (2..=5u64).for_each(|at| device.learn_pair(at * 1_000_000, at * 1_000_000, 100_000, true));
+        assert_eq!(device.quantum_bytes(), 8192);
+        let near = Device::new();
+        near.learn_miss(20_000, 4096);
+        assert_eq!(near.quantum_bytes(), crate::PAGE);
     }
 
     #[test]

@@ -37,6 +37,8 @@ impl Forward {
     }
 
     /// Learns whether prefetching a stream brought anything.
+    ///
+    /// Rule: Forward.
     pub fn learn(&self, barren: bool) {
         let known = self.barren.load(Relaxed);
         let rest = self.rest.load(Relaxed);

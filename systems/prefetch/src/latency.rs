@@ -230,6 +230,9 @@ impl Latency {
         }
     }
 
+    /// What all evidence together says.
+    ///
+    /// Rule: Latency.
     fn judge(&self) {
         let guess = self.guess_ns.load(Relaxed);
         let mut ns = match self.misses.len() {

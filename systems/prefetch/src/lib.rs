@@ -12,6 +12,7 @@
 //! | [`file`](mod@file) | the streams of a file, its misses, fetching all of it, feedback |
 //! | [`rent`] | fetching files whose misses have no pattern, once that pays |
 //! | [`pace`] | what fetching costs on a device, and how much of it may be under way |
+//! | [`pairs`] | what a device delivers at most, from misses that wait in one queue |
 //! | [`device`] | what was measured of a device: latency, bandwidth, caps |
 //! | [`latency`] | the latency of a device, from everything that waited for it |
 //! | [`waits`] | waits judged several at a time |
@@ -39,6 +40,7 @@ pub mod names;
 pub mod order;
 pub mod os;
 pub mod pace;
+pub mod pairs;
 pub mod reason;
 pub mod rent;
 pub mod series;

@@ -88,6 +88,8 @@ impl Order {
 
     /// Whether to fetch what comes next, on a device of so many bytes/s; `several`: more than one series is being read.
     /// Those are left alone where they keep the device busy for half of the time, as forward streams are.
+    ///
+    /// Rule: Numbered files.
     pub fn wants(&mut self, now_ns: u64, several: bool, full_rate: u64) -> bool {
         let later = several && !self.fetching;
         let least = if later { SEVERAL.0 + SEVERAL.1 } else { FIRST };

@@ -169,6 +169,8 @@ impl Rent {
     }
 
     /// Whether the misses have cost enough.
+    ///
+    /// Rule: Ski rental.
     pub fn is_worth(&self, size: u64, device: &Device, misses_min: u32) -> bool {
         let wanted = self.wanted_bytes(size);
         wanted > 0
@@ -291,6 +293,8 @@ impl Rent {
     }
 
     /// Stops because the file is being written: writers wait for pages that are read, and nobody counts that.
+    ///
+    /// Rule: Writers.
     pub fn stop_for_writers(&mut self) {
         self.stop();
         self.lost_ns = 0;

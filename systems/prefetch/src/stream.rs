@@ -247,6 +247,8 @@ impl Stream {
 
     /// Takes how the latest read went. What is asked for nobody reads where the pieces lie elsewhere: where more than a
     /// third do, there is no stride. Learn again.
+    ///
+    /// Rule: Give up.
     pub fn count_misfit(&mut self, slow: bool) {
         if !matches!(self.shape, Shape::Stride(_)) {
             return;
@@ -329,6 +331,9 @@ impl Stream {
         }
     }
 
+    /// What three reads that agree make of it.
+    ///
+    /// Rule: Confirm.
     fn recognise(&self) -> Shape {
         if self.contiguous >= 3 {
             return Shape::Forward;

@@ -4,6 +4,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// A window, ns, or two latencies.
 const WINDOW_NS: u64 = 2_000_000;
+/// With each window a 16th of how far the peak is above it is forgotten.
+const FORGOTTEN: u64 = 16;
 
 /// The rate of the latest window. All methods may race: a lost update costs a sample.
 #[derive(Debug, Default)]
@@ -12,6 +14,7 @@ pub struct Traffic {
     start_ns: AtomicU64,
     rate: AtomicU64,
     grows: AtomicBool,
+    peak: AtomicU64,
 }
 
 impl Traffic {
@@ -22,6 +25,7 @@ impl Traffic {
             start_ns: AtomicU64::new(0),
             rate: AtomicU64::new(0),
             grows: AtomicBool::new(false),
+            peak: AtomicU64::new(0),
         }
     }
 
@@ -34,6 +38,9 @@ impl Traffic {
             return;
         }
         let rate = if start == 0 { 0 } else { u128::from(total) * 1_000_000_000 / u128::from(elapsed) };
+        let peak = self.peak.load(Relaxed);
+        let faded = peak - peak.saturating_sub(rate as u64) / FORGOTTEN;
+        self.peak.store(faded.max(rate as u64), Relaxed);
         let before = self.rate.swap(rate as u64, Relaxed);
         self.grows.store(before > 0 && rate as u64 / 3 >= before / 2, Relaxed);
         self.bytes.store(0, Relaxed);
@@ -43,6 +50,11 @@ impl Traffic {
     /// The rate of the latest window, bytes/s; 0 before the first is over.
     pub fn rate(&self) -> u64 {
         self.rate.load(Relaxed)
+    }
+
+    /// The highest rate of the latest windows, bytes/s: a window in which threads computed does not make a device idle.
+    pub fn peak(&self) -> u64 {
+        self.peak.load(Relaxed)
     }
 
     /// Whether that was half as much again as the time before.

@@ -304,6 +304,8 @@ impl Trial {
     }
 
     /// Enough was counted with prefetching.
+    ///
+    /// Rule: Trial.
     fn compare(&self) {
         self.with.pause();
         let round = self.round.load(Relaxed);

@@ -95,6 +95,13 @@ impl<const N: usize> Recent<N> {
         if len == 0 { 0 } else { values.get(len / 3).copied().unwrap_or(0) }
     }
 
+    /// The second highest, of one or two the highest; 0 of none.
+    pub fn second_highest(&self) -> u64 {
+        let (values, len) = self.sorted();
+        let from_top = if len < 3 { 1 } else { 2 };
+        len.checked_sub(from_top).and_then(|at| values.get(at)).copied().unwrap_or(0)
+    }
+
     /// Half of them are less, of two one; 0 of none.
     pub fn median(&self) -> u64 {
         let (values, len) = self.sorted();

@@ -96,6 +96,8 @@ impl Walk {
 
     /// Whether to go on, while it and all others that fetch files in their order may have `bytes_max` ahead, and `others`
     /// of them are.
+    ///
+    /// Rule: Directories.
     pub fn pace(&self, bytes_max: u64, others: u64, budget: &Budget) -> Pace {
         if self.cached_row >= 16 {
             Pace::Cached

@@ -66,6 +66,8 @@ impl Window {
     /// A read waited for what had been asked for `waited_ns` before it arrived; one of `streams` that say so in each
     /// latency, while they were `ahead` bytes ahead; with `ample` bytes on the way it is large enough. Waits over `patience_ns` are queueing. Whether the device was
     /// found saturated.
+    ///
+    /// Rule: The queue.
     pub fn learn(
         &self,
         waited_ns: u64,

@@ -75,6 +75,9 @@ pub struct Cache {
 pub struct Flush {
     /// Added to a FLUSH that found something to persist.
     pub overhead_ns: u64,
+    /// Last part of `overhead_ns` in which the next FLUSH is served already: it delays the answer, not the device.
+    #[serde(default)]
+    pub overlap_ns: u64,
     /// A FLUSH that found nothing.
     pub clean_ns: u64,
     /// Added to a FUA write.
@@ -229,7 +232,7 @@ impl Profile {
     /// [`ProfileError::Value`] with the first field out of range.
     pub fn validate(&self) -> Result<(), ProfileError> {
         let m = &self.media;
-        let checks: [(&'static str, String, bool, &'static str); 16] = [
+        let checks: [(&'static str, String, bool, &'static str); 17] = [
             ("host.queues", self.host.queues.to_string(), self.host.queues >= 1, "at least 1"),
             ("host.queue_depth", self.host.queue_depth.to_string(), self.host.queue_depth >= 1, "at least 1"),
             rate("host.read_bytes_per_s", self.host.read_bytes_per_s),
@@ -241,6 +244,12 @@ impl Profile {
                 self.cache.drain_idle_ns.to_string(),
                 self.cache.drain_idle_ns > 0,
                 "> 0",
+            ),
+            (
+                "flush.overlap_ns",
+                self.flush.overlap_ns.to_string(),
+                self.flush.overlap_ns <= self.flush.overhead_ns,
+                "at most flush.overhead_ns",
             ),
             count("media.channels", m.channels, 64),
             count("media.dies_per_channel", m.dies_per_channel, 64),

@@ -4,6 +4,7 @@ use stats::compleat::Grade;
 use stats::effect::Effect;
 use stats::judge::Thresholds;
 use stats::rng::SplitMix;
+use stats::sequential::{Ab, Plan, State};
 use stats::shares::Standing;
 use stats::slices::{BLOCKS, Slice, Sliced, Trust, compare, differences, trust};
 use stats::{Sense, Verdict};
@@ -67,6 +68,58 @@ fn slices_that_pay_for_each_other_are_refused() {
         trusted(rng, 0.5)
     });
     share("planted 10 %, nothing carried over: trusted", rounds(300), 1_821, |rng| trusted(rng, 0.0));
+}
+
+/// What builds of the same stack are supposed to differ by, and blocks of one build.
+const BUILD_SD: f64 = 0.03;
+const BLOCK_SD: f64 = 0.02;
+/// Builds of a comparison, and blocks of each.
+const BUILDS: usize = 20;
+const KEPT: usize = 5;
+
+/// `ln(B/A)` of the blocks of a build, the truth being `effect`.
+fn build(rng: &mut SplitMix, effect: f64) -> Vec<f64> {
+    let own = BUILD_SD * normal(rng);
+    (0..KEPT).map(|_| effect + own + BLOCK_SD * normal(rng)).collect()
+}
+
+/// Builds judged in sequence, as `ab` judges slices; the same within 5 %.
+fn by_builds(ab: &Ab, rng: &mut SplitMix, effect: f64) -> Verdict {
+    let mut ab = ab.clone();
+    for _ in 0..BUILDS {
+        let blocks = build(rng, effect);
+        let mean = blocks.iter().sum::<f64>() / KEPT as f64;
+        if let State::Decided(verdict) = ab.push(mean).unwrap() {
+            return verdict;
+        }
+    }
+    panic!("the last look decides");
+}
+
+#[test]
+fn builds_are_judged_and_not_the_slices_of_one() {
+    let plan = Plan { blocks_max: BUILDS, target: 0.05, ..Plan::default() };
+    let ab = Ab::new(plan, Sense::HigherIsBetter, 0).unwrap();
+    let differs = |verdict: Verdict| matches!(verdict, Verdict::Better | Verdict::Worse);
+    at_most(
+        0.05,
+        "slices of 20 builds that differ by 3 %, A/A: better or worse",
+        rounds(2_000),
+        1_850,
+        |rng| differs(by_builds(&ab, rng, 0.0)),
+    );
+    at_least(0.90, "slices of 20 builds, A/A: same within 5 %", rounds(2_000), 1_851, |rng| {
+        by_builds(&ab, rng, 0.0) == Verdict::Same
+    });
+    at_least(0.95, "slices of 20 builds, 10 % more: better", rounds(2_000), 1_852, |rng| {
+        by_builds(&ab, rng, 1.1f64.ln()) == Verdict::Better
+    });
+    share("as many slices of one build, A/A: better or worse", rounds(2_000), 1_853, |rng| {
+        let own = BUILD_SD * normal(rng);
+        let blocks: Vec<f64> = (0..BUILDS).map(|_| own + BLOCK_SD * normal(rng)).collect();
+        let effect = Effect::of_differences(&blocks).unwrap();
+        differs(stats::judge::judge(&effect, Sense::HigherIsBetter, &Thresholds::default()).verdict)
+    });
 }
 
 /// Stacks of which the first has `share` of the others, each in 10 blocks of its own noise.

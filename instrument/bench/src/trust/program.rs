@@ -129,17 +129,51 @@ impl Home<'_> {
         Ok(Said(serde_json::from_slice(&std::fs::read(&file)?)?))
     }
 
-    /// `ln(B/A)` of the blocks of the last comparison in turns.
+    /// `ln(B/A)` of what the last comparison in turns was decided by: of each block, or of each build of slices.
     pub fn differences(&self) -> anyhow::Result<Vec<f64>> {
         let report = self.report()?;
-        let mut blocks: std::collections::BTreeMap<u64, [Vec<f64>; 2]> = Default::default();
+        let study = record::study::Study::from_stored(report.text("/run/study"))?;
+        let kept = study.study.turns.and_then(|turns| turns.kept_blocks);
+        let trials = 2 * u64::from(kept.unwrap_or(1));
+        let mut units: std::collections::BTreeMap<u64, [Vec<Trial>; 2]> = Default::default();
         for trial in report.trials() {
-            let side = blocks.entry(trial.index / 2).or_default();
-            side[usize::from(trial.cell == 1)].push(trial.operations as f64 / trial.seconds);
+            let side = usize::from(trial.cell == 1);
+            units.entry(trial.index / trials).or_default()[side].push(trial);
         }
-        blocks.retain(|_, sides| sides.iter().all(|side| side.len() == 2));
-        Ok(blocks.values().map(|[a, b]| block_difference(a, b)).collect::<Result<_, _>>()?)
+        units.retain(|_, sides| sides.iter().all(|side| side.len() as u64 == trials));
+        let of = |[a, b]: &[Vec<Trial>; 2]| match kept {
+            None => block_difference(&rates(a), &rates(b)),
+            Some(_) => block_difference(&[whole_rate(a)], &[whole_rate(b)]),
+        };
+        Ok(units.values().map(of).collect::<Result<_, _>>()?)
     }
+
+    /// Logarithms of the throughputs of the first two cells of the last run, block by block.
+    pub fn logarithms(&self) -> anyhow::Result<[Vec<f64>; 2]> {
+        let mut trials: Vec<Trial> = self.report()?.trials().collect();
+        trials.sort_by_key(|trial| trial.index);
+        let of = |cell: u64| {
+            let own = trials.iter().filter(|trial| trial.cell == cell);
+            own.map(|trial| trial.rate().ln()).collect::<Vec<f64>>()
+        };
+        Ok([of(0), of(1)])
+    }
+}
+
+impl Trial {
+    fn rate(&self) -> f64 {
+        self.operations as f64 / self.seconds
+    }
+}
+
+fn rates(trials: &[Trial]) -> Vec<f64> {
+    trials.iter().map(Trial::rate).collect()
+}
+
+/// Of all slices of a side together.
+fn whole_rate(trials: &[Trial]) -> f64 {
+    let sum = |of: fn(&Trial) -> f64| trials.iter().map(of).sum::<f64>();
+    sum(|trial| trial.operations as f64) / sum(|trial| trial.seconds)
 }
 
 impl Said {

@@ -12,6 +12,50 @@ pub fn spin(additions: u64) {
     black_box(sum);
 }
 
+/// How long a spin is to take.
+const SPIN_SECONDS: f64 = 0.02;
+/// Spins of each side that say what they cost.
+const SPINS: usize = 15;
+
+/// Additions of two commands, one of which has more to do.
+#[derive(Debug, Clone, Copy)]
+pub struct Spins {
+    /// Additions of the one.
+    pub work: u64,
+    /// Additions of the other.
+    pub more: u64,
+    /// Processor time of the other by that of the one, as measured: medians, in turns.
+    pub cpu_ratio: f64,
+}
+
+impl Spins {
+    /// A spin of about a fiftieth of a second, and one that has `share` more to do.
+    pub fn calibrated(share: f64) -> Spins {
+        const TRIED: u64 = 2_000_000;
+        let tried = (0..SPINS).map(|_| cpu_seconds(TRIED)).fold(f64::INFINITY, f64::min);
+        let work = (TRIED as f64 * SPIN_SECONDS / tried.max(1e-6)) as u64;
+        let more = (work as f64 * (1.0 + share)) as u64;
+        let (mut one, mut other) = (Vec::new(), Vec::new());
+        for _ in 0..SPINS {
+            one.push(cpu_seconds(work));
+            other.push(cpu_seconds(more));
+        }
+        let cpu_ratio = crate::pairs::median(&other) / crate::pairs::median(&one);
+        Spins { work, more, cpu_ratio }
+    }
+}
+
+/// Processor time of this thread for so many additions.
+fn cpu_seconds(additions: u64) -> f64 {
+    let now = || {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+    };
+    let begin = now();
+    spin(additions);
+    now() - begin
+}
+
 /// Stores to memory a second, as the flowop `hog` makes them.
 pub fn stores_per_second() -> f64 {
     const STORES: u64 = 20_000_000;

@@ -16,6 +16,8 @@ pub struct Cuts {
     pub engine: String,
     /// Seed of it all.
     pub seed: u64,
+    /// Cuts asked for.
+    pub asked: u32,
     /// Cuts made.
     pub cuts: u32,
     /// Of these, brought up and judged.
@@ -42,8 +44,10 @@ pub struct Cuts {
 }
 
 impl Cuts {
-    pub(super) fn new(options: &DatabaseOptions) -> Cuts {
+    /// None yet, of those that are asked for.
+    pub fn new(options: &DatabaseOptions) -> Cuts {
         Cuts {
+            asked: options.cuts,
             stack: options.spec.to_string(),
             engine: format!("{}, flush={}", options.engine, options.flush.number()),
             seed: options.seed,
@@ -84,7 +88,8 @@ impl Cuts {
 
 impl fmt::Display for Cuts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} on {}: {} power cuts (seed {})", self.engine, self.stack, self.cuts, self.seed)?;
+        let of = if self.cuts < self.asked { format!(" of {}", self.asked) } else { String::new() };
+        writeln!(f, "{} on {}: {}{of} power cuts (seed {})", self.engine, self.stack, self.cuts, self.seed)?;
         writeln!(f, "  acknowledged before a cut   {} commits", self.acknowledged)?;
         writeln!(f, "  of these lost               {} (after {} cuts)", self.lost, self.cuts_with_loss)?;
         writeln!(
@@ -106,7 +111,11 @@ impl fmt::Display for Cuts {
         if let Some(example) = &self.example {
             writeln!(f, "  for example                 {example}")?;
         }
-        let verdict = if self.is_clean() { "nothing acknowledged was lost" } else { "VIOLATED" };
+        let verdict = match (self.is_clean(), self.judged) {
+            (false, _) => "VIOLATED",
+            (true, 0) => "no cut was judged: nothing can be said",
+            (true, _) => "nothing acknowledged was lost",
+        };
         write!(f, "  {verdict}")
     }
 }
@@ -120,9 +129,12 @@ mod tests {
         let mut cuts = Cuts {
             stack: "ext4@980pro".into(),
             engine: "innodb, flush=0".into(),
+            asked: 9,
             cuts: 2,
             ..Cuts::default()
         };
+        assert!(cuts.to_string().ends_with("no cut was judged: nothing can be said"), "{cuts}");
+        assert!(cuts.to_string().starts_with("innodb, flush=0 on ext4@980pro: 2 of 9 power cuts"), "{cuts}");
         cuts.judged(&[], &Loss { acknowledged: 50, unknown: 3, unknown_found: 1, ..Loss::default() });
         assert!(cuts.is_clean() && cuts.to_string().ends_with("nothing acknowledged was lost"), "{cuts}");
         let lost = Loss { acknowledged: 50, lost: 7, example: Some("this one".into()), ..Loss::default() };

@@ -45,16 +45,18 @@ const LOG_BYTES: u64 = 32 << 20;
 /// Warehouses of the small database.
 const WAREHOUSES: i64 = 2;
 
-/// Makes a database and cuts the power under it again and again. `stop` ends it early, with what was found until then.
+/// Makes a database and cuts the power under it again and again. `stop` ends it early. What the cuts show is in `cuts`,
+/// also a server that does not come up again, and also when it ends by an error.
 ///
 /// # Errors
-/// [`CrashError`]; what the cuts show is in the result, also a server that does not come up again.
+/// [`CrashError`]: what the machine would not do.
 pub fn run(
     options: &DatabaseOptions,
     journal: &Arc<Journal>,
     stop: &AtomicBool,
     progress: &mut dyn FnMut(&str),
-) -> Result<Cuts, CrashError> {
+    cuts: &mut Cuts,
+) -> Result<(), CrashError> {
     if let stack::Availability::Unavailable(why) = stack::probe_availability(&options.spec) {
         return Err(why.into());
     }
@@ -74,24 +76,27 @@ pub fn run(
     let bench = Bench { options, job: &job, journal, folder: folder.path() };
     progress("making the database");
     let mut image = fill(&bench, stop)?;
-    let mut chain =
-        Chain { bench: &bench, size, ledger: Arc::new(Ledger::new()), moments: SplitMix::new(options.seed) };
-    let mut cuts = Cuts::new(options);
+    let mut chain = Chain {
+        bench: &bench,
+        size,
+        ledger: Arc::new(Ledger::new()),
+        moments: SplitMix::new(options.seed),
+        stop,
+    };
     for number in 1..=options.cuts {
         if stop.load(Ordering::Acquire) {
             break;
         }
         let next = folder.path().join(format!("cut-{number}.img"));
-        if !chain.one(&mut cuts, number, &image, &next, stop)? {
-            return Ok(cuts);
+        if !chain.one(cuts, number, &image, &next)? {
+            return Ok(());
         }
         std::fs::remove_file(&image).map_err(CrashError::io(format!("remove {image}")))?;
         image = next;
         progress(&format!("cut {number} of {}: {}", options.cuts, cuts.short()));
     }
     // the last cut is judged as well
-    chain.look(&mut cuts, &image)?;
-    Ok(cuts)
+    chain.look(cuts, &image)
 }
 
 /// Makes the file system and the database on it: the image that the first run begins with.
@@ -123,6 +128,7 @@ struct Chain<'a> {
     size: Size,
     ledger: Arc<Ledger>,
     moments: SplitMix,
+    stop: &'a AtomicBool,
 }
 
 impl Chain<'_> {
@@ -134,7 +140,6 @@ impl Chain<'_> {
         number: u32,
         image: &Utf8Path,
         next: &Utf8Path,
-        stop: &AtomicBool,
     ) -> Result<bool, CrashError> {
         let Some(powered) = self.recover(cuts, image)? else { return Ok(false) };
         if number > 1 {
@@ -143,7 +148,7 @@ impl Chain<'_> {
         let (shortest, longest) = RUN_MS;
         let after = Duration::from_millis((shortest + self.moments.below(longest - shortest)) as u64);
         let seeds = Seeds { of_run: self.bench.options.seed, run: number };
-        powered.run_until_cut(seeds, &self.ledger, after, next, stop)?;
+        powered.run_until_cut(seeds, &self.ledger, after, next, self.stop)?;
         cuts.cuts += 1;
         Ok(true)
     }
@@ -166,10 +171,10 @@ impl Chain<'_> {
                 cuts.recovered(start.elapsed());
                 Ok(Some(powered))
             }
-            // the server says why, the machine would not
+            // the server says why, the machine would not; when all is to end, somebody may have ended the server
             Err(CrashError::Database(
                 error @ (sql::SqlError::Server(_) | sql::SqlError::Database { .. }),
-            )) => {
+            )) if !self.stop.load(Ordering::Acquire) => {
                 cuts.broken = Some(error.to_string());
                 Ok(None)
             }

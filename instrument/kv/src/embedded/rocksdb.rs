@@ -2,6 +2,7 @@
 //! is linked, building needs no package, and a machine without the library lacks this engine only. (Crate `rocksdb` builds
 //! 25 processor minutes of C++, or needs the development package to build against.)
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -20,12 +21,20 @@ const NAMES: [&CStr; 5] = [
 ];
 /// `rocksdb_no_compression`.
 const NO_COMPRESSION: c_int = 0;
+/// `rocksdb_disable`: what the library counts of a thread's calls (by default each comparison of keys) is not counted.
+/// Nobody reads it here, and db_bench turns it off as well.
+const COUNT_NOTHING: c_int = 1;
 /// Bits of the Bloom filter for each key, for loads that say nothing else.
 const BLOOM_BITS: f64 = 10.0;
 /// Longest wait for compactions.
 const COMPACTION_PATIENCE: Duration = Duration::from_secs(600);
 /// How often they are asked for.
 const ASK_EVERY: Duration = Duration::from_millis(50);
+
+thread_local! {
+    /// Whether this thread has said that nothing is to be counted.
+    static COUNTS_NOTHING: Cell<bool> = const { Cell::new(false) };
+}
 
 type Handle = *mut c_void;
 type ErrorText = *mut *mut c_char;
@@ -90,6 +99,7 @@ api! {
     pinnableslice_destroy: fn(Handle);
     multi_get: fn(Handle, Handle, usize, *const *const u8, *const usize, *mut *mut c_char, *mut usize, ErrorText);
     property_value: fn(Handle, *const c_char) -> *mut c_char;
+    set_perf_level: fn(c_int);
     free: fn(Handle);
     create_iterator: fn(Handle, Handle) -> Handle;
     iter_seek: fn(Handle, *const u8, usize);
@@ -253,12 +263,24 @@ impl Db {
         Ok(db)
     }
 
+    /// Turns off what the library counts of this thread's calls.
+    #[inline]
+    fn count_nothing(&self) {
+        COUNTS_NOTHING.with(|said| {
+            if !said.replace(true) {
+                // SAFETY: a level that the library has; it is this thread's alone.
+                unsafe { (self.api.set_perf_level)(COUNT_NOTHING) };
+            }
+        });
+    }
+
     /// Stores a value.
     ///
     /// # Errors
     /// What RocksDB says.
     #[inline]
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<(), KvError> {
+        self.count_nothing();
         let mut error = std::ptr::null_mut();
         // SAFETY: open handles, and slices that live through the call.
         unsafe {
@@ -279,6 +301,7 @@ impl Db {
     /// # Errors
     /// What RocksDB says.
     pub fn put_all(&self, records: &[(Vec<u8>, Vec<u8>)]) -> Result<(), KvError> {
+        self.count_nothing();
         let mut error = std::ptr::null_mut();
         // SAFETY: a batch that lives through the calls, which copy what they are given; open handles.
         unsafe {
@@ -299,6 +322,7 @@ impl Db {
     /// What RocksDB says.
     #[inline]
     pub fn get(&self, key: &[u8], show: impl FnOnce(&[u8])) -> Result<bool, KvError> {
+        self.count_nothing();
         let mut error = std::ptr::null_mut();
         // SAFETY: open handles, and a slice that lives through the call; the value stays until its slice is destroyed.
         let found = unsafe {
@@ -322,6 +346,7 @@ impl Db {
     /// # Errors
     /// What RocksDB says of the first key that failed.
     pub fn multi_get(&self, keys: &[Vec<u8>]) -> Result<(u64, u64), KvError> {
+        self.count_nothing();
         let pointers: Vec<*const u8> = keys.iter().map(|key| key.as_ptr()).collect();
         let lengths: Vec<usize> = keys.iter().map(Vec::len).collect();
         let mut values = vec![std::ptr::null_mut(); keys.len()];
@@ -356,6 +381,7 @@ impl Db {
 
     /// An iterator; it must be placed before it is used.
     pub fn iterator(&self) -> Iterator<'_> {
+        self.count_nothing();
         // SAFETY: open handles; the iterator borrows the database and goes before it.
         Iterator { db: self, handle: unsafe { (self.api.create_iterator)(self.db, self.read) } }
     }
@@ -463,6 +489,7 @@ impl Writer<'_> {
     /// What RocksDB says.
     #[inline]
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), KvError> {
+        self.db.count_nothing();
         let mut error = std::ptr::null_mut();
         let api = &self.db.api;
         // SAFETY: an open batch and database, and slices that live through the calls, which copy them.

@@ -60,7 +60,7 @@ pub fn until(
                 let so_far = said(&blocks).ok_or(PairedError::Interrupted)?;
                 return Ok(Contested { so_far, blocks });
             }
-            block => blocks.push(block?),
+            block => blocks.push(Block { number: blocks.len() as u32, ..block? }),
         }
         let so_far = said(&blocks)
             .ok_or_else(|| PairedError::Program("a run took no time that could be measured".into()))?;
@@ -82,7 +82,7 @@ fn block(
     for side in [first, 1 - first, 1 - first, first] {
         values[side].push(seconds(setting, conditions, lines, side)?);
     }
-    Ok(Block { values, seconds: begin.elapsed().as_secs_f64() })
+    Ok(Block { number: 0, values, seconds: begin.elapsed().as_secs_f64() })
 }
 
 /// Wall seconds of one run.

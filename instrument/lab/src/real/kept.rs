@@ -1,5 +1,7 @@
 //! Stacks that are kept between trials: each trial is a slice of a load that goes on where it stopped.
 //!
+//! After a number of blocks both stacks are taken down and built anew ([`record::study::Turns::kept_blocks`]).
+//!
 //! What a slice holds is set once, by the first stack: as many operations as it does in the length that was asked for. The other
 //! one does as many, however long it takes, since stacks age by operations. See `stats::slices` for when slices can
 //! be trusted.
@@ -28,6 +30,8 @@ const GRANT_GROWTH_MAX: f64 = 8.0;
 const LENGTH_SHARE: f64 = 0.5;
 /// Grants that are made to find the number.
 const GRANTS_MAX: u32 = 40;
+/// Slices whose median length says how many operations a slice holds: single ones scatter widely where a device stalls.
+const CALIBRATING: usize = 5;
 /// How often the user's wish is looked at.
 const TICK: Duration = Duration::from_millis(50);
 
@@ -35,7 +39,12 @@ const TICK: Duration = Duration::from_millis(50);
 #[derive(Default)]
 pub(super) struct Keeper {
     kept: Vec<Kept>,
+    /// Which build of both stacks is kept.
+    build: u32,
+    /// Operations of a slice.
     operations: Option<u64>,
+    /// Operations that the first stack of all did until that was known: the other one does as many.
+    calibrated: u64,
 }
 
 /// A stack with its load, which waits.
@@ -57,16 +66,17 @@ impl std::fmt::Debug for Keeper {
 }
 
 impl Keeper {
-    /// One slice of the trial's cell; at its first, its stack is built and its load begun.
+    /// One slice of the trial's cell; at the first of a build, its stack is built and its load begun. Its time includes that.
     pub(super) fn slice(&mut self, mut trial: Trial<'_>, length_seconds: f64) -> Report {
-        let cell = trial.job.cell.id;
+        let (cell, begin) = (trial.job.cell.id, Instant::now());
+        self.renew(&mut trial);
         let sliced = self.sliced(&mut trial, length_seconds);
         if sliced.is_err() {
             self.drop_cell(cell, &mut trial.report);
         }
-        let outcome = sliced.map(|(outcome, seconds)| {
+        trial.report.seconds = begin.elapsed().as_secs_f64();
+        let outcome = sliced.map(|outcome| {
             trial.report.outcome = Some(outcome);
-            trial.report.seconds = seconds;
             Status::Done
         });
         let interrupted = trial.stop.load(Ordering::Acquire);
@@ -74,7 +84,18 @@ impl Keeper {
         trial.report
     }
 
-    fn sliced(&mut self, trial: &mut Trial<'_>, length_seconds: f64) -> Result<(Outcome, f64), Failure> {
+    /// Takes down what an earlier build has left.
+    fn renew(&mut self, trial: &mut Trial<'_>) {
+        let turns = trial.job.study.study.turns.as_ref();
+        let build = turns.map_or(0, |turns| turns.build_of(trial.job.slot.index));
+        if build != self.build {
+            self.build = build;
+            (trial.progress)(Progress::TakingDown);
+            self.end().iter().for_each(|told| trial.report.raw_output.push_str(told));
+        }
+    }
+
+    fn sliced(&mut self, trial: &mut Trial<'_>, length_seconds: f64) -> Result<Outcome, Failure> {
         let cell = trial.job.cell.id;
         let at = match self.kept.iter().position(|kept| kept.cell == cell) {
             Some(at) => at,
@@ -84,20 +105,25 @@ impl Keeper {
                 let kept = self.kept.last_mut().expect("pushed above");
                 match self.operations {
                     // as the other one had by then: a slice that does not count
-                    Some(operations) => kept.grant(trial, operations).map(|_| ())?,
-                    None => self.operations = Some(kept.calibrate(trial, length_seconds)?),
+                    Some(operations) => {
+                        let as_many = if self.build == 0 { self.calibrated } else { operations };
+                        kept.grant(trial, as_many)?;
+                    }
+                    None => {
+                        let (operations, done) = kept.calibrate(trial, length_seconds)?;
+                        (self.operations, self.calibrated) = (Some(operations), done);
+                    }
                 }
                 self.kept.len() - 1
             }
         };
         let operations = self.operations.unwrap_or(FIRST_GRANT);
-        let begin = Instant::now();
         let seconds = self.kept[at].grant(trial, operations)?;
         if seconds <= 0.0 {
             let why = "a slice took no time: its threads wait for each other; compare whole trials";
             return Err(Failure::Message(why.into()));
         }
-        Ok((outcome(trial.job.cell.workload.clone(), operations, seconds), begin.elapsed().as_secs_f64()))
+        Ok(outcome(trial.job.cell.workload.clone(), operations, seconds))
     }
 
     fn drop_cell(&mut self, cell: u32, report: &mut Report) {
@@ -150,21 +176,39 @@ impl Kept {
         }
     }
 
-    /// How many operations make a slice of about this length.
-    fn calibrate(&mut self, trial: &mut Trial<'_>, length_seconds: f64) -> Result<u64, Failure> {
-        let mut operations = FIRST_GRANT;
+    /// How many operations make a slice of about this length, and how many were done to know it.
+    fn calibrate(&mut self, trial: &mut Trial<'_>, length_seconds: f64) -> Result<(u64, u64), Failure> {
+        let (mut operations, mut done) = (FIRST_GRANT, 0);
         for _ in 0..GRANTS_MAX {
             let seconds = self.grant(trial, operations)?.max(1e-9);
+            done += operations;
             let factor = length_seconds / seconds;
             let next = (operations as f64 * factor.min(GRANT_GROWTH_MAX)).round().max(1.0) as u64;
             if seconds >= LENGTH_SHARE * length_seconds {
-                return Ok(next);
+                return self.settled(trial, length_seconds, next, done);
             }
             operations = next.max(operations + 1);
         }
         Err(Failure::Message(format!(
             "{operations} operations take less than {length_seconds} s: no slices can be made of it"
         )))
+    }
+
+    /// The number that makes the median of a few slices as long as was asked for.
+    fn settled(
+        &mut self,
+        trial: &mut Trial<'_>,
+        length_seconds: f64,
+        operations: u64,
+        done: u64,
+    ) -> Result<(u64, u64), Failure> {
+        let mut lengths =
+            (0..CALIBRATING).map(|_| self.grant(trial, operations)).collect::<Result<Vec<f64>, _>>()?;
+        lengths.sort_by(f64::total_cmp);
+        let factor = length_seconds / lengths[CALIBRATING / 2].max(1e-9);
+        let factor = factor.clamp(GRANT_GROWTH_MAX.recip(), GRANT_GROWTH_MAX);
+        let right = (operations as f64 * factor).round().max(1.0) as u64;
+        Ok((right, done + CALIBRATING as u64 * operations))
     }
 
     /// Does so many operations; seconds that they took.
@@ -196,8 +240,8 @@ impl Kept {
                 }
                 Ok(Message::Event { event }) => (trial.progress)(Progress::Engine(event)),
                 Err(true) => return Err(Failure::Message("the trial's process has ended".into())),
-                // only loads that wait say that they begin
-                Ok(Message::Began { .. }) | Err(false) => {}
+                // only loads that wait say that they begin, and only tasks of many meet
+                Ok(Message::Began { .. } | Message::Meet { .. } | Message::Span { .. }) | Err(false) => {}
             }
         }
     }

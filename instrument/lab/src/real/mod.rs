@@ -21,11 +21,15 @@ use std::sync::{Arc, Mutex};
 
 use camino::{Utf8Path, Utf8PathBuf};
 use journal::Journal;
+use record::results::Status;
 use spec::StackSpec;
 use stack::Availability;
 
 pub use evidence::fua_note;
+pub(crate) use trial::timeout_seconds;
 
+use crate::guests::Guests;
+use crate::guests::outside::Means;
 use crate::protocol::ARGUMENT;
 use crate::ranks::Crew;
 use crate::runner::{Job, Progress, Report, Runner};
@@ -45,6 +49,7 @@ pub struct RealRunner {
     trials: u32,
     kept: Keeper,
     crew: Option<Mutex<Crew>>,
+    guests: Guests,
 }
 
 impl RealRunner {
@@ -63,12 +68,28 @@ impl RealRunner {
             trials: 0,
             kept: Keeper::default(),
             crew: None,
+            guests: Guests::default(),
         })
     }
 
     /// Lets loads be run by the ranks of a launcher from now on.
     pub fn lead(&mut self, crew: Crew) {
         self.crew = Some(Mutex::new(crew));
+    }
+
+    fn in_guest(&mut self, job: &Job<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Report {
+        let in_slices = job.study.study.turns.as_ref().is_some_and(|turns| turns.slices.is_some());
+        let (reason, remedy) = match (self.crew.is_some(), in_slices) {
+            (true, _) => ("ranks of a launcher run no guests", "run it without the launcher"),
+            (_, true) => {
+                ("a guest runs whole trials, no slices", "give the trials a length, such as --trials-of 2s")
+            }
+            _ => {
+                let means = Means { site: &self.site, journal: &self.journal, stop, progress };
+                return self.guests.run(job, means);
+            }
+        };
+        Report::empty(Status::Unavailable { reason: reason.into(), remedy: remedy.into() })
     }
 
     /// The journal of what this runner makes.
@@ -87,6 +108,9 @@ impl Runner for RealRunner {
 
     fn run(&mut self, job: &Job<'_>, stop: &AtomicBool, progress: &mut dyn FnMut(Progress)) -> Report {
         self.trials += 1;
+        if job.stack.guest().is_some() {
+            return self.in_guest(job, stop, progress);
+        }
         let place = Place {
             site: &self.site,
             program: &self.program,
@@ -102,6 +126,7 @@ impl Runner for RealRunner {
     }
 
     fn end(&mut self) -> Vec<String> {
+        self.guests.end();
         self.kept.end()
     }
 }

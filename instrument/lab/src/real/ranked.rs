@@ -4,6 +4,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use apps::ranks::Roll;
+use apps::span::Span;
 use cluster::balance::Balance;
 use cluster::{ClusterError, Heard, Offset};
 use engine::options::{Event, RunOptions, Stage};
@@ -25,6 +27,8 @@ const TICK: Duration = Duration::from_millis(100);
 const LEAD_NS: i64 = 50_000_000;
 /// That much more for each rank, which has to be told.
 const LEAD_OF_RANK_NS: i64 = 100_000;
+/// Between phases the clocks are asked again when the last time is so long ago: at 50 ppm they part by half a millisecond.
+const CLOCK_AGE_NS: i64 = 10_000_000_000;
 /// After the first rank is done the others may take as long as the load, and this much more.
 const HANG_PATIENCE: Duration = Duration::from_secs(60);
 /// How long ranks may take to end when they are told to: as long as their processes may, and a little.
@@ -45,6 +49,9 @@ struct Seat {
     ended: bool,
     began: Option<(i64, i64)>,
     outcome: Option<Outcome>,
+    spans: Vec<Span>,
+    /// What it has brought to where all meet, and whether it wants to go on at one moment.
+    met: Option<(u64, bool)>,
 }
 
 impl Trial<'_> {
@@ -59,14 +66,17 @@ impl Trial<'_> {
         let mut crew = crew.lock().unwrap_or_else(PoisonError::into_inner);
         let refuse = |why: &str| Err(Failure::Message(format!("with several ranks: {why}")));
         let settings = &self.job.study.study;
-        let Some(model) = load.model() else { return refuse("only workloads in WML can be run") };
+        let app = load.app();
+        if !app.map_or_else(|| load.model().is_some(), |app| app.takes_ranks()) {
+            return refuse("only workloads in WML, ior, mdtest and io500 can be run");
+        }
         if settings.cold || settings.explain || settings.memory.is_some() || load.containers.is_some() {
             return refuse("leave out --cold, --explain, --memory and --containers");
         }
         if built.in_process().is_some() || !self.job.stack.label().starts_with("dir:") {
             return refuse("the target must be a directory that all hosts see: --on dir:/shared");
         }
-        if crew.share == Share::Shared && engine::changes_files(model) {
+        if crew.share == Share::Shared && load.model().is_some_and(engine::changes_files) {
             return refuse(
                 "this workload makes or deletes files, so that each rank needs its own: --share per-rank",
             );
@@ -74,7 +84,9 @@ impl Trial<'_> {
         if let Some(lost) = crew.leader.first_lost() {
             return Err(lost.into());
         }
-        if crew.share == Share::Shared {
+        // a load of many tasks says itself what is shared
+        let share = if app.is_some() { Share::Shared } else { crew.share };
+        if share == Share::Shared && app.is_none() {
             let prepared = self.child(Part::Stage(Stage::Prepare), processes);
             if prepared.told.is_some() || prepared.result.is_err() {
                 return Ok(prepared);
@@ -85,11 +97,18 @@ impl Trial<'_> {
         let token = built.path().join(TOKEN);
         let failed = |error: std::io::Error| Failure::Message(format!("{token}: {error}"));
         std::fs::write(&token, &secret).map_err(failed)?;
-        let mut way = Way { trial: self, crew: &mut crew, seats: Vec::new(), raw_output: String::new() };
+        let mut way = Way {
+            trial: self,
+            crew: &mut crew,
+            share,
+            seats: Vec::new(),
+            estimates: Vec::new(),
+            raw_output: String::new(),
+        };
         way.seats.resize_with(size as usize, Seat::default);
         for rank in 0..size {
-            let request = way.part(rank, size, &processes.request);
-            if way.crew.share == Share::PerRank {
+            let request = way.part(rank, size, load, &processes.request);
+            if share == Share::PerRank {
                 std::fs::create_dir(&request.root).map_err(failed)?;
             }
             let order = Order::Run {
@@ -110,15 +129,23 @@ impl Trial<'_> {
 struct Way<'t, 'a, 'c> {
     trial: &'t mut Trial<'a>,
     crew: &'c mut Crew,
+    share: Share,
     seats: Vec<Seat>,
+    /// Offsets of all ranks' clocks, each time that they were asked for.
+    estimates: Vec<Vec<Offset>>,
     raw_output: String,
 }
 
 impl Way<'_, '_, '_> {
     /// The part of a rank in what is asked for.
-    fn part(&self, rank: u32, size: u32, whole: &Request) -> Request {
+    fn part(&self, rank: u32, size: u32, load: &Prepared, whole: &Request) -> Request {
         let seed = whole.options.seed;
-        let shared = self.crew.share == Share::Shared;
+        let shared = self.share == Share::Shared;
+        if load.app().is_some() {
+            let hosts = (0..size).map(|rank| self.crew.leader.host(rank).to_string()).collect();
+            // all tasks draw the same orders from one seed
+            return Request { roll: Some(Roll { rank, hosts }), ..self.alone(rank, whole) };
+        }
         let options = RunOptions {
             seed: seed.wrapping_add(u64::from(rank).wrapping_mul(SEED_STEP)),
             files_seed: shared.then_some(seed),
@@ -128,9 +155,13 @@ impl Way<'_, '_, '_> {
             ..whole.options.clone()
         };
         let root = if shared { whole.root.clone() } else { whole.root.join(format!("rank-{rank:05}")) };
-        // the device's counters are read once, by rank 0's own load
+        Request { root, options, ..self.alone(rank, whole) }
+    }
+
+    /// What is asked for, the device's counters of rank 0's own load alone.
+    fn alone(&self, rank: u32, whole: &Request) -> Request {
         let own = |name: &Option<String>| name.clone().filter(|_| rank == 0);
-        Request { root, options, device: own(&whole.device), disk: own(&whole.disk), ..whole.clone() }
+        Request { device: own(&whole.device), disk: own(&whole.disk), ..whole.clone() }
     }
 
     fn tell(&mut self, rank: u32, order: &Order) -> Result<(), Failure> {
@@ -142,13 +173,7 @@ impl Way<'_, '_, '_> {
         if let Some(told) = self.until(|seat| seat.ready, self.trial.deadline)? {
             return Ok(self.departed(Err("the ranks did not get ready".into()), Some(told)));
         }
-        let before = self.offsets()?;
-        let lead = LEAD_NS + LEAD_OF_RANK_NS * i64::from(self.crew.leader.size());
-        let start_ns = self.crew.leader.clock().now_ns() + lead;
-        for rank in 0..self.crew.leader.size() {
-            let at_ns = before[rank as usize].there(start_ns);
-            self.tell(rank, &Order::Begin(Begin { at_ns }))?;
-        }
+        let start_ns = self.go_on(Some(0), &[])?;
         (self.trial.progress)(Progress::Engine(Event::Line {
             text: format!("{} ranks begin together", self.seats.len()),
         }));
@@ -156,13 +181,65 @@ impl Way<'_, '_, '_> {
         if told.is_some() {
             self.abort();
         }
-        let after = if told.is_some() { before.clone() } else { self.offsets()? };
-        let outcome = self.sum(&before, &after, start_ns, load);
+        if told.is_none() {
+            let last = self.offsets()?;
+            self.estimates.push(last);
+        }
+        let outcome = self.sum(start_ns, load);
         Ok(self.departed(outcome.ok_or_else(|| "no rank came to a result".into()), told))
     }
 
     fn departed(&mut self, result: Result<Outcome, String>, told: Option<Told>) -> Departure {
         Departure { result, told, raw_output: std::mem::take(&mut self.raw_output) }
+    }
+
+    /// Lets all go on: at one moment that is told, or at once. Gives that moment. The clocks are asked when the last time
+    /// is so many nanoseconds ago.
+    fn go_on(&mut self, old_ns: Option<i64>, values: &[u64]) -> Result<i64, Failure> {
+        let size = self.crew.leader.size();
+        let mut at_ns = vec![0; size as usize];
+        let mut start_ns = self.crew.leader.clock().now_ns();
+        if let Some(old_ns) = old_ns {
+            let known = self.estimates.last().and_then(|last| last.first()).map(|offset| offset.at_ns);
+            if known.is_none_or(|known| start_ns - known >= old_ns) {
+                let now = self.offsets()?;
+                self.estimates.push(now);
+            }
+            start_ns = self.crew.leader.clock().now_ns() + LEAD_NS + LEAD_OF_RANK_NS * i64::from(size);
+            let offsets = self.estimates.last().into_iter().flatten();
+            at_ns = offsets.map(|offset| offset.there(start_ns)).collect();
+        }
+        for (rank, at_ns) in at_ns.into_iter().enumerate() {
+            self.tell(rank as u32, &Order::Begin(Begin { at_ns, values: values.to_vec() }))?;
+        }
+        Ok(start_ns)
+    }
+
+    /// Lets all go on when all are where they meet.
+    fn met(&mut self) -> Result<(), Failure> {
+        let met: Option<Vec<(u64, bool)>> = self.seats.iter().map(|seat| seat.met).collect();
+        let Some(met) = met else { return Ok(()) };
+        self.seats.iter_mut().for_each(|seat| seat.met = None);
+        let aligned = met.iter().any(|(_, aligned)| *aligned);
+        let values: Vec<u64> = met.into_iter().map(|(value, _)| value).collect();
+        self.go_on(aligned.then_some(CLOCK_AGE_NS), &values).map(drop)
+    }
+
+    /// The moment here at which a rank's clock shows `there_ns`: on the line between the estimates before and after it.
+    fn here(&self, rank: usize, there_ns: i64) -> i64 {
+        let of_rank = |all: &Vec<Offset>| all.get(rank).copied();
+        let after = self
+            .estimates
+            .iter()
+            .filter_map(of_rank)
+            .position(|offset| offset.there(offset.at_ns) >= there_ns);
+        let last = self.estimates.len().saturating_sub(1);
+        let at = after.unwrap_or(last).max(1).min(last);
+        let estimate = |at: usize| self.estimates.get(at).and_then(of_rank);
+        match (estimate(at.saturating_sub(1)), estimate(at)) {
+            (Some(before), Some(after)) => before.between(&after, before.here(there_ns)).here(there_ns),
+            _ => there_ns,
+        }
     }
 
     fn offsets(&mut self) -> Result<Vec<Offset>, Failure> {
@@ -212,8 +289,12 @@ impl Way<'_, '_, '_> {
                 let seat = &mut self.seats[rank as usize];
                 match answer {
                     Answer::Ready => seat.ready = true,
-                    Answer::Ended { began, result, raw_output } => {
-                        (seat.ended, seat.began) = (true, began);
+                    Answer::Meet { value, aligned } => {
+                        seat.met = Some((value, aligned));
+                        return self.met();
+                    }
+                    Answer::Ended { began, result, raw_output, spans } => {
+                        (seat.ended, seat.began, seat.spans) = (true, began, spans);
                         self.raw_output.push_str(&raw_output);
                         let failed = match result {
                             Ok(outcome) => match outcome.ended {
@@ -256,31 +337,36 @@ impl Way<'_, '_, '_> {
     }
 
     /// All outcomes as one, the parts kept.
-    fn sum(
-        &mut self,
-        before: &[Offset],
-        after: &[Offset],
-        start_ns: i64,
-        load: &Prepared,
-    ) -> Option<Outcome> {
-        let mut parts = Vec::new();
-        for (rank, seat) in self.seats.iter_mut().enumerate() {
+    fn sum(&mut self, start_ns: i64, load: &Prepared) -> Option<Outcome> {
+        let (mut parts, mut tasks) = (Vec::new(), Vec::new());
+        let mut seats = std::mem::take(&mut self.seats);
+        let (before, after) = (self.estimates.first()?.clone(), self.estimates.last()?.clone());
+        for (rank, seat) in seats.iter_mut().enumerate() {
             let Some(outcome) = seat.outcome.take() else { continue };
             let (began_ns, late_ns) = seat.began.unwrap_or((before[rank].there(start_ns), 0));
             let took_ns = ((outcome.warmup_seconds + outcome.measured_seconds) * 1e9) as i64;
-            let here = before[rank].between(&after[rank], start_ns + took_ns).here(began_ns + took_ns);
+            let spans = std::mem::take(&mut seat.spans);
+            let spans: Vec<Span> = spans.into_iter().map(|span| span.on(|at| self.here(rank, at))).collect();
+            let ended = spans.last().map(|span| span.marks_ns[3]);
+            let here = ended.unwrap_or_else(|| self.here(rank, began_ns + took_ns));
+            tasks.push(spans);
             parts.push(RankPart {
                 rank: rank as u32,
                 host: self.crew.leader.host(rank as u32).to_string(),
                 clock_offset_ns: before[rank].ns,
-                clock_bound_ns: before[rank].bound_ns.max(after[rank].bound_ns),
+                clock_bound_ns: self.estimates.iter().map(|all| all[rank].bound_ns).max().unwrap_or(0),
                 clock_drift_ppm: before[rank].drift_ppm(&after[rank]),
                 late_ns,
                 ended_seconds: (here - start_ns) as f64 / 1e9,
                 outcome,
             });
         }
+        self.seats = seats;
         let mut whole = parallel::together(parts.iter().map(|part| part.outcome.clone()))?;
+        let bound_ns = parts.iter().map(|part| part.clock_bound_ns).max().unwrap_or(0);
+        if let Some(app) = load.app() {
+            app.conclude(&tasks, bound_ns, &mut whole);
+        }
         describe(&mut whole, &parts, load);
         for (name, values) in self.crew.leader.differing_facts() {
             let values: Vec<String> =

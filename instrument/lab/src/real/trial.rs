@@ -78,8 +78,7 @@ impl<'a> Trial<'a> {
         stop: &'a AtomicBool,
         progress: &'a mut dyn FnMut(Progress),
     ) -> Trial<'a> {
-        let told = job.study.study.timeout.map(|timeout| timeout.0);
-        let timeout_seconds = told.unwrap_or_else(|| TIMEOUT_SECONDS + 2.0 * job.load.load_seconds());
+        let timeout_seconds = timeout_seconds(job);
         let deadline = Instant::now() + Duration::from_secs_f64(timeout_seconds);
         let report = Report::empty(Status::Interrupted);
         Trial { place, job, stop, progress, timeout_seconds, deadline, report }
@@ -171,6 +170,7 @@ impl<'a> Trial<'a> {
             ssd: None,
             in_slices: false,
             waits: false,
+            roll: None,
             counter_speed: None,
         };
         let program = self.place.program.clone();
@@ -229,6 +229,7 @@ impl<'a> Trial<'a> {
             ssd: built.ssd().map(|ssd| ssd.state().name.clone()),
             in_slices: false,
             waits: false,
+            roll: None,
             counter_speed: None,
         };
         self.report.environment = Some(environment);
@@ -361,6 +362,12 @@ impl Part {
 
 /// The options of a trial's run. Trial `n` of every cell has the study's seed plus `n`: within a block of
 /// trials all stacks see the same operations.
+/// When a trial is killed, in seconds after its begin.
+pub(crate) fn timeout_seconds(job: &Job<'_>) -> f64 {
+    let told = job.study.study.timeout.map(|timeout| timeout.0);
+    told.unwrap_or_else(|| TIMEOUT_SECONDS + 2.0 * job.load.load_seconds())
+}
+
 fn run_options(job: &Job<'_>) -> RunOptions {
     let (settings, workload) = (&job.study.study, job.workload);
     RunOptions {

@@ -3,6 +3,7 @@
 //! A run that goes on stores each trial as it ends, and nothing in between; so nothing finer can be seen here. The process
 //! that measures does nothing for whoever looks on: readers of a WAL never wait for its writer, nor it for them.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -19,6 +20,12 @@ pub struct Listed {
     pub id: String,
     /// What its user calls it.
     pub name: Option<String>,
+    /// The study's title.
+    pub title: String,
+    /// Hash of the study.
+    pub study_hash: String,
+    /// When it began.
+    pub started: Timestamp,
     /// When it was completed.
     pub finished: Option<Timestamp>,
     /// Trials of the plan.
@@ -79,9 +86,9 @@ impl Store {
     /// # Errors
     /// The store cannot be read.
     pub fn listed(&self) -> Result<Vec<Listed>, StoreError> {
-        let mut statement = self
-            .connection
-            .prepare_cached("SELECT id, name, finished, trials_planned, owner FROM runs ORDER BY rowid")?;
+        let mut statement = self.connection.prepare_cached(
+            "SELECT id, name, finished, trials_planned, owner, title, study_hash, started FROM runs ORDER BY rowid",
+        )?;
         let rows = statement.query_map([], |row| {
             let owner: Option<String> = row.get(4)?;
             Ok(Listed {
@@ -90,6 +97,9 @@ impl Store {
                 finished: row.get::<_, Option<String>>(2)?.map(time),
                 trials_planned: row.get::<_, i64>(3)?.unsigned_abs(),
                 is_extended: owner.as_deref().is_some_and(owner::lives),
+                title: row.get(5)?,
+                study_hash: row.get(6)?,
+                started: time(row.get(7)?),
             })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
@@ -106,6 +116,18 @@ impl Store {
         let last =
             self.connection.query_row("SELECT coalesce(max(row), 0) FROM trials", [], |row| row.get(0))?;
         Ok((runs, last))
+    }
+
+    /// Trials with a result of every run that has one.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn all_trials_done(&self) -> Result<HashMap<String, u64>, StoreError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT run, count(DISTINCT cell || '/' || trial) FROM trials WHERE status = 'done' GROUP BY run",
+        )?;
+        let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs())))?;
+        Ok(rows.collect::<Result<_, _>>()?)
     }
 
     /// Trials of a run with a result.

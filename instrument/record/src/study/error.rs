@@ -5,7 +5,7 @@ use std::ops::Range;
 use thiserror::Error;
 
 use super::Settings;
-use super::nearest::did_you_mean;
+use super::nearest::{did_you_mean, nearest};
 
 /// Why a study cannot be run.
 #[derive(Debug, Error)]
@@ -17,6 +17,12 @@ pub enum StudyError {
         path: String,
         /// The system's error.
         source: std::io::Error,
+    },
+    /// There is no such file, neither on disk nor among those that loadline has with it.
+    #[error("{path}: there is no such file; {}", near_or_all(path))]
+    Missing {
+        /// The file.
+        path: String,
     },
     /// The study's text is wrong at a place.
     #[error("{0}")]
@@ -115,6 +121,16 @@ fn unknown_key(message: &str) -> Option<(&str, Vec<&str>)> {
     let (key, known) = rest.split_once(", expected ")?;
     let known = known.split('`').skip(1).step_by(2).collect();
     Some((key.trim_matches('`'), known))
+}
+
+/// What a name that no file has may have meant.
+fn near_or_all(path: &str) -> String {
+    let known = crate::files::workload_names();
+    let stem = std::path::Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
+    match nearest(&stem, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`, which loadline has with it?"),
+        None => format!("loadline has with it {}; `loadline run --help` names other loads", known.join(", ")),
+    }
 }
 
 impl std::fmt::Display for TextError {

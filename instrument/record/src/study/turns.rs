@@ -13,6 +13,11 @@ use crate::results::MetricName;
 const SLICE_SHARE: f64 = 0.25;
 /// No trial costs less.
 const MOST_SHORT_SECONDS: f64 = 0.01;
+/// Builds of both stacks that the budget of a comparison in slices is planned for; twice the fewest that decide anything, and
+/// about as many as there are blocks in one that is not in slices.
+const BUILDS: f64 = 20.0;
+/// Share of a build's time that is measured; the rest is for making both stacks and for taking them down.
+const MEASURED_SHARE: f64 = 0.5;
 /// Trials of each side in a block.
 pub const TRIALS_OF_BLOCK: u32 = 2;
 /// How two systems are compared in turns: a part of a study's settings.
@@ -29,6 +34,11 @@ pub struct Turns {
     /// Both stacks are kept, and each trial is a slice of about this length; without it each trial has a fresh stack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<Seconds>,
+    /// Of slices: after so many blocks both stacks are built anew. Two builds of one stack differ (where its blocks lie,
+    /// how its journal is filled), so that a build, not a block, is what slices are judged by. None in runs of
+    /// before this was known: one build, of which nothing follows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_blocks: Option<u32>,
     /// Variables of the workload for A alone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub a: BTreeMap<String, String>,
@@ -38,12 +48,28 @@ pub struct Turns {
 }
 
 impl Turns {
+    /// With as many blocks in a build as the budget gives to each of twenty: [`Turns::kept_blocks`].
+    pub fn in_builds(self) -> Turns {
+        let of = |slice: Seconds| {
+            let block = 2.0 * f64::from(TRIALS_OF_BLOCK) * slice.0.max(MOST_SHORT_SECONDS);
+            ((self.budget.0 * MEASURED_SHARE / BUILDS / block) as u32).max(1)
+        };
+        Turns { kept_blocks: self.slices.map(of), ..self }
+    }
+
+    /// Which build of both stacks a trial belongs to, by its [`Slot::index`](crate::plan::Slot::index).
+    pub fn build_of(&self, index: u32) -> u32 {
+        self.kept_blocks.map_or(0, |blocks| index / TRIALS_OF_BLOCK / blocks.max(1))
+    }
+
     /// Trials of each side that are planned: more than the budget allows, as long as what a trial costs is not known.
     pub fn trials_max(&self, load_seconds: f64) -> u32 {
         // slices of the slower stack set the pace, those of the faster one are shorter than was asked for
         let load_seconds = self.slices.map_or(load_seconds, |slice| SLICE_SHARE * slice.0);
         let block = 2.0 * f64::from(TRIALS_OF_BLOCK) * load_seconds.max(MOST_SHORT_SECONDS);
         let blocks = ((self.budget.0 / block).ceil() as usize).clamp(FIRST_LOOK, BLOCKS_MAX);
-        TRIALS_OF_BLOCK * blocks as u32
+        // builds are decided by, and eight of them must fit
+        let least = self.kept_blocks.map_or(0, |kept| kept.saturating_mul(FIRST_LOOK as u32));
+        TRIALS_OF_BLOCK * (blocks as u32).max(least)
     }
 }

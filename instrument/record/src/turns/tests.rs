@@ -12,6 +12,7 @@ fn turns(budget_seconds: f64) -> Turns {
         target: Share(0.01),
         metric: MetricName::Throughput,
         slices: None,
+        kept_blocks: None,
         a,
         b,
     }
@@ -22,7 +23,9 @@ fn blocks(ratio: f64, number: usize) -> Vec<Block> {
     let mut coins = SplitMix::new(7);
     let mut noise = || 1.0 + 0.02 * (f64::from(coins.next_u64() as u32) / f64::from(u32::MAX) - 0.5);
     let mut pair = |value: f64| vec![value * noise(), value * noise()];
-    (0..number).map(|_| Block { values: [pair(1000.0), pair(1000.0 * ratio)], seconds: 4.0 }).collect()
+    (0..number)
+        .map(|at| Block { number: at as u32, values: [pair(1000.0), pair(1000.0 * ratio)], seconds: 4.0 })
+        .collect()
 }
 
 fn judged(ratio: f64, number: usize, budget: f64) -> SoFar {
@@ -107,4 +110,71 @@ fn settings_survive_the_store() {
     let before = study("ext4,xfs", turns(60.0), 1);
     let after = Study::from_stored(&before.to_toml()).unwrap();
     assert_eq!(after.study.turns, before.study.turns);
+}
+
+/// A run in slices with the rates of A and of B in each block, twice each.
+fn sliced(kept: Option<u32>, blocks: &[[f64; 2]]) -> SoFar {
+    let turns = Turns { slices: Some(Seconds(0.05)), kept_blocks: kept, ..turns(60.0) };
+    let of = |(at, values): (usize, &[f64; 2])| Block {
+        number: at as u32,
+        values: values.map(|value| vec![value, value]),
+        seconds: 0.2,
+    };
+    let blocks = blocks.iter().enumerate().map(of).collect();
+    in_builds(["a".into(), "b".into()], &turns, (1, 400), blocks).unwrap()
+}
+
+/// Builds of four blocks: in each of them B is off by something of its own, which every block shows.
+fn unlike_builds(number: usize) -> Vec<[f64; 2]> {
+    let mut coins = SplitMix::new(11);
+    let mut chance =
+        |width: f64| 1.0 + width * (f64::from(coins.next_u64() as u32) / f64::from(u32::MAX) - 0.5);
+    let mut build = || {
+        let own = chance(0.1);
+        (0..4).map(|_| [1000.0 * chance(0.005), 1000.0 * own * chance(0.005)]).collect::<Vec<_>>()
+    };
+    (0..number).flat_map(|_| build()).collect()
+}
+
+#[test]
+fn slices_are_judged_by_builds_and_say_how_those_differ() {
+    let blocks = unlike_builds(12);
+    let found = sliced(Some(4), &blocks);
+    assert_eq!((found.blocks, found.kept_blocks), (12, Some(4)));
+    assert!(!matches!(found.verdict, Some(Verdict::Better | Verdict::Worse)), "{found:?}");
+    let builds = found.builds.unwrap();
+    assert!(builds.sd > 0.015 && builds.of_blocks < 0.005, "{builds:?}");
+    // as blocks they look like 48 independent witnesses of a single pair
+    let pair = &blocks[..4];
+    let alone: Vec<[f64; 2]> = (0..12).flat_map(|_| pair.iter().copied()).collect();
+    let one = sliced(None, &alone);
+    let why = Doubt::TooFewTrials { have: 1, need: 8 };
+    assert_eq!(one.verdict, Some(Verdict::CannotTell { why }), "one build decides nothing: {one:?}");
+}
+
+#[test]
+fn a_difference_in_every_build_is_found_and_unfinished_builds_wait() {
+    let blocks: Vec<[f64; 2]> = unlike_builds(12).iter().map(|[a, b]| [*a, b * 1.2]).collect();
+    assert_eq!(sliced(Some(4), &blocks[..31]).blocks, 7);
+    let found = sliced(Some(4), &blocks);
+    assert_eq!((found.verdict, found.blocks), (Some(Verdict::Better), 8));
+}
+
+#[test]
+fn what_changes_within_builds_is_told() {
+    let blocks: Vec<[f64; 2]> = (0..80).map(|at| [1000.0, 1000.0 + 20.0 * f64::from(at % 8)]).collect();
+    let drift = sliced(Some(8), &blocks).drift.unwrap();
+    assert!(drift.first < 1.01 && drift.last > 1.12, "{drift:?}");
+    assert_eq!(sliced(Some(8), &vec![[1000.0, 1001.0]; 80]).drift, None);
+}
+
+#[test]
+fn twenty_builds_are_planned_and_eight_always_fit() {
+    let turns = |budget, slice| Turns { slices: Some(Seconds(slice)), ..turns(budget) }.in_builds();
+    assert_eq!(turns(20.0, 0.05).kept_blocks, Some(2));
+    assert_eq!(turns(300.0, 0.1).kept_blocks, Some(18));
+    assert_eq!(turns(1.0, 0.1).kept_blocks, Some(1));
+    let ours = turns(300.0, 0.1);
+    assert_eq!((ours.build_of(0), ours.build_of(35), ours.build_of(36)), (0, 0, 1));
+    assert!(ours.trials_max(0.0) >= 2 * 18 * 8);
 }

@@ -81,9 +81,10 @@ fn sheet(grid: &Grid, table: &Table) -> Sheet {
     if rows.len() <= ACROSS_MAX { sheet.turned() } else { sheet }
 }
 
+/// The word beside a row. It is one of file systems: a row that is an engine or a program has none.
 fn compleat(grid: &Grid, table: &Table, row: usize) -> String {
     match grid.compleat(row) {
-        _ if table.against != Against::Best || table.aside => "",
+        _ if table.against != Against::Best || table.aside || grid.study.rows[row].stack.is_none() => "",
         Compleat::Yes => "compleat",
         Compleat::No => "not compleat",
         Compleat::Unknown => "",

@@ -103,6 +103,9 @@ pub fn machine_words(line: &record::compare::Line) -> Vec<String> {
     if line.machine_half_width >= 0.001 {
         lines.push(format!("machine {:.1} %", line.machine_half_width * 100.0));
     }
+    if line.of_cpu_left.abs() >= 0.001 {
+        lines.push(format!("less CPU {:+.1} %", line.of_cpu_left * 100.0));
+    }
     if line.basis == Some(Basis::Anchor) {
         lines.push("by the anchor".into());
     }

@@ -50,10 +50,9 @@ impl Flowop {
 pub fn flowops(point: &Point<'_>) -> Vec<Flowop> {
     let mut all: Vec<(Flowop, Vec<f64>, Vec<f64>)> = Vec::new();
     for (_, outcome) in point.results() {
-        let per_second = |amount: u64| {
-            if outcome.measured_seconds > 0.0 { amount as f64 / outcome.measured_seconds } else { 0.0 }
-        };
         for (position, op) in outcome.ops.iter().enumerate() {
+            let seconds = outcome.op_seconds(op);
+            let per_second = |amount: u64| if seconds > 0.0 { amount as f64 / seconds } else { 0.0 };
             let at = match all.get(position) {
                 Some((known, ..)) if known.name == op.name => position,
                 _ => all.iter().position(|(known, ..)| known.name == op.name).unwrap_or(all.len()),

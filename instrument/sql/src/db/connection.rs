@@ -2,6 +2,9 @@
 
 use super::error::DbError;
 use super::value::{Address, Row, Value};
+#[cfg(not(feature = "clients"))]
+use super::{absent as maria, absent as postgres};
+#[cfg(feature = "clients")]
 use super::{maria, postgres};
 use crate::engine::Engine;
 
@@ -11,8 +14,8 @@ pub struct Statement(Prepared);
 
 #[derive(Debug, Clone)]
 enum Prepared {
-    Maria(::mysql::Statement),
-    Postgres(::postgres::Statement),
+    Maria(maria::Statement),
+    Postgres(postgres::Statement),
 }
 
 /// A connection. A statement belongs to the connection that prepared it.

@@ -1,9 +1,15 @@
-//! The MySQL protocol, by crate `mysql`.
+//! The MySQL protocol: crate `mysql`, and the commands of a load in `packets`.
 
+use std::collections::HashMap;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
+
+pub(super) use mysql::Statement;
 use mysql::prelude::Queryable;
-use mysql::{Conn, Opts, OptsBuilder, Params, Statement};
+use mysql::{Column, Conn, Opts, OptsBuilder};
 
 use super::error::DbError;
+use super::packets::{Given, Packets, Taker};
 use super::value::{Address, DATABASE, Row, Value};
 
 /// Statements that one connection may have prepared at once: those of TPC-C are some 45, those of a mix of sysbench's
@@ -14,9 +20,14 @@ const STATEMENTS_MAX: usize = 4096;
 /// driver's utf8mb4 would have the server convert every text both ways. sysbench's client library says latin1 too.
 const SAME_CHARACTERS: &str = "SET NAMES latin1";
 
-/// A connection.
+/// A connection: the driver opens it, logs in, prepares and closes; what a load does again and again goes past it.
 #[derive(Debug)]
-pub(super) struct Maria(Conn);
+pub(super) struct Maria {
+    conn: Conn,
+    packets: Packets,
+    /// Of each statement the columns of its rows as they were told last.
+    columns: HashMap<u32, Arc<[Column]>>,
+}
 
 impl Maria {
     pub(super) fn open(address: &Address, system: bool) -> Result<Maria, DbError> {
@@ -27,53 +38,67 @@ impl Maria {
                 .init(vec![SAME_CHARACTERS])
                 .db_name((!system).then_some(DATABASE)),
             Address::Url(url) => {
-                let wrong = |error| DbError::Refused(format!("--address {url}: {error}"));
-                OptsBuilder::from_opts(Opts::from_url(url).map_err(wrong)?)
+                let wrong =
+                    |error: &dyn std::fmt::Display| DbError::Refused(format!("--address {url}: {error}"));
+                let opts = Opts::from_url(url).map_err(|error| wrong(&error))?;
+                if opts.get_compress().is_some() {
+                    return Err(wrong(&"loadline does not compress what it sends: leave out `compress`"));
+                }
+                OptsBuilder::from_opts(opts)
             }
         };
         let conn = Conn::new(options.stmt_cache_size(STATEMENTS_MAX)).map_err(sorted)?;
-        Ok(Maria(conn))
+        Ok(Maria { conn, packets: Packets::default(), columns: HashMap::new() })
     }
 
     pub(super) fn plain(&mut self, text: &str) -> Result<(), DbError> {
-        self.0.query_drop(text).map_err(sorted)
+        self.packets.query(socket(&self.conn), text).map(drop).map_err(sorted)
     }
 
     pub(super) fn ask(&mut self, text: &str) -> Result<Vec<Row>, DbError> {
-        let rows: Vec<mysql::Row> = self.0.query(text).map_err(sorted)?;
+        let rows: Vec<mysql::Row> = self.conn.query(text).map_err(sorted)?;
         Ok(rows.into_iter().map(row).collect())
     }
 
     pub(super) fn prepare(&mut self, text: &str) -> Result<Statement, DbError> {
-        self.0.prep(text).map_err(sorted)
+        self.conn.prep(text).map_err(sorted)
+    }
+
+    fn execute(
+        &mut self,
+        statement: &Statement,
+        values: &[Value],
+        take: Option<Taker<'_>>,
+    ) -> Result<Given, DbError> {
+        let wanted = usize::from(statement.num_params());
+        if wanted != values.len() {
+            let given = values.len();
+            return Err(DbError::Other(format!("a statement of {wanted} parameters is given {given}")));
+        }
+        let columns = self.columns.entry(statement.id()).or_insert_with(|| statement.columns());
+        let given = self.packets.execute(socket(&self.conn), statement.id(), values, columns, take);
+        given.map_err(sorted)
     }
 
     pub(super) fn run(&mut self, statement: &Statement, values: &[Value]) -> Result<u64, DbError> {
-        let result = self.0.exec_iter(statement, parameters(values)).map_err(sorted)?;
-        Ok(result.affected_rows())
+        Ok(self.execute(statement, values, None)?.changed)
     }
 
     pub(super) fn rows(&mut self, statement: &Statement, values: &[Value]) -> Result<Vec<Row>, DbError> {
-        let result = self.0.exec_iter(statement, parameters(values)).map_err(sorted)?;
-        result.map(|one| one.map(row).map_err(sorted)).collect()
+        let mut rows = Vec::new();
+        self.execute(statement, values, Some(&mut |one| rows.push(row(one))))?;
+        Ok(rows)
     }
 
     pub(super) fn fetch(&mut self, statement: &Statement, values: &[Value]) -> Result<usize, DbError> {
-        let mut result = self.0.exec_iter(statement, parameters(values)).map_err(sorted)?;
-        result.try_fold(0, |count, one| one.map(|_| count + 1).map_err(sorted))
+        Ok(self.execute(statement, values, None)?.rows)
     }
 }
 
-fn parameters(values: &[Value]) -> Params {
-    if values.is_empty() {
-        return Params::Empty;
-    }
-    let one = |value: &Value| match value {
-        Value::Null => mysql::Value::NULL,
-        Value::Int(number) => mysql::Value::Int(*number),
-        Value::Text(text) => mysql::Value::Bytes(text.as_bytes().to_vec()),
-    };
-    Params::Positional(values.iter().map(one).collect())
+/// The driver's own socket. Between two commands it holds nothing that the driver has not read.
+fn socket(conn: &Conn) -> BorrowedFd<'_> {
+    // SAFETY: the connection owns the descriptor, and closes it no sooner than it is dropped; it is borrowed that long
+    unsafe { BorrowedFd::borrow_raw(conn.as_raw_fd()) }
 }
 
 fn row(row: mysql::Row) -> Row {
@@ -94,7 +119,12 @@ fn row(row: mysql::Row) -> Row {
 /// Codes of MariaDB's error message reference.
 fn sorted(error: mysql::Error) -> DbError {
     use mysql::Error;
-    let text = error.to_string();
+    // without the driver's own brackets around it
+    let text = match &error {
+        Error::MySqlError(server) => server.to_string(),
+        Error::DriverError(driver) => driver.to_string(),
+        other => other.to_string(),
+    };
     match error {
         Error::MySqlError(server) => match server.code {
             // ER_LOCK_DEADLOCK, ER_LOCK_WAIT_TIMEOUT, ER_CHECKREAD

@@ -5,12 +5,20 @@
 //! | `connection` | connection, statement |
 //! | `value` | values, rows, addresses |
 //! | `error` | what a server answers, sorted by what a client can do |
-//! | `maria` | the MySQL protocol |
+//! | `maria` | a MySQL server's connection |
+//! | `packets` | the commands and answers of a load in the MySQL protocol |
 //! | `postgres` | PostgreSQL's |
+//! | `absent` | what stands for both in a build without them |
 
+#[cfg(not(feature = "clients"))]
+mod absent;
 mod connection;
 mod error;
+#[cfg(feature = "clients")]
 mod maria;
+#[cfg(feature = "clients")]
+mod packets;
+#[cfg(feature = "clients")]
 mod postgres;
 mod value;
 

@@ -2,10 +2,11 @@
 
 use std::error::Error;
 
+pub(super) use postgres::Statement;
 use postgres::error::Severity;
 use postgres::types::private::BytesMut;
 use postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
-use postgres::{Client, Config, NoTls, SimpleQueryMessage, Statement};
+use postgres::{Client, Config, NoTls, SimpleQueryMessage};
 
 use super::error::DbError;
 use super::value::{Address, DATABASE, Row, Value};

@@ -59,6 +59,10 @@ pub struct Server {
 /// # Errors
 /// [`SqlError::Unavailable`] with the package that is missing.
 pub fn check(settings: &Settings) -> Result<(), SqlError> {
+    if cfg!(not(feature = "clients")) {
+        let (reason, remedy) = (crate::NO_CLIENTS.0.into(), crate::NO_CLIENTS.1.into());
+        return Err(SqlError::Unavailable { reason, remedy });
+    }
     if settings.engine.is_mysql() { maria::check(settings.engine) } else { postgres::check() }
 }
 
@@ -188,24 +192,41 @@ impl Server {
         self.processes.ended()
     }
 
-    /// Adds the last lines of the server's log to a message.
-    pub fn explain(&self, message: &str) -> String {
+    /// The last lines of the server's log, so many at most.
+    fn log_end(&self, most: usize) -> Vec<String> {
         let log = std::fs::read(&self.log).unwrap_or_default();
         let log = String::from_utf8_lossy(&log);
         let lines: Vec<&str> = log.lines().filter(|line| !line.trim().is_empty()).collect();
-        let last = &lines[lines.len().saturating_sub(LOG_LINES)..];
-        match last {
+        lines[lines.len().saturating_sub(most)..].iter().map(|line| line.to_string()).collect()
+    }
+
+    /// Adds the last lines of the server's log to a message, and before them what would help.
+    pub fn explain(&self, message: &str) -> String {
+        let remedy = if self.tells_full_disk() { FULL_DISK } else { "" };
+        match self.log_end(LOG_LINES).as_slice() {
             [] => message.to_string(),
-            last => format!("{message}; the end of its log:\n  {}", last.join("\n  ")),
+            last => format!("{message}{remedy}; the end of its log:\n  {}", last.join("\n  ")),
         }
     }
 
-    /// What an error of a connection means, now that the server is looked at: one that has died is named, with its log.
+    /// Whether the log tells that the disk is full: in words, or by the number of the error (ENOSPC is 28).
+    fn tells_full_disk(&self) -> bool {
+        const SIGNS: [&str; 4] = ["No space left on device", "error 28", "errno: 28", "error number 28"];
+        // a server that tries to recover says more after it
+        self.log_end(20 * LOG_LINES).iter().any(|line| SIGNS.iter().any(|sign| line.contains(sign)))
+    }
+
+    /// What an error of a connection means, now that the server is looked at: one that has died is named, with its log; so
+    /// is one that has ended its connections because its disk is full, as PostgreSQL does.
     pub fn judge(&mut self, what: &str, error: DbError) -> SqlError {
-        if matches!(error, DbError::Gone(_) | DbError::Refused(_) | DbError::Full(_))
-            && let Some(status) = self.died_by_now()
-        {
-            return SqlError::Server(self.explain(&format!("{} died ({status}) while {what}", self.name())));
+        if matches!(error, DbError::Gone(_) | DbError::Refused(_) | DbError::Full(_)) {
+            if let Some(status) = self.died_by_now() {
+                let died = format!("{} died ({status}) while {what}", self.name());
+                return SqlError::Server(self.explain(&died));
+            }
+            if !matches!(error, DbError::Full(_)) && self.tells_full_disk() {
+                return SqlError::Server(self.explain(&format!("{}, {what}: {error}", self.name())));
+            }
         }
         SqlError::Database { what: what.to_string(), error }
     }
@@ -305,3 +326,7 @@ pub fn read_back(connection: &mut Connection) -> Result<Vec<(String, String)>, S
     }
     Ok(told)
 }
+
+/// What helps a server whose disk is full.
+const FULL_DISK: &str =
+    "; its disk is full: give the stack more room (image:SIZE, 980pro:SIZE), or load less";

@@ -14,8 +14,8 @@ use crate::sim::Simulation;
 
 /// Threads of a container: by Little's law from its operations per second and their latency.
 pub const THREADS: u32 = 40;
-/// Flowops of one loop: delete; create, append, fsync, close; open, read, append, fsync, close; open, read, close.
-const FLOWOPS: u64 = 13;
+/// Flowops of one loop, 13: delete; create, append, fsync, close; then open, read, append, fsync, close; open, read, close.
+const FLOWOPS: [u64; 2] = [5, 8];
 /// Processor time of one loop (two fsyncs) beside the fsyncs: paths, copies, the benchmark itself. Fit.
 const LOOP_NS: Nanos = 1_320_000;
 /// Mails of a container.
@@ -42,7 +42,7 @@ pub fn varmail(sim: &mut Simulation<'_>, group: u32, seed: u64) -> Option<()> {
     let mails = Rc::new(RefCell::new(mails?));
     for thread in 0..THREADS {
         let rng = SplitMix::new(seed ^ u64::from(group * THREADS + thread + 1).wrapping_mul(0x9e37_79b9));
-        sim.spawn("filebench", thread_loop(mails.clone(), rng));
+        sim.spawn("filebench", thread_loop(mails.clone(), thread, rng));
     }
     Some(())
 }
@@ -66,13 +66,14 @@ fn pick(mails: &mut [Mail], exists: bool, rng: &mut SplitMix) -> usize {
     found
 }
 
-fn thread_loop(mails: Rc<RefCell<Vec<Mail>>>, mut rng: SplitMix) -> impl FnMut(View) -> Op {
-    let mut step = 0u32;
+/// Every other thread begins with the second half, so that a short time sees both alike where a loop takes long.
+fn thread_loop(mails: Rc<RefCell<Vec<Mail>>>, thread: u32, mut rng: SplitMix) -> impl FnMut(View) -> Op {
+    let mut step = if thread.is_multiple_of(2) { 0 } else { 6 };
     let mut mail = 0;
     move |_| {
         let mails = &mut *mails.borrow_mut();
-        step = step % 9 + 1;
-        if matches!(step, 2 | 3 | 6) {
+        step = step % 10 + 1;
+        if matches!(step, 2 | 3 | 7) {
             mail = pick(mails, step != 3, &mut rng);
             mails[mail].exists = step != 2;
         }
@@ -82,10 +83,11 @@ fn thread_loop(mails: Rc<RefCell<Vec<Mail>>>, mut rng: SplitMix) -> impl FnMut(V
             2 => Op::Delete(file),
             3 => Op::Create(file),
             4 => Op::Append { file, pages: PAGES },
-            5 | 8 => Op::Sync(file, Sync::Fsync),
-            6 => Op::Compute(LOOP_NS / 2),
-            7 => Op::Append { file, pages: PAGES },
-            _ => Op::Count(FLOWOPS),
+            5 | 9 => Op::Sync(file, Sync::Fsync),
+            6 => Op::Count(FLOWOPS[0]),
+            7 => Op::Compute(LOOP_NS / 2),
+            8 => Op::Append { file, pages: PAGES },
+            _ => Op::Count(FLOWOPS[1]),
         }
     }
 }

@@ -1,5 +1,9 @@
 //! MQFS on ccNVMe: each core has a journal; the queue in persistent device memory is the commit record. No group
 //! commit over cores: each fsync writes its own transaction and, on a drive without power-loss protection, flushes.
+//!
+//! An fsync owns a journal from its first write to the end of its flush (the published sources take the journal's mutex:
+//! the core's own, another free one, or the core's own after a wait). So there are at most as many fsyncs under way as
+//! journals, each with a flush of its own, and what limits them is how many flushes the drive serves.
 
 use std::rc::Rc;
 
@@ -16,11 +20,44 @@ use crate::sync::Group;
 
 /// All blocks of the transaction fly together and are waited for once.
 pub(super) async fn sync(me: &Me<'_>, file: FileId, _: Sync) -> u32 {
+    let j = acquire(me).await;
+    let covered = sync_in(me, file, j).await;
+    release(me, j);
+    covered
+}
+
+/// A journal to own: the core's, the next free one, or the core's when its turn comes.
+async fn acquire(me: &Me<'_>) -> usize {
+    let (own, free) = me.with(|w| {
+        let n = w.journals.len();
+        let own = usize::from(w.who[me.id as usize].core) % n;
+        let free = (0..n).map(|i| (own + i) % n).find(|j| !w.journals[*j].owned);
+        if let Some(j) = free {
+            w.journals[j].owned = true;
+        }
+        (own, free)
+    });
+    if let Some(j) = free {
+        return j;
+    }
+    // Who gives it up hands it on.
+    me.park(move |w, id| w.journals[own].owner_waiters.push_back(id)).await;
+    own
+}
+
+fn release(me: &Me<'_>, j: usize) {
+    me.with(|w| match w.journals[j].owner_waiters.pop_front() {
+        Some(next) => w.wake(next),
+        None => w.journals[j].owned = false,
+    });
+}
+
+/// The fsync, in journal `j`.
+async fn sync_in(me: &Me<'_>, file: FileId, j: usize) -> u32 {
     let data = write_back(me, file, DataOrder::default()).await;
     let metas = me.with(|w| std::mem::take(&mut w.files.file(file).pending));
     let costs = me.with(|w| w.setup.costs);
     me.compute((costs.log_block_ns + costs.file_block_ns) * metas.len() as u64 + costs.mmio_ns * 2).await;
-    let j = me.with(|w| usize::from(w.who[me.id as usize].core) % w.journals.len());
     let blocks = metas.len() as u32 + 1;
     loop {
         let (free, reclaiming) = me.with(|w| (w.journals[j].free(), w.journals[j].reclaiming));

@@ -33,6 +33,10 @@ impl FileState {
                     Shape::Unknown => stream.is_upwards(),
                     Shape::Backward | Shape::Stride(_) => false,
                 };
+                if !self.coarse && !self.joined {
+                    let rest = partial && stream.shape == Shape::Forward;
+                    device.learn_pair(read.now_ns, elapsed, read.len, !covered && !fetched && !rest);
+                }
                 if !covered && !fetched && !self.coarse && !self.joined {
                     match partial {
                         true => device.learn_partial_miss(elapsed, read.len),

@@ -18,8 +18,12 @@ impl FileState {
         !stream.is_exhausted(self.size) && stream.ahead() + threshold <= ahead_max.max(2 * threshold)
     }
 
-    /// One request of a stream, bytes: not less than the kernel's, which it replaces.
+    /// One request of a stream, bytes: beside others no longer than they may wait for it; alone not less than the kernel's,
+    /// which it replaces.
     pub(super) fn chunk_bytes(&self, stream: &Stream, device: &Device) -> u64 {
+        if device.is_shared(stream.base_rate) {
+            return device.chunk_bytes().min(device.quantum_bytes());
+        }
         match stream.shape {
             Shape::Forward if !self.random_hint => {
                 device.chunk_bytes().max(device.readahead_bytes().min(device.call_bytes()).min(1 << 20))
@@ -188,6 +192,8 @@ impl FileState {
     }
 
     /// How far a stream may be ahead now: its depth, what it has read so far, the usual run, all limits.
+    ///
+    /// Rule: Depth.
     pub(super) fn ahead_max(&self, stream: &Stream, device: &Device) -> u64 {
         // A short forward run is mostly read ahead by the kernel already: less is staked on its going on. A stride
         // that was met three times is no accident: more is.

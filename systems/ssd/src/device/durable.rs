@@ -47,14 +47,15 @@ impl Ssd {
             && f.tagged.floor() >= f.tagged.next()
             && f.journal.persisted() >= f.journal.next();
         let f = &self.profile.flush;
-        let overhead = match c.op {
+        let (overhead, overlap) = match c.op {
             // The drain begins with the flush instead of the write: as much later as it is shorter.
             Op::FlushForFua { since } => {
                 let command_ns = self.profile.host.command_ns;
-                f.fua_overhead_ns.saturating_sub(start.saturating_sub(since.saturating_add(command_ns)))
+                let late = start.saturating_sub(since.saturating_add(command_ns));
+                (f.fua_overhead_ns.saturating_sub(late), 0)
             }
-            _ if clean || self.profile.power.plp => f.clean_ns,
-            _ => f.overhead_ns,
+            _ if clean || self.profile.power.plp => (f.clean_ns, 0),
+            _ => (f.overhead_ns, f.overlap_ns),
         };
         self.flushes.push_back(FlushJob {
             command: i,
@@ -64,6 +65,7 @@ impl Ssd {
             journal: None,
             start,
             overhead,
+            overlap,
         });
         self.pump(start);
     }
@@ -120,10 +122,10 @@ impl Ssd {
             return;
         }
         let end = t.max(job.start) + job.overhead;
-        let command = job.command;
+        let (command, overlap) = (job.command, job.overlap);
         self.flush_ending = true;
         self.at(end, Event::Complete(command));
-        self.at(end, Event::NextFlush);
+        self.at(end.saturating_sub(overlap), Event::NextFlush);
     }
 
     /// FUA writes whose blocks have become durable.

@@ -93,6 +93,8 @@ struct FlushJob {
     start: Nanos,
     /// Added to the end of the drain.
     overhead: Nanos,
+    /// The last part of that, in which the next one is served.
+    overlap: Nanos,
 }
 
 /// An emulated SSD. The caller owns the clock: every `now` is at least the one before.
@@ -131,7 +133,7 @@ pub struct Ssd {
     /// Writes that wait for cache space, in order of arrival.
     stalled: VecDeque<Command>,
     flushes: VecDeque<FlushJob>,
-    /// The front flush is between its end of work and its completion.
+    /// The front flush is between the end of its drain and the start of the next one.
     flush_ending: bool,
     /// (journal position, FUA command) in order.
     journal_waiters: VecDeque<(u64, u32)>,

@@ -1,0 +1,166 @@
+//! Stacks in guests, as their user has them: booted really, under another kernel.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use needs::needs;
+
+const WORKLOAD: &str = "define fileset name=files,path=/tmp,size=4k,entries=40,dirwidth=20,prealloc=50\n\
+    define process name=p { thread name=t,instances=1 {\n\
+      flowop createfile name=create,filesetname=files,fd=1\n\
+      flowop appendfile name=append,fd=1,iosize=4k\n\
+      flowop fsync name=sync,fd=1\n\
+      flowop closefile name=close,fd=1\n\
+      flowop deletefile name=delete,filesetname=files\n\
+    } }\nrun 60\n";
+/// How long a guest may take to come or go on a machine that does much else.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Place {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        std::fs::write(dir.path().join("work.f"), WORKLOAD).unwrap();
+        Place(dir)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn loadline(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loadline"));
+        command.current_dir(self.0.path()).args(words).stdin(Stdio::null());
+        command.env("LOADLINE_HOME", self.path("home"));
+        command
+    }
+
+    fn output(&self, words: &[&str]) -> Output {
+        let output = self.loadline(words).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {output:?}");
+        output
+    }
+
+    /// The latest run as JSON.
+    fn run(&self) -> serde_json::Value {
+        let output = self.output(&["report", "last", "--format", "json"]);
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// Process numbers of emulators whose files are in this place.
+    fn emulators(&self) -> Vec<u32> {
+        let here = self.0.path().to_str().unwrap();
+        let numbers = names("/proc").into_iter().filter_map(|name| name.parse::<u32>().ok());
+        let is_ours = |pid: &u32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line);
+            line.starts_with("qemu-system") && line.contains(here)
+        };
+        numbers.filter(is_ours).collect()
+    }
+}
+
+fn names(folder: impl AsRef<Path>) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+fn wait_for(what: &str, child: &mut Child, mut done: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !done() {
+        assert!(begin.elapsed() < PATIENCE, "{what}");
+        if let Some(status) = child.try_wait().unwrap() {
+            assert!(status.code().is_none(), "{what}: the run has ended with {status}");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Values below a key, wherever it stands.
+fn below<'a>(value: &'a serde_json::Value, key: &str, found: &mut Vec<&'a serde_json::Value>) {
+    match value {
+        serde_json::Value::Object(fields) => fields.iter().for_each(|(name, value)| {
+            if name == key {
+                found.push(value);
+            }
+            below(value, key, found);
+        }),
+        serde_json::Value::Array(items) => items.iter().for_each(|item| below(item, key, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn file_systems_that_this_kernel_lacks_run_in_one_guest_and_nothing_is_left() {
+    needs!(Root, Guest, Ext4Tools);
+    let place = Place::new();
+    let stacks = "f2fs@nvme:1G+kernel:debian-6.12,ext4@null:128M+kernel:debian-6.12";
+    place.output(&["run", "work.f", "--on", stacks, "--for", "300ms", "-n", "1"]);
+    let run = place.run();
+    let (mut guests, mut kernels) = (Vec::new(), Vec::new());
+    below(&run, "guest", &mut guests);
+    below(&run, "release", &mut kernels);
+    assert_eq!(guests.len(), 2, "{run:#}");
+    for guest in guests {
+        assert!(matches!(guest["accelerator"].as_str(), Some("tcg" | "kvm")), "{guest}");
+        assert!(guest["kernel"].as_str().unwrap().contains("sha256:"), "{guest}");
+    }
+    assert!(
+        !kernels.is_empty() && kernels.iter().all(|release| release.as_str().unwrap().starts_with("6.12.")),
+        "{kernels:?}"
+    );
+    // both in one boot, whose console is kept
+    let consoles = names(place.path("home/consoles"));
+    assert_eq!(consoles.iter().filter(|name| name.ends_with(".log")).count(), 1, "{consoles:?}");
+    assert_eq!(place.emulators(), Vec::<u32>::new());
+    assert_eq!(names(place.path("home/images")), Vec::<String>::new());
+}
+
+#[test]
+fn deterministic_guests_repeat_to_the_bit() {
+    needs!(Root, Guest, Ext4Tools);
+    let measured = || {
+        let place = Place::new();
+        let words =
+            ["run", "work.f", "--on", "ext4@null:64M", "--deterministic", "--for", "100ms", "-n", "1"];
+        place.output(&words);
+        let run = place.run();
+        let mut sums = Vec::new();
+        below(&run, "raw_data", &mut sums);
+        assert_eq!(sums.len(), 1, "{run:#}");
+        sums[0].as_str().unwrap().to_string()
+    };
+    // at the same time: the one is load on the other's machine
+    let (one, other) = std::thread::scope(|scope| {
+        let one = scope.spawn(measured);
+        let other = measured();
+        (one.join().unwrap(), other)
+    });
+    assert_eq!(one, other);
+}
+
+#[test]
+fn after_kill_nine_no_emulator_and_no_image_is_left() {
+    needs!(Root, Guest, Ext4Tools);
+    let place = Place::new();
+    let mut child = place
+        .loadline(&["run", "work.f", "--on", "ext4@nvme:256M+kernel:debian-6.12", "--for", "100s", "-n", "1"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("no emulator comes", &mut child, || !place.emulators().is_empty());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let begin = Instant::now();
+    while !place.emulators().is_empty() {
+        assert!(begin.elapsed() < PATIENCE, "the emulator lives on");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(!names(place.path("home/images")).is_empty());
+    place.output(&["doctor"]);
+    assert_eq!(names(place.path("home/images")), Vec::<String>::new());
+    assert_eq!(names(place.path("home/journal")), Vec::<String>::new());
+}

@@ -1,0 +1,226 @@
+//! The devices that only a guest has: `nvme`, QEMU's controller with several queues on a file of the host, and `null`, the
+//! kernel's null_blk, which keeps its blocks in memory and answers after a fixed time.
+
+use std::time::Duration;
+
+use camino::{Utf8Path, Utf8PathBuf};
+use spec::{Device, Size, StackSpec};
+
+use crate::{GuestError, modules};
+
+/// Name of QEMU's NVMe controller in the stack syntax.
+pub const NVME: &str = "nvme";
+/// Name of null_blk.
+pub const NULL: &str = "null";
+/// Size of an NVMe device for which none is given.
+const NVME_BYTES: u64 = 8 << 30;
+/// Size of null_blk: its blocks are the guest's memory.
+const NULL_BYTES: u64 = 768 << 20;
+/// Time in which null_blk answers: that of a write to the flash of a SATA SSD's generation, about.
+const NULL_NS: u64 = 80_000;
+/// Its volatile cache. Without one it never gets a flush, and each fsync looks cheap.
+const NULL_CACHE_MIB: u64 = 64;
+/// Where null_blk's devices are made (Documentation/block/null_blk.rst).
+const CONFIG: &str = "/sys/kernel/config/nullb";
+/// How long a device may take to appear.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Modules of NVMe's controller.
+const NVME_DEVICE: &str = "/dev/nvme0n1";
+
+/// What `null` is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Null {
+    bytes: u64,
+    answer_ns: u64,
+    cache_mib: u64,
+    queues: u64,
+}
+
+/// A device within this guest. Dropped, it goes.
+#[derive(Debug)]
+pub struct Attached {
+    device: Utf8PathBuf,
+    /// Its directory below [`CONFIG`].
+    made: Option<Utf8PathBuf>,
+}
+
+impl Attached {
+    /// Its path below /dev.
+    pub fn device(&self) -> &Utf8Path {
+        &self.device
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        if let Some(made) = &self.made
+            && let Err(error) =
+                std::fs::write(made.join("power"), "0").and_then(|()| std::fs::remove_dir(made))
+        {
+            tracing::warn!("{made}: {error}");
+        }
+    }
+}
+
+/// Whether a stack lies on a device that only a guest has.
+pub fn is_guests(spec: &StackSpec) -> bool {
+    matches!(spec.device(), Device::Emulated { name, .. } if name == NVME || name == NULL)
+}
+
+/// Whether a guest's device is a file of the host.
+pub fn is_hosts(spec: &StackSpec) -> bool {
+    matches!(spec.device(), Device::Emulated { name, .. } if name == NVME)
+}
+
+/// Bytes of the file of the host that a stack needs.
+pub fn disk_bytes(spec: &StackSpec) -> Option<u64> {
+    match spec.device() {
+        Device::Emulated { name, size, .. } if name == NVME => Some(size.map_or(NVME_BYTES, Size::bytes)),
+        _ => None,
+    }
+}
+
+/// Looks at what is written of a guest's device.
+///
+/// # Errors
+/// A word that means nothing.
+pub fn check(spec: &StackSpec) -> Result<(), GuestError> {
+    let Device::Emulated { name, size, args } = spec.device() else { return Ok(()) };
+    let own = name == NULL || name == NVME;
+    if own && spec.regime().is_some() {
+        return Err(GuestError::Device(format!("`{name}` orders writes by flushing; leave the regime out")));
+    }
+    match (name.as_str(), args.first()) {
+        (NVME, Some(word)) => {
+            Err(GuestError::Device(format!("`{word}` of nvme: it takes a size only, as in nvme:8G")))
+        }
+        (NULL, _) => null(*size, args).map(|_| ()),
+        _ => Ok(()),
+    }
+}
+
+fn null(size: Option<Size>, args: &[String]) -> Result<Null, GuestError> {
+    let mut null = Null {
+        bytes: size.map_or(NULL_BYTES, |size| size.bytes()),
+        answer_ns: NULL_NS,
+        cache_mib: NULL_CACHE_MIB,
+        queues: 1,
+    };
+    for word in args {
+        let bad = || {
+            GuestError::Device(format!(
+                "`{word}` of null: there are TIME such as 80us, cache=SIZE or cache=0, queues=N"
+            ))
+        };
+        match word.split_once('=') {
+            Some(("cache", "0")) => null.cache_mib = 0,
+            Some(("cache", value)) => null.cache_mib = Size::parse(value).map_err(|_| bad())?.bytes() >> 20,
+            Some(("queues", value)) => {
+                null.queues = value.parse().ok().filter(|n| (1..=64).contains(n)).ok_or_else(bad)?
+            }
+            None => null.answer_ns = time_ns(word).ok_or_else(bad)?,
+            _ => return Err(bad()),
+        }
+    }
+    Ok(null)
+}
+
+/// `80us`, `500ns` or `1ms` in nanoseconds.
+fn time_ns(word: &str) -> Option<u64> {
+    let digits = word.bytes().take_while(u8::is_ascii_digit).count();
+    let unit = match &word[digits..] {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        _ => return None,
+    };
+    word[..digits].parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// Within a guest: the device of a stack, if only a guest has it.
+///
+/// # Errors
+/// The kernel has it not, or refuses.
+pub fn attach(spec: &StackSpec) -> Result<Option<Attached>, GuestError> {
+    let Device::Emulated { name, size, args } = spec.device() else { return Ok(None) };
+    match name.as_str() {
+        NVME => {
+            modules::load("nvme", "")?;
+            appears(NVME_DEVICE.into()).map(|device| Some(Attached { device, made: None }))
+        }
+        NULL => make_null(&null(*size, args)?).map(Some),
+        _ => Ok(None),
+    }
+}
+
+fn make_null(null: &Null) -> Result<Attached, GuestError> {
+    modules::load("null_blk", "nr_devices=0")?;
+    // newer kernels name the device by this directory, older ones by its number
+    let made = Utf8Path::new(CONFIG).join("nullb0");
+    std::fs::create_dir(&made).map_err(GuestError::at(made.as_str()))?;
+    let attached = Attached { device: "/dev/nullb0".into(), made: Some(made.clone()) };
+    let set = |name: &str, value: u64| {
+        let path = made.join(name);
+        std::fs::write(&path, value.to_string()).map_err(GuestError::at(path.as_str()))
+    };
+    set("size", null.bytes >> 20)?;
+    set("memory_backed", 1)?;
+    set("discard", 1)?;
+    set("cache_size", null.cache_mib)?;
+    // requests by several queues, answered by a timer
+    set("queue_mode", 2)?;
+    set("submit_queues", null.queues)?;
+    set("irqmode", 2)?;
+    set("completion_nsec", null.answer_ns)?;
+    set("power", 1)?;
+    appears(attached.device.clone())?;
+    Ok(attached)
+}
+
+fn appears(device: Utf8PathBuf) -> Result<Utf8PathBuf, GuestError> {
+    match host::wait::wait_until(PATIENCE, || device.exists()) {
+        true => Ok(device),
+        false => Err(GuestError::Device(format!("the guest has no {device}"))),
+    }
+}
+
+/// Within a guest: makes a file system known to the kernel.
+///
+/// # Errors
+/// As [`modules::load`].
+pub fn load_file_system(spec: &StackSpec) -> Result<(), GuestError> {
+    match spec.fs() {
+        spec::FsKind::Ext2 | spec::FsKind::Ext3 => modules::load("ext4", ""),
+        fs => modules::load(fs.name(), ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_of_guests_are_read() {
+        let spec = |text: &str| text.parse::<StackSpec>().unwrap();
+        let of = |text: &str| match spec(text).device() {
+            Device::Emulated { size, args, .. } => null(*size, args).unwrap(),
+            other => panic!("{other:?}"),
+        };
+        let plain = Null { bytes: NULL_BYTES, answer_ns: 80_000, cache_mib: 64, queues: 1 };
+        assert_eq!(of("ext4@null"), plain);
+        assert_eq!(
+            of("ext4@null(1ms,cache=0,queues=4):64M"),
+            Null { bytes: 64 << 20, answer_ns: 1_000_000, cache_mib: 0, queues: 4 }
+        );
+        for bad in
+            ["ext4@null(fast)", "ext4@null(queues=0)", "ext4@nvme(80us)", "ext4@null:none", "ext4@null(5)"]
+        {
+            assert!(check(&spec(bad)).is_err(), "{bad}");
+        }
+        assert!(check(&spec("ext4@860evo(scale=2)")).is_ok());
+        assert_eq!(disk_bytes(&spec("xfs@nvme:2G")), Some(2 << 30));
+        assert!(
+            is_hosts(&spec("xfs@nvme")) && is_guests(&spec("xfs@null")) && !is_guests(&spec("xfs@860evo"))
+        );
+    }
+}

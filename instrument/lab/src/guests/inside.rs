@@ -1,0 +1,146 @@
+//! The guest's side: the first process of a guest runs trials as this machine would, and says what they came to.
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+
+use camino::Utf8Path;
+use guest::init::{self, Channel};
+use record::plan;
+use record::results::Status;
+use record::study::Study;
+
+use super::talk::{Answer, Ask, Errand};
+use crate::load::{self, FREE_BYTES_ASSUMED};
+use crate::real::RealRunner;
+use crate::runner::{Job, Progress, Report, Runner};
+use crate::site::Site;
+
+pub use guest::setup::ARGUMENT;
+
+/// Where a guest's stacks are built.
+const WORK: &str = "/work/images";
+
+/// The guest's first process. It does not return.
+pub fn main() -> ! {
+    let role = std::env::args().nth(2).unwrap_or_default();
+    if std::process::id() != 1 {
+        eprintln!("loadline: this is for loadline's own use: it is the first process of a guest");
+        std::process::exit(2);
+    }
+    match init::begin(&role) {
+        Ok(Channel::Lines { from, to }) => serve(from, to),
+        Ok(Channel::Once { job }) => once(&job),
+        Err(error) => eprintln!("loadline: the guest cannot begin: {error}"),
+    }
+    init::off()
+}
+
+/// One trial, and its answer when nothing is measured any more.
+fn once(job: &[u8]) {
+    let answer = match serde_json::from_slice::<Errand>(job) {
+        Ok(errand) => {
+            let stop = AtomicBool::new(false);
+            carried_out(&mut None, &errand, &stop, &mut |_| {})
+        }
+        Err(error) => Answer::Error { message: format!("the job cannot be read: {error}") },
+    };
+    let told = serde_json::to_vec(&answer).map_err(|error| error.to_string());
+    if let Err(message) = told.and_then(|bytes| init::answer(&bytes).map_err(|error| error.to_string())) {
+        eprintln!("loadline: the answer cannot be sent: {message}");
+    }
+}
+
+/// One trial after the other, until the host says that it is enough, or has gone.
+fn serve(from: std::io::BufReader<std::fs::File>, to: std::fs::File) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let to = Mutex::new(to);
+    let say = |answer: &Answer| {
+        let Ok(mut line) = serde_json::to_vec(answer) else { return };
+        line.push(b'\n');
+        // when nobody listens, the host has ended and QEMU with it
+        if let Ok(mut to) = to.lock() {
+            let _ = to.write_all(&line);
+        }
+    };
+    let errands = listen(from, stop.clone());
+    say(&Answer::Ready);
+    let mut runner = None;
+    while let Ok(errand) = errands.recv() {
+        stop.store(false, Ordering::Release);
+        let answer =
+            carried_out(&mut runner, &errand, &stop, &mut |progress| say(&Answer::Progress { progress }));
+        say(&answer);
+    }
+}
+
+/// Hears what the host asks; the errands that it sends.
+fn listen(mut from: std::io::BufReader<std::fs::File>, stop: Arc<AtomicBool>) -> Receiver<Errand> {
+    let (send, errands) = channel();
+    std::thread::spawn(move || {
+        while let Some(line) = init::next_line(&mut from) {
+            match serde_json::from_str(&line) {
+                Ok(Ask::Trial { errand }) => {
+                    if send.send(*errand).is_err() {
+                        return;
+                    }
+                }
+                Ok(Ask::Stop) => stop.store(true, Ordering::Release),
+                Ok(Ask::End) => return,
+                Err(error) => eprintln!("loadline: the host said what cannot be read: {error}"),
+            }
+        }
+    });
+    errands
+}
+
+fn carried_out(
+    runner: &mut Option<RealRunner>,
+    errand: &Errand,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Progress),
+) -> Answer {
+    match carry_out(runner, errand, stop, progress) {
+        Ok(report) => Answer::Report { report: Box::new(report) },
+        Err(message) => Answer::Error { message },
+    }
+}
+
+fn carry_out(
+    runner: &mut Option<RealRunner>,
+    errand: &Errand,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Report, String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    let study = Study::from_stored(&errand.study).map_err(|error| text(&error))?;
+    let workload =
+        plan::workload_of(&study, &errand.cell).ok_or("the cell's workload is not in the study")?;
+    guest::devices::load_file_system(&errand.stack).map_err(|error| text(&error))?;
+    let machine = load::machine(study.study.memory.map(|limit| limit.0), FREE_BYTES_ASSUMED);
+    let load = load::prepare(workload, &errand.cell.parameters, &study.study, machine)
+        .map_err(|error| text(&error))?;
+    if runner.is_none() {
+        let mut site =
+            Site::new(Utf8Path::new(init::HOME), Utf8Path::new(WORK)).map_err(|error| text(&error))?;
+        site.in_guest = true;
+        *runner = Some(RealRunner::new(site, &errand.run).map_err(|error| text(&error))?);
+    }
+    let Some(runner) = runner else { return Err("no runner".into()) };
+    if let Some((reason, remedy)) = runner.unavailable(&errand.stack) {
+        return Ok(Report::empty(Status::Unavailable { reason: format!("in the guest: {reason}"), remedy }));
+    }
+    let job = Job {
+        run: &errand.run,
+        slot: errand.slot,
+        cell: &errand.cell,
+        stack: &errand.stack,
+        workload,
+        load: &load,
+        study: &study,
+        rate: errand.rate,
+        last: false,
+    };
+    Ok(runner.run(&job, stop, progress))
+}

@@ -1,0 +1,17 @@
+//! Trials in guests: a stack with `+kernel:` is built, loaded and taken down within a guest, by this very program, which
+//! sends back what a trial on this machine would have come to.
+//!
+//! | module | holds |
+//! |---|---|
+//! | `talk` | what is said between here and the guest |
+//! | `outside` | guests of a session: booted, kept, given trials, ended |
+//! | `errand` | one trial of a guest that serves; one boot of a deterministic one |
+//! | [`inside`] | the guest's side |
+
+mod errand;
+pub mod inside;
+pub(crate) mod outside;
+mod talk;
+
+pub use guest::KERNEL;
+pub use outside::Guests;

@@ -1,0 +1,273 @@
+//! The guests of a session. One that serves is kept for all trials of its kernel: they follow each other, each on a file
+//! system that is made anew. A deterministic one is booted for each trial.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use camino::{Utf8Path, Utf8PathBuf};
+use engine::options::Event;
+use guest::accel::{self, Accelerator, Choice};
+use guest::image::{self, Image};
+use guest::kernel::{self, Kernel};
+use guest::setup::{MEMORY_MIB, Mode, Setup};
+use guest::{GuestError, Machine};
+use host::Host;
+use journal::{Journal, PrivateTree};
+use record::environment;
+use record::results::Status;
+use spec::Guest;
+
+use super::errand;
+use super::talk::{Answer, Ask};
+use crate::runner::{Job, Progress, Report};
+use crate::site::Site;
+
+/// How long a guest may take to boot: five seconds are usual, on a machine that does nothing else.
+pub(super) const BOOT_PATIENCE: Duration = Duration::from_secs(180);
+/// How often the user's wish is looked at.
+pub(super) const TICK: Duration = Duration::from_millis(100);
+/// Console logs that are kept.
+const CONSOLES_MAX: usize = 40;
+
+/// The guests of a session.
+#[derive(Debug, Default)]
+pub struct Guests {
+    serving: Option<Serving>,
+    /// What is known of kernels by name: found once a session.
+    kernels: Vec<(String, Kernel, Image)>,
+    /// What executes a kernel, by its file.
+    choices: Vec<(Utf8PathBuf, Choice)>,
+    booted: u32,
+}
+
+/// A guest that serves.
+#[derive(Debug)]
+struct Serving {
+    kernel: Guest,
+    disk_bytes: Option<u64>,
+    facts: environment::Guest,
+    // before its directory, which holds its disk
+    machine: Machine,
+    _tree: PrivateTree,
+}
+
+/// What a session has for its guests.
+pub(crate) struct Means<'a> {
+    pub(crate) site: &'a Site,
+    pub(crate) journal: &'a Arc<Journal>,
+    pub(crate) stop: &'a AtomicBool,
+    pub(crate) progress: &'a mut dyn FnMut(Progress),
+}
+
+impl Means<'_> {
+    fn tell(&mut self, text: &str) {
+        tell(self.progress, text);
+    }
+
+    pub(super) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// A private directory that goes with its guest.
+    pub(super) fn tree(&self) -> Result<PrivateTree, GuestError> {
+        let work = &self.site.builder.work_dir;
+        std::fs::create_dir_all(work).map_err(GuestError::at(work.as_str()))?;
+        let work = work.canonicalize_utf8().map_err(GuestError::at(work.as_str()))?;
+        Ok(PrivateTree::new(self.journal, &work)?)
+    }
+}
+
+impl Guests {
+    /// Runs a trial whose stack names a guest.
+    pub(crate) fn run(&mut self, job: &Job<'_>, mut means: Means<'_>) -> Report {
+        let start = Instant::now();
+        let mut report = match self.trial(job, &mut means) {
+            Ok(report) => report,
+            Err(error) => {
+                // it is in no state to run another one
+                self.serving = None;
+                Report::empty(match error.unavailable() {
+                    _ if means.stopped() => Status::Interrupted,
+                    Some(why) => {
+                        Status::Unavailable { reason: why.reason.clone(), remedy: why.remedy.clone() }
+                    }
+                    None => Status::Failed { message: error.to_string() },
+                })
+            }
+        };
+        report.seconds = start.elapsed().as_secs_f64();
+        report
+    }
+
+    fn trial(&mut self, job: &Job<'_>, means: &mut Means<'_>) -> Result<Report, GuestError> {
+        let Some(guest) = job.stack.guest() else {
+            return Err(GuestError::Device("the stack names no guest".into()));
+        };
+        let (kernel, image) = self.kernel(guest, means)?;
+        match guest.seed {
+            Some(seed) => {
+                // the same seed for the same trial of every cell, as for the load's own
+                let seed = seed.wrapping_add(u64::from(job.slot.index));
+                let console = self.console(job, means.site.home())?;
+                let facts = facts(&kernel, &image, &tcg(), Some(seed));
+                let setup = |mode| Setup {
+                    kernel: kernel.clone(),
+                    image: image.clone(),
+                    parameters: guest.parameters.clone(),
+                    mode,
+                };
+                errand::once(job, means, seed, &console, facts, &setup)
+            }
+            None => {
+                let disk_bytes = guest::devices::disk_bytes(job.stack);
+                let other = |serving: &Serving| {
+                    serving.kernel != *guest
+                        || disk_bytes.is_some_and(|bytes| serving.disk_bytes != Some(bytes))
+                };
+                if self.serving.as_ref().is_some_and(other) {
+                    self.end_serving();
+                }
+                if self.serving.is_none() {
+                    let disk_bytes = disk_bytes.or_else(|| disk_of_others(job, guest));
+                    self.serving = Some(self.boot(job, guest, (kernel, image), disk_bytes, means)?);
+                }
+                let Some(serving) = &mut self.serving else {
+                    return Err(GuestError::Device("no guest".into()));
+                };
+                errand::served(job, means, &mut serving.machine, &serving.facts)
+            }
+        }
+    }
+
+    fn kernel(&mut self, guest: &Guest, means: &mut Means<'_>) -> Result<(Kernel, Image), GuestError> {
+        if let Some((_, kernel, image)) = self.kernels.iter().find(|(name, ..)| *name == guest.kernel) {
+            return Ok((kernel.clone(), image.clone()));
+        }
+        let home = means.site.home().to_owned();
+        let kernel =
+            kernel::find(&home, &guest.kernel, means.journal, &mut |text| tell(means.progress, text))?;
+        let program = std::env::current_exe().map_err(GuestError::at("the path of this program"))?;
+        let program = Utf8PathBuf::from_path_buf(program)
+            .map_err(|path| GuestError::Device(format!("{} is not UTF-8", path.display())))?;
+        let image = image::find(&home, &kernel, &program, means.journal)?;
+        self.kernels.push((guest.kernel.clone(), kernel.clone(), image.clone()));
+        Ok((kernel, image))
+    }
+
+    fn boot(
+        &mut self,
+        job: &Job<'_>,
+        guest: &Guest,
+        (kernel, image): (Kernel, Image),
+        disk_bytes: Option<u64>,
+        means: &mut Means<'_>,
+    ) -> Result<Serving, GuestError> {
+        (means.progress)(Progress::Building);
+        let tree = means.tree()?;
+        let choice = self.choice(&kernel, &tree, means);
+        let disk = disk_bytes.map(|bytes| {
+            let path = tree.path().join("nvme");
+            let made = std::fs::File::create_new(&path).and_then(|file| file.set_len(bytes));
+            made.map_err(GuestError::at(path.as_str())).map(|()| path)
+        });
+        let facts = facts(&kernel, &image, &choice, None);
+        let mode = Mode::Normal { accelerator: choice.accelerator, disk: disk.transpose()? };
+        let setup = Setup { kernel, image, parameters: guest.parameters.clone(), mode };
+        let console = self.console(job, means.site.home())?;
+        let facts = environment::Guest { cores: Some(setup.cores() as u32), ..facts };
+        let start = Instant::now();
+        let mut machine = Machine::boot(&setup, &console, means.journal)?;
+        loop {
+            match machine.hear::<Answer>(TICK)? {
+                Some(Answer::Ready) => break,
+                _ if means.stopped() => return Err(machine.ended("interrupted while it booted")),
+                _ if start.elapsed() > BOOT_PATIENCE => {
+                    let why = format!("the guest has not booted within {} s", BOOT_PATIENCE.as_secs());
+                    return Err(machine.ended(&why));
+                }
+                _ => {}
+            }
+        }
+        means.tell(&format!(
+            "guest {} booted in {:.1} s under {}",
+            setup.kernel.release,
+            start.elapsed().as_secs_f64(),
+            choice.accelerator.name()
+        ));
+        Ok(Serving { kernel: guest.clone(), disk_bytes, facts, machine, _tree: tree })
+    }
+
+    /// What executes this kernel here; it is told once why it is not KVM.
+    fn choice(&mut self, kernel: &Kernel, tree: &PrivateTree, means: &mut Means<'_>) -> Choice {
+        if let Some((_, choice)) = self.choices.iter().find(|(path, _)| *path == kernel.vmlinuz) {
+            return choice.clone();
+        }
+        let choice = accel::choose(&Host::system(), &kernel.vmlinuz, tree);
+        if let Some(why) = &choice.why {
+            means.tell(&format!("{why}; using TCG, results are labelled so"));
+        }
+        self.choices.push((kernel.vmlinuz.clone(), choice.clone()));
+        choice
+    }
+
+    /// The file for the console of the next guest; the oldest ones go.
+    fn console(&mut self, job: &Job<'_>, home: &Utf8Path) -> Result<Utf8PathBuf, GuestError> {
+        let folder = home.join("consoles");
+        std::fs::create_dir_all(&folder).map_err(GuestError::at(folder.as_str()))?;
+        let mut logs: Vec<Utf8PathBuf> = folder
+            .read_dir_utf8()
+            .map_err(GuestError::at(folder.as_str()))?
+            .flatten()
+            .map(|entry| entry.path().to_owned())
+            .filter(|path| path.extension() == Some("log"))
+            .collect();
+        // names begin with the time of their run
+        logs.sort();
+        logs.iter().rev().skip(CONSOLES_MAX - 1).for_each(|log| {
+            let _ = std::fs::remove_file(log);
+        });
+        self.booted += 1;
+        Ok(folder.join(format!("{}-{:03}.log", job.run, self.booted)))
+    }
+
+    fn end_serving(&mut self) {
+        if let Some(Serving { mut machine, .. }) = self.serving.take() {
+            let told = machine.send(&Ask::End).is_ok();
+            machine.end(told);
+        }
+    }
+
+    /// Ends what runs.
+    pub(crate) fn end(&mut self) {
+        self.end_serving();
+    }
+}
+
+/// The disk that another stack of the study needs in the same guest: it is there from the beginning.
+fn disk_of_others(job: &Job<'_>, guest: &Guest) -> Option<u64> {
+    let stacks = record::plan::stacks(job.study);
+    stacks.iter().filter(|stack| stack.guest() == Some(guest)).find_map(guest::devices::disk_bytes)
+}
+
+fn tell(progress: &mut dyn FnMut(Progress), text: &str) {
+    progress(Progress::Engine(Event::Line { text: text.to_string() }));
+}
+
+fn tcg() -> Choice {
+    Choice { accelerator: Accelerator::Tcg, why: None }
+}
+
+fn facts(kernel: &Kernel, image: &Image, choice: &Choice, seed: Option<u64>) -> environment::Guest {
+    environment::Guest {
+        accelerator: Some(choice.accelerator.name().to_string()),
+        why: choice.why.clone(),
+        kernel: kernel.package.clone().or_else(|| Some(kernel.vmlinuz.to_string())),
+        image: Some(image.checksum.clone()),
+        qemu: guest::setup::version(),
+        memory_mib: Some(MEMORY_MIB),
+        cores: Some(1),
+        seed,
+        raw_data: None,
+    }
+}

@@ -1,0 +1,77 @@
+//! What is said between a session and its guests.
+
+use record::results::Cell;
+use serde::{Deserialize, Serialize};
+use spec::StackSpec;
+
+use crate::runner::{Job, Progress, Report};
+use record::plan::Slot;
+
+/// What a guest is asked.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "ask")]
+pub(super) enum Ask {
+    /// To run a trial.
+    Trial {
+        /// Which.
+        errand: Box<Errand>,
+    },
+    /// To end the trial that runs, with what it has measured.
+    Stop,
+    /// To switch itself off.
+    End,
+}
+
+/// A trial for a guest: a [`Job`] as a value. What is run is resolved again in the guest, whose memory and processors are
+/// others.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Errand {
+    /// [`Job::run`].
+    pub run: String,
+    /// The study as TOML.
+    pub study: String,
+    /// [`Job::cell`].
+    pub cell: Cell,
+    /// The trial's place in the plan.
+    pub slot: Slot,
+    /// The stack, as it is built within the guest.
+    pub stack: StackSpec,
+    /// [`Job::rate`].
+    pub rate: Option<f64>,
+}
+
+/// What a guest says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "say")]
+pub(super) enum Answer {
+    /// It has booted.
+    Ready,
+    /// Something happens in the trial.
+    Progress {
+        /// What.
+        progress: Progress,
+    },
+    /// The end of the trial.
+    Report {
+        /// What it came to.
+        report: Box<Report>,
+    },
+    /// The trial could not be begun.
+    Error {
+        /// Why.
+        message: String,
+    },
+}
+
+impl Errand {
+    pub(super) fn of(job: &Job<'_>) -> Errand {
+        Errand {
+            run: job.run.to_string(),
+            study: job.study.to_toml(),
+            cell: job.cell.clone(),
+            slot: job.slot,
+            stack: job.stack.within(),
+            rate: job.rate,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What a device delivers at most, from the program's own misses: packet pairs.
+//!
+//! Two misses that wait in one queue are served one after the other, so that the second one comes as much later as its
+//! bytes take on the device (Keshav, "A control-theoretic approach to flow control", SIGCOMM 1991: packet pair). That
+//! tells the bandwidth before anything was prefetched, and costs the program nothing. A gap can only be too long (the
+//! device was idle in between) or, where a thread was woken late, too short: the second highest of the latest counts,
+//! and what was once seen is forgotten slowly (the maximum filter of BBR: Cardwell et al., ACM Queue 14(5), 2016).
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::waits::Recent;
+
+/// A miss that took so much longer than the shortest of its length has waited in a queue: a 64th.
+const QUEUED: u64 = 64;
+/// With each pair a 256th of what is known is forgotten.
+const FORGOTTEN: u64 = 256;
+
+/// Pairs of misses of one device. All methods may race: a lost update costs a sample.
+#[derive(Debug, Default)]
+pub struct Pairs {
+    /// When the latest miss ended, ns.
+    end_ns: AtomicU64,
+    /// The length of the latest miss, bytes, and the shortest that one of this length took, ns.
+    len: AtomicU64,
+    idle_ns: AtomicU64,
+    rates: Recent<16>,
+    rate: AtomicU64,
+}
+
+impl Pairs {
+    /// None was seen yet.
+    pub const fn new() -> Pairs {
+        Pairs {
+            end_ns: AtomicU64::new(0),
+            len: AtomicU64::new(0),
+            idle_ns: AtomicU64::new(0),
+            rates: Recent::new(),
+            rate: AtomicU64::new(0),
+        }
+    }
+
+    /// Notes that some miss ended, of which nothing else is known.
+    pub fn pass(&self, now_ns: u64) {
+        self.end_ns.store(now_ns, Relaxed);
+    }
+
+    /// Notes a full miss that ended at `now_ns` after `elapsed_ns`.
+    ///
+    /// Rule: Packet pairs.
+    pub fn note(&self, now_ns: u64, elapsed_ns: u64, bytes: u64) {
+        let before_ns = self.end_ns.swap(now_ns, Relaxed);
+        if self.len.swap(bytes, Relaxed) != bytes {
+            self.idle_ns.store(elapsed_ns, Relaxed);
+        }
+        let idle_ns = self.idle_ns.fetch_min(elapsed_ns, Relaxed).min(elapsed_ns);
+        let queued = elapsed_ns >= idle_ns.saturating_add(idle_ns / QUEUED);
+        let together = before_ns != 0 && now_ns > before_ns && now_ns.saturating_sub(elapsed_ns) < before_ns;
+        // What its bytes take must stand out of the latency's own variation.
+        let resolved = bytes.saturating_mul(QUEUED) >= idle_ns;
+        if !queued || !together || !resolved {
+            return;
+        }
+        let rate = u128::from(bytes) * 1_000_000_000 / u128::from(now_ns - before_ns);
+        self.rates.note(u64::try_from(rate).unwrap_or(u64::MAX));
+        let known = self.rate.load(Relaxed);
+        self.rate.store(self.rates.second_highest().max(known - known / FORGOTTEN), Relaxed);
+    }
+
+    /// The bandwidth, bytes/s; 0 while no two misses were seen in one queue.
+    pub fn rate(&self) -> u64 {
+        self.rate.load(Relaxed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn misses_in_one_queue_tell_the_bandwidth() {
+        let pairs = Pairs::new();
+        // Four threads begin together on a device of 1 ms and 250 MB/s: a read of 250 kB takes 1 ms of it.
+        (2..=5u64).for_each(|at| pairs.note(at * MS, at * MS, 250_000));
+        assert_eq!(pairs.rate(), 250_000_000);
+    }
+
+    #[test]
+    fn reads_one_after_another_tell_nothing() {
+        let pairs = Pairs::new();
+        (1..100u64).for_each(|at| pairs.note(at * 2 * MS, MS, 65_536));
+        assert_eq!(pairs.rate(), 0);
+        // Spread evenly, without waiting for each other: the device may be as fast as it likes.
+        let spread = Pairs::new();
+        (10..100u64).for_each(|at| spread.note(at * MS / 4, MS, 65_536));
+        assert_eq!(spread.rate(), 0);
+    }
+
+    #[test]
+    fn one_thread_that_is_woken_late_raises_nothing() {
+        let pairs = Pairs::new();
+        let mut now_ns = 0;
+        for at in 0..64u64 {
+            // The eighth of each eight comes right after the one before.
+            now_ns += if at == 40 { MS / 100 } else { MS };
+            pairs.note(now_ns, if at == 0 { 2 * MS } else { 4 * MS }, 100_000);
+        }
+        assert_eq!(pairs.rate(), 100_000_000);
+    }
+}
