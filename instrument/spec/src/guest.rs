@@ -96,7 +96,6 @@ fn seeded(part: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::StackSpec;
 
     #[test]
