@@ -649,7 +649,9 @@ mod tests {
         };
         assert_eq!([filled(512), filled(1024), filled(1900)], [[false; 2], [true, false], [true, true]]);
         assert_eq!(filled(1024), [true, true], "the peak is forgotten slowly");
-        (0..4).for_each(|_| drop(filled(512)));
+        for _ in 0..4 {
+            filled(512);
+        }
         assert_eq!(filled(512), [true, false]);
         assert!(!near.is_filled(1_000_000_000), "one stream alone makes nobody wait");
         far.stream_begins();
