@@ -106,8 +106,7 @@ mod tests {
     #[test]
     fn the_reference_has_every_command_and_option() {
         let text = reference();
-        for words in ["## loadline run\n", "## loadline explain fsync\n", "`--trials <N>`", "`--home <DIR>`"]
-        {
+        for words in ["## loadline run\n", "## loadline explain fsync\n", "--trials <N>`", "`--home <DIR>`"] {
             assert!(text.contains(words), "{words}");
         }
         let rows = text.lines().filter(|line| line.starts_with("| `"));
