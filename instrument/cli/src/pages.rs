@@ -89,7 +89,8 @@ fn table(arguments: &[&Arg]) -> String {
         let defaults: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
         let default = if takes { defaults.join(" ") } else { String::new() };
         let help = arg.get_help().map(StyledStr::to_string).unwrap_or_default();
-        let _ = writeln!(text, "| `{}` | {} | {} |", name, escaped(&default), escaped(&help));
+        let name = name.replace('|', "\\|");
+        let _ = writeln!(text, "| `{name}` | {} | {} |", escaped(&default), escaped(&help));
     }
     text
 }
