@@ -1,10 +1,10 @@
 //! Runs compared with each other, and stacks within a run.
 
 use super::device::Device;
+use super::options::{SLOWER, Trust};
 use super::program::Program;
 use super::spin;
 use super::tally::{Limit, Tally};
-use super::{SLOWER, Trust};
 
 /// Runs of which each is compared with each.
 const RUNS: usize = 10;

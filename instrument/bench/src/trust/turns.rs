@@ -4,10 +4,10 @@ use std::time::Instant;
 
 use stats::slices;
 
+use super::options::{PLANTED, SLOWER, Trust};
 use super::program::{self, Program};
 use super::spin::{self, Spins};
 use super::tally::{Limit, Tally};
-use super::{PLANTED, SLOWER, Trust};
 
 /// Of slices in the checks.
 const SLICE: &str = "50ms";

@@ -7,7 +7,7 @@ use guest::setup::{Mode, Setup};
 use guest::{GuestError, Machine};
 use record::environment;
 
-use super::outside::{BOOT_PATIENCE, Means, TICK};
+use super::means::{BOOT_PATIENCE, Means, TICK};
 use super::talk::{Answer, Ask, Errand};
 use crate::real::timeout_seconds;
 use crate::runner::{Job, Report};

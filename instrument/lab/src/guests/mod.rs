@@ -4,13 +4,15 @@
 //! | module | holds |
 //! |---|---|
 //! | `talk` | what is said between here and the guest |
+//! | `means` | what a session has for its guests, and how long it waits for them |
 //! | `outside` | guests of a session: booted, kept, given trials, ended |
 //! | `errand` | one trial of a guest that serves; one boot of a deterministic one |
 //! | [`inside`] | the guest's side |
 
 mod errand;
 pub mod inside;
-pub(crate) mod outside;
+pub(crate) mod means;
+mod outside;
 mod talk;
 
 pub use guest::KERNEL;

@@ -1,32 +1,25 @@
 //! The guests of a session. One that serves is kept for all trials of its kernel: they follow each other, each on a file
 //! system that is made anew. A deterministic one is booted for each trial.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use camino::{Utf8Path, Utf8PathBuf};
-use engine::options::Event;
 use guest::accel::{self, Accelerator, Choice};
 use guest::image::{self, Image};
 use guest::kernel::{self, Kernel};
 use guest::setup::{MEMORY_MIB, Mode, Setup};
 use guest::{GuestError, Machine};
 use host::Host;
-use journal::{Journal, PrivateTree};
+use journal::PrivateTree;
 use record::environment;
 use record::results::Status;
 use spec::Guest;
 
 use super::errand;
+use super::means::{BOOT_PATIENCE, Means, TICK, tell};
 use super::talk::{Answer, Ask};
 use crate::runner::{Job, Progress, Report};
-use crate::site::Site;
 
-/// How long a guest may take to boot: five seconds are usual, on a machine that does nothing else.
-pub(super) const BOOT_PATIENCE: Duration = Duration::from_secs(180);
-/// How often the user's wish is looked at.
-pub(super) const TICK: Duration = Duration::from_millis(100);
 /// Console logs that are kept.
 const CONSOLES_MAX: usize = 40;
 
@@ -50,32 +43,6 @@ struct Serving {
     // before its directory, which holds its disk
     machine: Machine,
     _tree: PrivateTree,
-}
-
-/// What a session has for its guests.
-pub(crate) struct Means<'a> {
-    pub(crate) site: &'a Site,
-    pub(crate) journal: &'a Arc<Journal>,
-    pub(crate) stop: &'a AtomicBool,
-    pub(crate) progress: &'a mut dyn FnMut(Progress),
-}
-
-impl Means<'_> {
-    fn tell(&mut self, text: &str) {
-        tell(self.progress, text);
-    }
-
-    pub(super) fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
-    }
-
-    /// A private directory that goes with its guest.
-    pub(super) fn tree(&self) -> Result<PrivateTree, GuestError> {
-        let work = &self.site.builder.work_dir;
-        std::fs::create_dir_all(work).map_err(GuestError::at(work.as_str()))?;
-        let work = work.canonicalize_utf8().map_err(GuestError::at(work.as_str()))?;
-        Ok(PrivateTree::new(self.journal, &work)?)
-    }
 }
 
 impl Guests {
@@ -248,10 +215,6 @@ impl Guests {
 fn disk_of_others(job: &Job<'_>, guest: &Guest) -> Option<u64> {
     let stacks = record::plan::stacks(job.study);
     stacks.iter().filter(|stack| stack.guest() == Some(guest)).find_map(guest::devices::disk_bytes)
-}
-
-fn tell(progress: &mut dyn FnMut(Progress), text: &str) {
-    progress(Progress::Engine(Event::Line { text: text.to_string() }));
 }
 
 fn tcg() -> Choice {

@@ -29,7 +29,7 @@ pub use evidence::fua_note;
 pub(crate) use trial::timeout_seconds;
 
 use crate::guests::Guests;
-use crate::guests::outside::Means;
+use crate::guests::means::Means;
 use crate::protocol::ARGUMENT;
 use crate::ranks::Crew;
 use crate::runner::{Job, Progress, Report, Runner};
