@@ -1,22 +1,27 @@
 #!/usr/bin/env bash
 # Makes a Debian package of an installed tree (`make deb`): deb.sh TREE DIRECTORY
 set -euo pipefail
-tree=$1 into=$2
-cd_to=$(dirname "$0")/..
-version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$cd_to/Cargo.toml")
+tree=$(realpath "$1") into=$(realpath "$2")
+sources=$(dirname "$0")/..
+version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$sources/Cargo.toml")
 architecture=$(dpkg --print-architecture)
 documents=$tree/usr/share/doc/loadline
 install -d "$documents" "$tree/DEBIAN"
 # Workloads and studies, to begin with; the guides, to read.
 install -d "$tree/usr/share/loadline"
-cp -r "$cd_to/workloads" "$cd_to/studies" "$tree/usr/share/loadline"
-cp -r "$cd_to/docs/." "$cd_to/README.md" "$documents"
-cp "$cd_to/LICENSE" "$documents/copyright"
-gzip -9nc "$cd_to/CHANGELOG.md" >"$documents/changelog.gz"
+cp -r "$sources/workloads" "$sources/studies" "$tree/usr/share/loadline"
+cp -r "$sources/docs/." "$sources/README.md" "$documents"
+cp "$sources/LICENSE" "$documents/copyright"
+gzip -9nc "$sources/CHANGELOG.md" >"$documents/changelog.gz"
 find "$tree/usr/share/man" -name '*.1' -exec gzip -9nf {} +
-# glibc as the one that it was built with, or newer; liblzma and others are not linked
-needs=$(cd "$into" && mkdir -p debian && : >debian/control && dpkg-shlibdeps -O -e"$OLDPWD/$tree/usr/bin/loadline" 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
-rm -rf "$into/debian"
+# The libraries that it is linked with, in versions that have what it uses; without dpkg-dev only their names.
+depends() {
+    mkdir -p "$into/shlibs/debian"
+    printf 'Source: loadline\n\nPackage: loadline\nArchitecture: any\n' >"$into/shlibs/debian/control"
+    (cd "$into/shlibs" && dpkg-shlibdeps -O "$tree/usr/bin/loadline" 2>/dev/null) | sed -n 's/^shlibs:Depends=//p'
+}
+needs=$(depends || true)
+rm -rf "$into/shlibs"
 cat >"$tree/DEBIAN/control" <<CONTROL
 Package: loadline
 Version: $version
@@ -24,7 +29,7 @@ Architecture: $architecture
 Section: utils
 Priority: optional
 Maintainer: The loadline maintainers <loadline@localhost>
-Depends: ${needs:-libc6}
+Depends: ${needs:-libc6, libgcc-s1}
 Recommends: e2fsprogs, xfsprogs, btrfs-progs, mount, util-linux
 Suggests: fio, mariadb-server, postgresql, redis-server, librocksdb7.8
 Installed-Size: $(du -ks --exclude DEBIAN "$tree" | cut -f1)

@@ -37,5 +37,5 @@ cp -r docs/. "$book/src"
     cat more.txt >>SUMMARY.md
     rm more.txt
 )
-"$mdbook" build "$book" --dest-dir html
+"$mdbook" build "$book" --dest-dir "$(realpath "$book")/html"
 echo "docs: $book/html/index.html"

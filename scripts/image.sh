@@ -4,7 +4,7 @@
 # debootstrap. Format: opencontainers/image-spec, image-layout.md, config.md, manifest.md.
 set -euo pipefail
 into=$(realpath "$1")
-"$(dirname "$0")/setup.sh" debootstrap
+if [ -z "${BASE-}" ]; then "$(dirname "$0")/setup.sh" debootstrap; fi
 package=$(ls "$into"/loadline_*.deb)
 version=$(dpkg-deb -f "$package" Version)
 architecture=$(dpkg-deb -f "$package" Architecture)
@@ -12,10 +12,15 @@ suite=${SUITE:-bookworm}
 work=$(mktemp -d)
 trap 'rm -rf --one-file-system "$work"' EXIT
 
-debootstrap --variant=minbase --include=e2fsprogs,xfsprogs,btrfs-progs,mount,util-linux "$suite" "$work/debian" >"$work/log" || {
-    tail "$work/log" >&2
-    exit 1
-}
+# BASE names a tree of Debian that was made before.
+if [ -n "${BASE-}" ]; then
+    cp -a --one-file-system "$BASE" "$work/debian"
+else
+    debootstrap --variant=minbase --include=e2fsprogs,xfsprogs,btrfs-progs,mount,util-linux "$suite" "$work/debian" >"$work/log" || {
+        tail "$work/log" >&2
+        exit 1
+    }
+fi
 rm -rf "$work/debian/var/cache/apt/archives/"*.deb "$work/debian/var/lib/apt/lists/"*
 mkdir "$work/package"
 dpkg-deb -x "$package" "$work/package"

@@ -89,7 +89,8 @@ fn table(arguments: &[&Arg]) -> String {
         let defaults: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
         let default = if takes { defaults.join(" ") } else { String::new() };
         let help = arg.get_help().map(StyledStr::to_string).unwrap_or_default();
-        let _ = writeln!(text, "| `{}` | {} | {} |", name, escaped(&default), escaped(&help));
+        let name = name.replace('|', "\\|");
+        let _ = writeln!(text, "| `{name}` | {} | {} |", escaped(&default), escaped(&help));
     }
     text
 }
@@ -106,8 +107,7 @@ mod tests {
     #[test]
     fn the_reference_has_every_command_and_option() {
         let text = reference();
-        for words in ["## loadline run\n", "## loadline explain fsync\n", "`--trials <N>`", "`--home <DIR>`"]
-        {
+        for words in ["## loadline run\n", "## loadline explain fsync\n", "--trials <N>`", "`--home <DIR>`"] {
             assert!(text.contains(words), "{words}");
         }
         let rows = text.lines().filter(|line| line.starts_with("| `"));

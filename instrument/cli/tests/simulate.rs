@@ -143,7 +143,7 @@ fn a_figure_of_the_evaluation_is_simulated_beside_what_was_published() {
     for expected in [
         "simulated in virtual time (quick)",
         "paper 6.49",
-        "MQFS, dbench 40 (fitted): -",
+        "paper 27.7",
         "no device was measured",
         "The artifact's own data contradict its claim",
         "OPEXT4 cuts the latency of fsync by 66.59 %",

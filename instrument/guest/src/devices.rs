@@ -24,7 +24,7 @@ const NULL_CACHE_MIB: u64 = 64;
 const CONFIG: &str = "/sys/kernel/config/nullb";
 /// How long a device may take to appear.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Modules of NVMe's controller.
+/// The only disk of the controller.
 const NVME_DEVICE: &str = "/dev/nvme0n1";
 
 /// What `null` is made of.

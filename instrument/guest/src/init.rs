@@ -11,7 +11,7 @@ use rustix::mount::{MountFlags, mount};
 use crate::setup::{ONCE, SERVE};
 use crate::{GuestError, modules, wire};
 
-/// What is mounted: source, where, type, options. What a kernel has not is left out.
+/// What is mounted: where, type, options. What a kernel has not is left out.
 const MOUNTS: [(&str, &str, &str); 9] = [
     ("/proc", "proc", ""),
     ("/sys", "sysfs", ""),

@@ -62,8 +62,11 @@ impl Guest {
                     .into(),
             );
         }
+        let why = self.why.as_deref().map(|why| format!(" ({why})")).unwrap_or_default();
         (accelerator == "tcg").then(|| {
-            "guest under TCG: an emulated CPU, ten to thirty times slower; compare with guests under TCG only".into()
+            format!(
+                "guest under TCG{why}: an emulated CPU, ten to thirty times slower; compare with guests under TCG only"
+            )
         })
     }
 }

@@ -13,7 +13,7 @@ use crate::job::Job;
 /// The device is idle for so long before, ns.
 const IDLE_NS: u64 = 1_000_000_000;
 /// The device's time to leave its idle state, ns: fitted on the artifact's shipped logs, which show 0.15-0.64 ms.
-const IDLE_WAKE_NS: u64 = 455_000;
+const IDLE_WAKE_NS: u64 = 458_700;
 /// Writes before the one that is measured, on a device that is not idle: the journal's map is then in memory.
 const WARM_WRITES: u32 = 8;
 /// Writes with fsync of the quick test (`fio size=16k bs=4k fsync=1` syncs three times).

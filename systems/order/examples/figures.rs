@@ -153,7 +153,7 @@ fn figure_11() -> Result<(), Failure> {
             let mut profile = Profile::named("980pro")?;
             profile.power.idle_states = cold;
             // Fitted on the shipped logs, which show 0.15-0.64 ms.
-            profile.power.idle_wake_ns = 455_000;
+            profile.power.idle_wake_ns = 458_700;
             let mut setup = Setup::testbed(protocol, profile, 1);
             setup.traced = true;
             let mut sim = Simulation::new(setup)?;

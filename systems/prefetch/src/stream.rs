@@ -65,8 +65,6 @@ pub struct Stream {
     pub slow: u8,
     /// Timed reads, at most 255.
     pub timed: u8,
-    /// Covered reads since the last slow one.
-    pub fast_row: u32,
     /// Bytes of the run when the depth last grew.
     pub grown_bytes: u64,
     /// Time when the depth last grew, ns.
@@ -442,7 +440,6 @@ impl Stream {
         self.grown_ns = now_ns;
         self.rate = 0;
         self.hold_bytes = 0;
-        self.fast_row = 0;
         self.base_rate = self.rate_alone(now_ns);
         self.base_bytes = self.run_bytes;
         self.base_ns = now_ns;

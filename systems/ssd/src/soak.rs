@@ -121,7 +121,7 @@ pub fn small_device(plan: &Plan) -> Config {
     p.host.queues = 8;
     p.cache.bytes = 96 * 4096;
     p.cache.drain_idle_ns = 400_000;
-    p.flush.overhead_ns = 50_000;
+    (p.flush.overhead_ns, p.flush.overlap_ns) = (50_000, 20_000);
     p.flush.fua_overhead_ns = 50_000;
     (p.ftl.journal_entries, p.ftl.journal_pages_max) = (16, 4);
     (p.ftl.suspended_blocks_max, p.ftl.wear_spread_max) = (plan.suspended_max, 6);

@@ -81,9 +81,7 @@ impl RealRunner {
         let in_slices = job.study.study.turns.as_ref().is_some_and(|turns| turns.slices.is_some());
         let (reason, remedy) = match (self.crew.is_some(), in_slices) {
             (true, _) => ("ranks of a launcher run no guests", "run it without the launcher"),
-            (_, true) => {
-                ("a guest runs whole trials, no slices", "give the trials a length, such as --trials-of 2s")
-            }
+            (_, true) => ("a guest runs whole trials, no slices", "leave --slices out"),
             _ => {
                 let means = Means { site: &self.site, journal: &self.journal, stop, progress };
                 return self.guests.run(job, means);

@@ -118,7 +118,8 @@ fn sliced(kept: Option<u32>, blocks: &[[f64; 2]]) -> SoFar {
     let of = |(at, values): (usize, &[f64; 2])| Block {
         number: at as u32,
         values: values.map(|value| vec![value, value]),
-        seconds: 0.2,
+        // builds of four blocks take a twentieth of the budget
+        seconds: 0.75,
     };
     let blocks = blocks.iter().enumerate().map(of).collect();
     in_builds(["a".into(), "b".into()], &turns, (1, 400), blocks).unwrap()
@@ -154,10 +155,11 @@ fn slices_are_judged_by_builds_and_say_how_those_differ() {
 
 #[test]
 fn a_difference_in_every_build_is_found_and_unfinished_builds_wait() {
-    let blocks: Vec<[f64; 2]> = unlike_builds(12).iter().map(|[a, b]| [*a, b * 1.2]).collect();
+    let blocks: Vec<[f64; 2]> = unlike_builds(20).iter().map(|[a, b]| [*a, b * 1.2]).collect();
     assert_eq!(sliced(Some(4), &blocks[..31]).blocks, 7);
     let found = sliced(Some(4), &blocks);
-    assert_eq!((found.verdict, found.blocks), (Some(Verdict::Better), 8));
+    assert_eq!(found.verdict, Some(Verdict::Better), "{found:?}");
+    assert!(found.blocks_max == 20 && found.blocks <= 13, "{found:?}");
 }
 
 #[test]

@@ -68,7 +68,6 @@ impl FileState {
             let timed = stream.timed_claim(read.offset, read.len);
             if slow {
                 self.counters.late += 1;
-                stream.fast_row = 0;
                 if let Some((since_ns, ahead)) = timed.filter(|_| !self.coarse) {
                     let ahead = ahead.saturating_mul(device.streams().max(1));
                     // Ahead of a forward stream the kernel may have asked for a part of it before.
@@ -78,8 +77,6 @@ impl FileState {
                     let elapsed_ns = read.now_ns.saturating_sub(since_ns);
                     device.learn_wait(&Wait { elapsed_ns, ahead, request, own });
                 }
-            } else {
-                stream.fast_row = stream.fast_row.saturating_add(1);
             }
         } else if fetched && slow {
             self.rent.on_spoiled();
