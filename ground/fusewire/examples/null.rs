@@ -81,7 +81,6 @@ fn run(words: &[String]) -> std::io::Result<()> {
         awake: 1,
         ring_threads: threads,
         ring_entries: number(3, 1) as u16,
-        ring_spares: 0,
         pin: words.get(4).is_none_or(|w| w != "nopin"),
     };
     let session = Session::start(fuse, Arc::new(Null { next: AtomicU64::new(2) }), &config)?;

@@ -1,8 +1,8 @@
 //! Answers that other threads give, on their way to the thread that has the entries.
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Answers from other threads, for the one that has the entries.
 #[derive(Debug)]
@@ -10,10 +10,35 @@ pub(crate) struct Mailbox {
     inside: Mutex<Inside>,
     /// Something was posted since the thread looked.
     pub(crate) posted: AtomicBool,
-    /// The thread may keep another request unanswered that waits for later ones.
-    pub(crate) may_park: AtomicBool,
+    /// The place for answers that wait for other requests, of all threads of the queue.
+    pub(crate) parking: Arc<Parking>,
     /// Written to wake the thread.
     pub(crate) bell: OwnedFd,
+}
+
+/// How many answers of a queue wait for other requests: never so many that these find no entry.
+#[derive(Debug)]
+pub(crate) struct Parking {
+    parked: AtomicUsize,
+    most: usize,
+}
+
+impl Parking {
+    /// Room for `most`.
+    pub(crate) fn new(most: usize) -> Parking {
+        Parking { parked: AtomicUsize::new(0), most }
+    }
+
+    /// Takes a place; false if there is none.
+    pub(crate) fn enter(&self) -> bool {
+        let more = |parked: usize| (parked < self.most).then_some(parked + 1);
+        self.parked.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Gives a place back.
+    pub(crate) fn leave(&self) {
+        self.parked.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// An answer, and the entry whose request it is for.
@@ -28,9 +53,8 @@ struct Inside {
 
 impl Mailbox {
     /// An empty one; `bell` wakes its thread.
-    pub(crate) fn new(bell: OwnedFd) -> Mailbox {
-        let (posted, may_park) = (AtomicBool::new(false), AtomicBool::new(true));
-        Mailbox { inside: Mutex::default(), posted, may_park, bell }
+    pub(crate) fn new(bell: OwnedFd, parking: Arc<Parking>) -> Mailbox {
+        Mailbox { inside: Mutex::default(), posted: AtomicBool::new(false), parking, bell }
     }
 
     fn inside(&self) -> MutexGuard<'_, Inside> {

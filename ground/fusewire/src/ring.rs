@@ -11,7 +11,7 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 
 use io_uring::squeue::Entry128;
@@ -21,7 +21,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::device::{Device, out_header};
-use crate::mailbox::{Mailbox, Posted};
+use crate::mailbox::{Mailbox, Parking, Posted};
 use crate::serve::{Answer, FileSystem, Origin, Reply};
 use crate::wire::{self, Header, OUT_HEADER_BYTES, Operation, Request};
 
@@ -40,8 +40,6 @@ const BELL: u64 = u64::MAX;
 const SQE_LEN: usize = 24;
 /// The connection, among the ring's registered files.
 const FUSE: types::Fixed = types::Fixed(0);
-/// As `MADV_DONTNEED`, of locked memory too (Linux 5.18; include/uapi/asm-generic/mman-common.h).
-const MADV_DONTNEED_LOCKED: libc::c_int = 24;
 /// A request with so little beside its fixed arguments is copied, so that the answer may be put together in its place.
 const SIDE_BYTES: usize = 4096;
 
@@ -76,12 +74,6 @@ impl Memory {
     fn payload(&self, entry: usize) -> *mut u8 {
         self.vectors[entry][1].iov_base.cast()
     }
-
-    /// Gives the system back what an entry's payload takes, which is the thread's and not needed any more.
-    fn release(&self, entry: usize) {
-        // SAFETY: the range is that of one payload, within the mapping, and nobody refers to what is in it.
-        unsafe { libc::madvise(self.payload(entry).cast(), self.payload_bytes, MADV_DONTNEED_LOCKED) };
-    }
 }
 
 impl Drop for Memory {
@@ -98,8 +90,6 @@ pub(crate) struct Common<F> {
     pub(crate) fs: Arc<F>,
     /// Entries of each thread.
     pub(crate) entries: u16,
-    /// Entries that each thread adds when too many are parked.
-    pub(crate) spares: u16,
     /// Threads for each CPU.
     pub(crate) threads: usize,
     /// Stay on the queue's CPU.
@@ -111,12 +101,8 @@ pub(crate) struct Common<F> {
 struct Worker<F> {
     common: Arc<Common<F>>,
     queue: u16,
-    /// Requests of the queue that are parked, of all its threads.
-    parked: Arc<AtomicUsize>,
-    /// Of this thread, by entry.
+    /// Whether the request in each entry is parked.
     is_parked: Vec<Cell<bool>>,
-    /// Entries that were given to the kernel once; the others are spares.
-    registered: Cell<usize>,
     memory: Memory,
     mailbox: Arc<Mailbox>,
     /// The request in each entry.
@@ -183,21 +169,18 @@ fn hear(bell: &OwnedFd) -> Entry128 {
 }
 
 impl<F: FileSystem> Worker<F> {
-    fn new(common: Arc<Common<F>>, queue: u16, parked: Arc<AtomicUsize>) -> io::Result<Worker<F>> {
-        let registered = usize::from(common.entries);
-        let entries = registered + usize::from(common.spares);
+    fn new(common: Arc<Common<F>>, queue: u16, parking: Arc<Parking>) -> io::Result<Worker<F>> {
+        let entries = usize::from(common.entries);
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Worker {
             memory: Memory::new(entries, common.request_bytes_max)?,
             common,
             queue,
-            mailbox: Arc::new(Mailbox::new(bell)),
-            parked,
+            mailbox: Arc::new(Mailbox::new(bell, parking)),
             is_parked: vec![Cell::new(false); entries],
-            registered: Cell::new(registered),
             unique: vec![Cell::new(0); entries],
             out: Cell::new(0),
-            live: Cell::new(registered),
+            live: Cell::new(entries),
         })
     }
 
@@ -213,7 +196,7 @@ impl<F: FileSystem> Worker<F> {
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_taskrun_flag()
-            .build(u32::from(self.common.entries) + u32::from(self.common.spares) + 1);
+            .build(u32::from(self.common.entries) + 1);
         let served = match made {
             Ok(mut io) => self.serve(&mut io, ready),
             Err(error) => Err(error),
@@ -235,7 +218,7 @@ impl<F: FileSystem> Worker<F> {
         // Spares looking up the descriptor with every call; older kernels cannot.
         let _ = io.submitter.register_ring_fd();
         push(&mut io.submission, &hear(&self.mailbox.bell));
-        for (entry, vectors) in self.memory.vectors.iter().enumerate().take(self.registered.get()) {
+        for (entry, vectors) in self.memory.vectors.iter().enumerate() {
             push(&mut io.submission, &registration(self.queue, vectors, entry));
         }
         let io = RefCell::new(io);
@@ -277,8 +260,7 @@ impl<F: FileSystem> Worker<F> {
         for (entry, result) in posted {
             self.out.update(|out| out - 1);
             if self.is_parked[usize::from(entry)].take() {
-                self.parked.fetch_sub(1, Ordering::Relaxed);
-                self.memory.release(entry.into());
+                self.mailbox.parking.leave();
             }
             let answer = result.map_or_else(Answer::Error, Answer::Owned);
             self.commit(entry.into(), &answer, &mut io.submission);
@@ -311,8 +293,6 @@ impl<F: FileSystem> Worker<F> {
         let payload = self.memory.payload(entry);
         // SAFETY: as above; the payload has `room` bytes.
         let payload = unsafe { std::slice::from_raw_parts_mut(payload, room) };
-        let may_park = !self.is_crowded() || self.registered.get() < self.memory.vectors.len();
-        self.mailbox.may_park.store(may_park, Ordering::Relaxed);
         let answer = match Header::parse(&head) {
             Some(header) => {
                 self.unique[entry].set(header.unique);
@@ -345,27 +325,9 @@ impl<F: FileSystem> Worker<F> {
             Answer::Later => self.out.update(|out| out + 1),
             Answer::Parked => {
                 self.out.update(|out| out + 1);
-                self.park(entry, &mut io.borrow_mut().submission);
+                self.is_parked[entry].set(true);
             }
             answer => self.commit(entry, &answer, &mut io.borrow_mut().submission),
-        }
-    }
-
-    /// Whether so many of the queue's requests are parked that the others might want for entries.
-    fn is_crowded(&self) -> bool {
-        self.parked.load(Ordering::Relaxed) >= self.common.threads / 2
-    }
-
-    /// Notes that the request in `entry` waits for others, and makes sure that these find an entry.
-    fn park(&self, entry: usize, submission: &mut SubmissionQueue<'_, Entry128>) {
-        let crowded = self.is_crowded();
-        self.is_parked[entry].set(true);
-        self.parked.fetch_add(1, Ordering::Relaxed);
-        let spare = self.registered.get();
-        if let Some(vectors) = self.memory.vectors.get(spare).filter(|_| crowded) {
-            self.registered.set(spare + 1);
-            self.live.update(|live| live + 1);
-            push(submission, &registration(self.queue, vectors, spare));
         }
     }
 
@@ -421,11 +383,12 @@ pub(crate) fn start<F: FileSystem>(
     let common = Arc::new(common);
     let (tell, told) = mpsc::channel();
     let mut running = Vec::new();
-    let parked: Vec<Arc<AtomicUsize>> = (0..cpus).map(|_| Arc::default()).collect();
+    let parking = || Arc::new(Parking::new(common.threads * usize::from(common.entries) / 2));
+    let parking: Vec<Arc<Parking>> = (0..cpus).map(|_| parking()).collect();
     for queue in (0..cpus).flat_map(|queue| std::iter::repeat_n(queue, common.threads)) {
-        let (common, tell, parked) = (common.clone(), tell.clone(), parked[usize::from(queue)].clone());
+        let (common, tell, parking) = (common.clone(), tell.clone(), parking[usize::from(queue)].clone());
         let named = std::thread::Builder::new().name(format!("{name}-ring{queue}"));
-        running.push(named.spawn(move || match Worker::new(common, queue, parked) {
+        running.push(named.spawn(move || match Worker::new(common, queue, parking) {
             Ok(worker) => worker.run(&tell),
             Err(error) => {
                 let _ = tell.send(Err(io::Error::new(error.kind(), error.to_string())));

@@ -1,7 +1,6 @@
 //! What a file system is to its transport, and how it answers.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::device::Device;
@@ -180,14 +179,14 @@ impl<'a> Reply<'a> {
     }
 
     /// As [`Reply::later`], for an answer that waits until the kernel has had answers to other requests. A request that is
-    /// not answered keeps a ring's entry, which those might lack: so the thread takes on another one if need be. Gives the
-    /// reply back if it has no more: then it must be answered now.
+    /// not answered keeps a ring's entry, which those might lack. So half of a CPU's threads may do so; of more the reply
+    /// comes back, and must be given now.
     ///
     /// # Errors
     /// The reply.
     pub fn park(self) -> Result<(Answered, Later), Reply<'a>> {
         match self.origin {
-            Origin::Ring(mailbox, ..) if !mailbox.may_park.load(Ordering::Relaxed) => Err(self),
+            Origin::Ring(mailbox, ..) if !mailbox.parking.enter() => Err(self),
             _ => Ok((Answered(Answer::Parked), self.held())),
         }
     }

@@ -38,9 +38,6 @@ pub struct Config {
     /// Requests that each of these threads takes at once, which is more than one only if all are answered at once or
     /// [later](crate::Reply::later).
     pub ring_entries: u16,
-    /// Requests that each of them takes besides, for as many that are [parked](crate::Reply::park) when those of half the
-    /// threads of a CPU are.
-    pub ring_spares: u16,
     /// Keep these threads on their CPU.
     pub pin: bool,
 }
@@ -114,10 +111,8 @@ impl Session {
         }
         if rings {
             let entries = config.ring_entries.max(1);
-            let (device, spares, pin) = (device.clone(), config.ring_spares, config.pin);
-            let ring_threads = config.ring_threads.max(1);
-            let common =
-                ring::Common { device, fs, entries, spares, threads: ring_threads, pin, request_bytes_max };
+            let (device, pin, threads_each) = (device.clone(), config.pin, config.ring_threads.max(1));
+            let common = ring::Common { device, fs, entries, threads: threads_each, pin, request_bytes_max };
             threads.extend(ring::start(common, possible_cpus()?, &config.name)?);
         }
         Ok(Session { device, duty, capabilities, way: config.way, threads })

@@ -172,7 +172,6 @@ impl Mount {
             awake: 1,
             ring_threads: threads,
             ring_entries: entries,
-            ring_spares: 0,
             pin: true,
         };
         let fs = Arc::new(OneFile::default());

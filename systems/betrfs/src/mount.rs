@@ -26,9 +26,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const TYPE: &str = "fuse.betrfs";
 /// Inodes in memory, at about half a KiB each.
 const INODES_MAX: usize = 60_000;
-/// Requests that a ring's thread takes besides when others wait for them: with eight threads as many as the kernel has in
-/// the background, asynchronous direct writes among them.
-const RING_SPARES: u16 = 16;
 /// Read-ahead of the mount in KiB.
 const READ_AHEAD_KIB: u32 = 2048;
 
@@ -485,7 +482,6 @@ fn start(
         awake: (cpus / 2).max(1),
         ring_threads: options.threads,
         ring_entries: 1,
-        ring_spares: RING_SPARES,
         pin: true,
     };
     let switch = match way {

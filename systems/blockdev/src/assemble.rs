@@ -135,7 +135,6 @@ impl Assembly<'_> {
             awake: threads,
             ring_threads: 1,
             ring_entries: RING_ENTRIES,
-            ring_spares: 0,
             pin: true,
         };
         let served = Arc::new(DiskFs::new(self.driver.clone(), self.options.bytes));
