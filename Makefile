@@ -10,7 +10,7 @@ BUILT := $(TARGET)/release
 # File systems are made and mounted by root; without root the demo shows what is possible.
 ROOT := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
-.PHONY: help setup setup-tests build demo test check fmt clippy doc docs bench install deb image dist clean
+.PHONY: help setup setup-tests build demo test check fmt clippy doc docs bench install deb image clean
 
 help:
 	@echo "make demo     set up what is missing, build, compare file systems on four workloads (a few minutes)"
@@ -19,7 +19,6 @@ help:
 	@echo "make bench    loadline beside bare loops of the same system calls, and beside fio"
 	@echo "make docs     the documentation as a site, in target/book/html; needs mdbook"
 	@echo "make deb      a Debian package, in target/package; make image: an OCI image of it, built without a daemon"
-	@echo "make dist     one static program (musl), in target/package"
 	@echo "make install  to PREFIX=$(PREFIX), with man pages and completions"
 
 setup:
@@ -82,14 +81,6 @@ deb: build
 
 image: deb
 	@scripts/image.sh $(TARGET)/package
-
-# Static programs load no libraries: RocksDB, which is loaded when a load asks for it, is unavailable in this one.
-MUSL := x86_64-unknown-linux-musl
-dist:
-	@scripts/setup.sh musl-tools
-	@rustup target list --installed | grep -qx $(MUSL) || rustup target add $(MUSL)
-	$(CARGO) build --release --locked --target $(MUSL) -p loadline
-	install -D -m 755 $(TARGET)/$(MUSL)/release/loadline $(TARGET)/package/loadline-$(MUSL)
 
 clean:
 	$(CARGO) clean
