@@ -16,6 +16,9 @@ use crate::runner::{Job, Report};
 const GRACE: Duration = Duration::from_secs(60);
 /// Seconds of the machine that a second of virtual time may take.
 const SLOWNESS: f64 = 20.0;
+/// The run's name in a deterministic guest. Directories are named by it, and a name of its own for each run would take the
+/// guest's kernel another number of instructions.
+const RUN: &str = "deterministic";
 /// How often a deterministic guest is booted for a trial, at most: one that comes to nothing without a word is tried again.
 const ATTEMPTS: u32 = 2;
 
@@ -60,8 +63,8 @@ pub(super) fn once(
     facts: environment::Guest,
     setup: &dyn Fn(Mode) -> Setup,
 ) -> Result<Report, GuestError> {
-    let payload =
-        serde_json::to_vec(&Errand::of(job)).map_err(|error| GuestError::Damaged(error.to_string()))?;
+    let errand = Errand { run: RUN.to_string(), ..Errand::of(job) };
+    let payload = serde_json::to_vec(&errand).map_err(|error| GuestError::Damaged(error.to_string()))?;
     let mut lost = String::new();
     for attempt in 1..=ATTEMPTS {
         let tree = means.tree()?;
