@@ -122,7 +122,7 @@ fn files_are_found_relative_to_the_study() {
     assert_eq!(study.workloads[0].load.wml(), Some("# caf\u{fffd}\nrun 5"));
     assert!(matches!(
         lab::read::study(Path::new("/no/such.toml"), &Scene::default()),
-        Err(StudyError::Read { .. })
+        Err(StudyError::Missing { .. })
     ));
 }
 
@@ -242,7 +242,7 @@ fn wrong_command_lines_are_explained() {
     let missing =
         CommandLine { files: vec![PathBuf::from("/no/such.f")], on: "ext4".into(), ..Default::default() };
     assert!(
-        matches!(lab::read::command_line(&missing), Err(StudyError::Read { path, .. }) if path == "/no/such.f")
+        matches!(lab::read::command_line(&missing), Err(StudyError::Missing { path }) if path == "/no/such.f")
     );
 }
 
@@ -304,7 +304,10 @@ fn applications_are_checked_as_scripts_are() {
     assert!(checked.len() == 2 && checked.iter().all(|load| load.app().is_some() && load.model().is_none()));
     assert!(checked[0].seconds > 0.0);
     for (workload, wrong) in [
-        ("app = 'large-fil'", "`large-fil` is not a load; known are large-file, random-write"),
+        (
+            "app = 'large-fil'",
+            "`large-fil` is not a load; known are ior, io500, mdtest, large-file, random-write",
+        ),
         ("app = 'large-fil'", "did you mean `large-file`?"),
         (
             "name = 'w'\napp = 'large-file'\nset = { file_bites = 1 }",

@@ -125,8 +125,12 @@ fn unknown_key(message: &str) -> Option<(&str, Vec<&str>)> {
 
 /// What a name that no file has may have meant.
 fn near_or_all(path: &str) -> String {
+    let path = std::path::Path::new(path);
+    if path.extension().is_some_and(|extension| extension == "toml") {
+        return "`loadline new study` writes one to begin with".to_string();
+    }
     let known = crate::files::workload_names();
-    let stem = std::path::Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     match nearest(&stem, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`, which loadline has with it?"),
         None => format!("loadline has with it {}; `loadline run --help` names other loads", known.join(", ")),
