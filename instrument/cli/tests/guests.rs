@@ -121,11 +121,21 @@ fn file_systems_that_this_kernel_lacks_run_in_one_guest_and_nothing_is_left() {
 #[test]
 fn deterministic_guests_repeat_to_the_bit() {
     needs!(Root, Guest, Ext4Tools);
-    let measured = || {
+    let measured = |title: &str| {
         let place = Place::new();
-        let words =
-            ["run", "work.f", "--on", "ext4@null:64M", "--deterministic", "--for", "100ms", "-n", "1"];
-        place.output(&words);
+        let words = [
+            "run",
+            "work.f",
+            "--on",
+            "ext4@null:64M",
+            "--deterministic",
+            "--for",
+            "100ms",
+            "-n",
+            "1",
+            "--title",
+        ];
+        place.output(&[&words[..], &[title]].concat());
         let run = place.run();
         let mut sums = Vec::new();
         below(&run, "raw_data", &mut sums);
@@ -134,8 +144,9 @@ fn deterministic_guests_repeat_to_the_bit() {
     };
     // at the same time: the one is load on the other's machine
     let (one, other) = std::thread::scope(|scope| {
-        let one = scope.spawn(measured);
-        let other = measured();
+        let one = scope.spawn(|| measured("one"));
+        // neither the run's name nor its study shows in the guest
+        let other = measured("another study");
         (one.join().unwrap(), other)
     });
     assert_eq!(one, other);

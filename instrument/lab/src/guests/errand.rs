@@ -6,6 +6,7 @@ use camino::Utf8Path;
 use guest::setup::{Mode, Setup};
 use guest::{GuestError, Machine};
 use record::environment;
+use record::plan::Slot;
 
 use super::means::{BOOT_PATIENCE, Means, TICK};
 use super::talk::{Answer, Ask, Errand};
@@ -16,8 +17,7 @@ use crate::runner::{Job, Report};
 const GRACE: Duration = Duration::from_secs(60);
 /// Seconds of the machine that a second of virtual time may take.
 const SLOWNESS: f64 = 20.0;
-/// The run's name in a deterministic guest. Directories are named by it, and a name of its own for each run would take the
-/// guest's kernel another number of instructions.
+/// The run's name in a deterministic guest.
 const RUN: &str = "deterministic";
 /// How often a deterministic guest is booted for a trial, at most: one that comes to nothing without a word is tried again.
 const ATTEMPTS: u32 = 2;
@@ -54,6 +54,21 @@ pub(super) fn served(
     }
 }
 
+/// What a deterministic guest is asked: only what the trial is. A run's name, of which directories are named, or other stacks
+/// of the study would take the guest another number of instructions, and the same trial would no longer be the same in
+/// another run.
+fn alone(mut errand: Errand, job: &Job<'_>) -> Errand {
+    let mut study = job.study.clone();
+    study.study.title = RUN.to_string();
+    study.all_trials(1);
+    study.stacks = vec![errand.stack.clone()];
+    study.workloads.retain(|workload| workload.label() == job.cell.workload);
+    (errand.study, errand.run) = (study.to_toml(), RUN.to_string());
+    errand.cell.id = 0;
+    errand.slot = Slot { cell: 0, order: 0, ..errand.slot };
+    errand
+}
+
 /// A trial in a guest of its own, in virtual time.
 pub(super) fn once(
     job: &Job<'_>,
@@ -63,7 +78,7 @@ pub(super) fn once(
     facts: environment::Guest,
     setup: &dyn Fn(Mode) -> Setup,
 ) -> Result<Report, GuestError> {
-    let errand = Errand { run: RUN.to_string(), ..Errand::of(job) };
+    let errand = alone(Errand::of(job), job);
     let payload = serde_json::to_vec(&errand).map_err(|error| GuestError::Damaged(error.to_string()))?;
     let mut lost = String::new();
     for attempt in 1..=ATTEMPTS {
