@@ -9,6 +9,7 @@ use workload::IoMode;
 use workload::Workload;
 
 use crate::cases;
+use crate::image::on_ext4;
 use crate::pairs::Pairs;
 
 /// One job, for both sides.
@@ -48,30 +49,13 @@ pub fn measure(pairs: &Pairs, tmpfs: &Path, disk: &Path) -> anyhow::Result<()> {
         }
     }
     drop(directory);
-    on_ext4(pairs, disk)
-}
-
-/// io_uring at depth 32 with `O_DIRECT`, on ext4 in an image.
-fn on_ext4(pairs: &Pairs, disk: &Path) -> anyhow::Result<()> {
-    let work = tempfile::Builder::new().prefix("loadline-bench-").tempdir_in(disk)?;
-    let utf8 = |path: &Path| path.to_str().map(str::to_owned).context("the path is not UTF-8");
-    let spec: spec::StackSpec = "ext4@image:2G".parse()?;
-    let journal = journal::Journal::open(utf8(&work.path().join("journal"))?.as_str().into(), "bench")?;
-    let builder = stack::Builder::new(utf8(&work.path().join("images"))?);
-    let built = match builder.build(&spec, &journal) {
-        Ok(built) => built,
-        Err(error) => {
-            println!("ext4 image not available, its cases are left out: {error}");
-            return Ok(());
-        }
-    };
-    let measured = JOBS.iter().try_for_each(|job| {
-        let directory = built.path().as_std_path();
-        let place = Place { directory, jobs: 1, engine: "io_uring", depth: 32, direct: true };
-        one(job, &place, &format!("{}, io_uring 32, direct, ext4", job.name), pairs)
-    });
-    built.teardown()?;
-    measured
+    // io_uring at depth 32 with `O_DIRECT`
+    on_ext4(disk, "2G", |directory| {
+        JOBS.iter().try_for_each(|job| {
+            let place = Place { directory, jobs: 1, engine: "io_uring", depth: 32, direct: true };
+            one(job, &place, &format!("{}, io_uring 32, direct, ext4", job.name), pairs)
+        })
+    })
 }
 
 fn one(job: &Job, place: &Place<'_>, name: &str, pairs: &Pairs) -> anyhow::Result<()> {

@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, ensure};
 use serde_json::Value;
 
+use crate::image::on_ext4;
 use crate::pairs::{self, Pairs};
 
 /// What a case measures: a phase's name at loadline, and where the program's own result stands.
@@ -77,22 +78,7 @@ pub fn measure(pairs: &Pairs, tmpfs: &Path, disk: &Path) -> anyhow::Result<()> {
     let (home, loadline, rounds) = (home.path(), loadline.as_path(), pairs.rounds);
     all(&Place { file_system: "tmpfs", folder: folder.path(), home, loadline, rounds })?;
     drop(folder);
-    let work = tempfile::Builder::new().prefix("loadline-bench-").tempdir_in(disk)?;
-    let utf8 = |path: &Path| path.to_str().map(str::to_owned).context("the path is not UTF-8");
-    let spec: spec::StackSpec = "ext4@image:4G".parse()?;
-    let journal = journal::Journal::open(utf8(&work.path().join("journal"))?.as_str().into(), "bench")?;
-    let builder = stack::Builder::new(utf8(&work.path().join("images"))?);
-    let built = match builder.build(&spec, &journal) {
-        Ok(built) => built,
-        Err(error) => {
-            println!("ext4 image not available, its cases are left out: {error}");
-            return Ok(());
-        }
-    };
-    let folder = built.path().as_std_path();
-    let measured = all(&Place { file_system: "ext4", folder, home, loadline, rounds });
-    built.teardown()?;
-    measured
+    on_ext4(disk, "4G", |folder| all(&Place { file_system: "ext4", folder, home, loadline, rounds }))
 }
 
 const SOURCE: &str = "build https://github.com/hpc/ior: ./bootstrap && ./configure && make";

@@ -6,6 +6,7 @@
 //! | `cases` | the flows: WML for the engine beside the same calls written out |
 //! | `bare` | the harness of the bare loops |
 //! | `fio` | fio jobs and their counterparts |
+//! | `image` | ext4 in an image of its own |
 //! | `ior` | IOR and mdtest themselves beside the loads of their names |
 //! | `sysbench` | sysbench's mixes on one server |
 //! | `kv` | db_bench's patterns, redis-benchmark's commands |
@@ -17,6 +18,7 @@
 mod bare;
 mod cases;
 mod fio;
+mod image;
 mod ior;
 mod kv;
 mod pairs;

@@ -71,11 +71,15 @@ pub(crate) fn fsyncs_on(options: &Options, spec: &StackSpec, wanted: &Fsyncs) ->
 /// Bytes of trace that are kept: some five million events.
 const TRACE_BYTES_MAX: u64 = 256 << 20;
 
+/// Stack, load and seconds, as `cache` and `fuse` are asked.
+fn asked(on: &str, job: &Path, length: &str, allow: bool) -> anyhow::Result<(StackSpec, Workload, f64)> {
+    let spec = on.parse().map_err(|error| bad_input(format!("--on: {error}")))?;
+    Ok((spec, load(job, allow)?, seconds(length)?))
+}
+
 fn cache(options: &Options, arguments: &ExplainCache) -> anyhow::Result<Exit> {
-    let spec: StackSpec = arguments.on.parse().map_err(|error| bad_input(format!("--on: {error}")))?;
     let allow = arguments.allow_system;
-    let workload = load(&arguments.job, allow)?;
-    let length = seconds(&arguments.length)?;
+    let (spec, workload, length) = asked(&arguments.on, &arguments.job, &arguments.length, allow)?;
     on_stack(options, &spec, |built| {
         let root = built.path().as_std_path();
         run_stage(&workload, root, Stage::Prepare, length, allow)?;
@@ -117,10 +121,8 @@ fn show_cache(
 }
 
 fn fuse(options: &Options, arguments: &ExplainFuse) -> anyhow::Result<Exit> {
-    let spec: StackSpec = arguments.on.parse().map_err(|error| bad_input(format!("--on: {error}")))?;
     let allow = arguments.allow_system;
-    let workload = load(&arguments.job, allow)?;
-    let length = seconds(&arguments.length)?;
+    let (spec, workload, length) = asked(&arguments.on, &arguments.job, &arguments.length, allow)?;
     on_stack(options, &spec, |built| {
         let root = built.path().as_std_path();
         run_stage(&workload, root, Stage::Prepare, length, allow)?;

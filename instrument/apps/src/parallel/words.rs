@@ -91,6 +91,17 @@ impl Grammar {
         Ok(words)
     }
 
+    /// What both programs have, and loadline has in one form only: the interface, repetitions.
+    pub(crate) fn check_common(&self, words: &Words) -> Result<(), AppError> {
+        if words.value("-a").is_some_and(|api| !api.eq_ignore_ascii_case("posix")) {
+            return Err(self.wrong("-a: only POSIX"));
+        }
+        if words.value("-i").is_some_and(|times| times != "1") {
+            return Err(self.wrong("-i: use `--trials` for repetitions"));
+        }
+        Ok(())
+    }
+
     pub(crate) fn wrong(&self, what: &str) -> AppError {
         AppError::Parameter(format!("options of {}: {what}", self.program))
     }

@@ -29,7 +29,7 @@ pub(super) fn served(
     machine: &mut Machine,
     facts: &environment::Guest,
 ) -> Result<Report, GuestError> {
-    machine.send(&Ask::Trial { errand: Box::new(Errand::of(job)) })?;
+    machine.send(&Ask::Trial { errand: Box::new(Errand::of(job, job.run, job.study)) })?;
     let mut deadline = Instant::now() + Duration::from_secs_f64(timeout_seconds(job)) + GRACE;
     let mut told = false;
     loop {
@@ -57,13 +57,13 @@ pub(super) fn served(
 /// What a deterministic guest is asked: only what the trial is. A run's name, of which directories are named, or other stacks
 /// of the study would take the guest another number of instructions, and the same trial would no longer be the same in
 /// another run.
-fn alone(mut errand: Errand, job: &Job<'_>) -> Errand {
+fn alone(job: &Job<'_>) -> Errand {
     let mut study = job.study.clone();
     study.study.title = RUN.to_string();
     study.all_trials(1);
-    study.stacks = vec![errand.stack.clone()];
+    study.stacks = vec![job.stack.within()];
     study.workloads.retain(|workload| workload.label() == job.cell.workload);
-    (errand.study, errand.run) = (study.to_toml(), RUN.to_string());
+    let mut errand = Errand::of(job, RUN, &study);
     errand.cell.id = 0;
     errand.slot = Slot { cell: 0, order: 0, ..errand.slot };
     errand
@@ -78,7 +78,7 @@ pub(super) fn once(
     facts: environment::Guest,
     setup: &dyn Fn(Mode) -> Setup,
 ) -> Result<Report, GuestError> {
-    let errand = alone(Errand::of(job), job);
+    let errand = alone(job);
     let payload = serde_json::to_vec(&errand).map_err(|error| GuestError::Damaged(error.to_string()))?;
     let mut lost = String::new();
     for attempt in 1..=ATTEMPTS {

@@ -1,6 +1,7 @@
 //! What is said between a session and its guests.
 
 use record::results::Cell;
+use record::study::Study;
 use serde::{Deserialize, Serialize};
 use spec::StackSpec;
 
@@ -64,10 +65,11 @@ pub(super) enum Answer {
 }
 
 impl Errand {
-    pub(super) fn of(job: &Job<'_>) -> Errand {
+    /// The trial, with the run's name and the study that the guest is told.
+    pub(super) fn of(job: &Job<'_>, run: &str, study: &Study) -> Errand {
         Errand {
-            run: job.run.to_string(),
-            study: job.study.to_toml(),
+            run: run.to_string(),
+            study: study.to_toml(),
             cell: job.cell.clone(),
             slot: job.slot,
             stack: job.stack.within(),

@@ -80,12 +80,7 @@ impl Options {
     /// Reads them.
     pub(crate) fn new(words: &Words) -> Result<Options, AppError> {
         let wrong = |what: &str| Err(GRAMMAR.wrong(what));
-        if words.value("-a").is_some_and(|api| !api.eq_ignore_ascii_case("posix")) {
-            return wrong("-a: only POSIX");
-        }
-        if words.value("-i").is_some_and(|times| times != "1") {
-            return wrong("-i: use `--trials` for repetitions");
-        }
+        GRAMMAR.check_common(words)?;
         let (write, check_write) = (words.has("-w"), words.has("-W"));
         let (read, check_read) = (words.has("-r"), words.has("-R"));
         let none = !(write || check_write || read || check_read);

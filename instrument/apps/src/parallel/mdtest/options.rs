@@ -65,12 +65,7 @@ impl Options {
     /// Reads them.
     pub(crate) fn new(words: &Words) -> Result<Options, AppError> {
         let wrong = |what: &str| Err(GRAMMAR.wrong(what));
-        if words.value("-a").is_some_and(|api| !api.eq_ignore_ascii_case("posix")) {
-            return wrong("-a: only POSIX");
-        }
-        if words.value("-i").is_some_and(|times| times != "1") {
-            return wrong("-i: use `--trials` for repetitions");
-        }
+        GRAMMAR.check_common(words)?;
         let (branches, depth) = (words.number("-b", 1)?, words.number("-z", 0)?);
         let (only_leaves, own_tree) = (words.has("-L"), words.has("-u"));
         let directories = directories(branches, depth).filter(|number| *number <= DIRECTORIES_MAX);
