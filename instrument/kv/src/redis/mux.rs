@@ -146,7 +146,15 @@ impl Loop<'_, '_> {
                 if (event.flags - epoll::EventFlags::OUT).is_empty() {
                     continue;
                 }
-                self.take(number, &mut terminals[number], node)?;
+                let terminal = &mut terminals[number];
+                let at = self.take(number, terminal, node)?;
+                if over_since.is_none() && !self.clock.is_paced() {
+                    // the server works on what comes next while the other replies are read here
+                    while !terminal.idle.is_empty() && terminal.client.has_more() {
+                        terminal.begin(at, None);
+                    }
+                    self.flush_one(number, terminal)?;
+                }
             }
         }
     }
@@ -205,28 +213,30 @@ impl Loop<'_, '_> {
         begun
     }
 
-    fn take(&mut self, number: usize, terminal: &mut Terminal, node: usize) -> Result<(), KvError> {
+    /// Takes the replies on a connection; the moment at which they had come.
+    fn take(&mut self, number: usize, terminal: &mut Terminal, node: usize) -> Result<Instant, KvError> {
         let (known, mut later) = (terminal.ring.wires.len(), Vec::new());
-        let (clock, counts) = (self.clock, &mut self.counts);
+        terminal.ring.wires[node].fill()?;
+        // all of them were here by now: a clock for each would count the reading of those before it as well
+        let now = Instant::now();
+        let (second, counts) = (self.clock.second(now), &mut self.counts);
         terminal.take(node, &mut later, &mut |op| {
-            let now = Instant::now();
-            if let Some(second) = clock.second(now) {
+            if let Some(second) = second {
                 let due = op.due.map(|due| now.saturating_duration_since(due));
                 let done = Done::Moved { ops: 1, bytes: op.bytes };
-                counts.count(op.step.kind, Some(done), now - op.began, due, second);
+                counts.count(op.step.kind, Some(done), now.saturating_duration_since(op.began), due, second);
             }
         })?;
         for node in known..terminal.ring.wires.len() {
             self.add(number, terminal, node)?;
         }
         if !later.is_empty() {
-            let now = Instant::now();
             if self.later.is_empty() {
                 self.next_later = now + LATER;
             }
             self.later.extend(later.into_iter().map(|(node, pending)| (number, node, pending)));
         }
-        Ok(())
+        Ok(now)
     }
 
     /// Sends again what a changing cluster refused.
@@ -247,24 +257,27 @@ impl Loop<'_, '_> {
     }
 
     fn flush(&self, terminals: &mut [Terminal]) -> Result<(), KvError> {
-        for (number, terminal) in terminals.iter_mut().enumerate() {
-            let Terminal { ring, waits_for_room, .. } = terminal;
-            for (node, wire) in ring.wires.iter_mut().enumerate() {
-                if wire.out.is_empty() {
-                    continue;
+        terminals.iter_mut().enumerate().try_for_each(|(number, terminal)| self.flush_one(number, terminal))
+    }
+
+    /// Sends what a terminal has to send, as far as there is room.
+    fn flush_one(&self, number: usize, terminal: &mut Terminal) -> Result<(), KvError> {
+        let Terminal { ring, waits_for_room, .. } = terminal;
+        for (node, wire) in ring.wires.iter_mut().enumerate() {
+            if wire.out.is_empty() {
+                continue;
+            }
+            wire.flush()?;
+            let waits = wire.is_full();
+            if waits != waits_for_room[node] {
+                waits_for_room[node] = waits;
+                let mut flags = epoll::EventFlags::IN;
+                if waits {
+                    flags |= epoll::EventFlags::OUT;
                 }
-                wire.flush()?;
-                let waits = wire.is_full();
-                if waits != waits_for_room[node] {
-                    waits_for_room[node] = waits;
-                    let mut flags = epoll::EventFlags::IN;
-                    if waits {
-                        flags |= epoll::EventFlags::OUT;
-                    }
-                    let data = epoll::EventData::new_u64((number as u64) << 32 | node as u64);
-                    epoll::modify(&self.epoll, &*wire, data, flags)
-                        .map_err(|error| KvError::Engine(format!("epoll: {error}")))?;
-                }
+                let data = epoll::EventData::new_u64((number as u64) << 32 | node as u64);
+                epoll::modify(&self.epoll, &*wire, data, flags)
+                    .map_err(|error| KvError::Engine(format!("epoll: {error}")))?;
             }
         }
         Ok(())

@@ -166,14 +166,13 @@ impl Terminal {
         self.pending[node].push_back(pending);
     }
 
-    /// Takes every reply that has come whole; shows operations that ended by them.
+    /// Takes every reply that was read whole; shows operations that ended by them.
     pub(super) fn take(
         &mut self,
         node: usize,
         later: &mut Vec<(usize, Pending)>,
         ended: &mut dyn FnMut(&Running),
     ) -> Result<(), KvError> {
-        self.ring.wires[node].fill()?;
         loop {
             let Some(reply) = self.ring.wires[node].reply()? else { return Ok(()) };
             let Some(pending) = self.pending[node].pop_front() else {
