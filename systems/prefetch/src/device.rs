@@ -8,32 +8,11 @@ use crate::pace::Pace;
 use crate::pairs::Pairs;
 use crate::traffic::Traffic;
 use crate::trial::Trial;
+use crate::tuning::Tuning;
 use crate::window::Window;
-
-/// Bandwidth assumed until one was measured, bytes/s.
-pub const BANDWIDTH_ASSUMED: u64 = 1_000_000_000;
-/// The smallest request of a stream, bytes.
-const CHUNK_MIN: u64 = 64 << 10;
 
 /// The most steps of fetching that are under way at a time.
 pub const FETCH_WIDTH_MAX: usize = 16;
-/// The longest step of fetching, bytes.
-const FETCH_STEP_MAX: u64 = 768 << 10;
-/// Misses that are taken to wait for what was under way when a fetch ended: one of each of so many threads.
-const LEFT_OVER: u64 = 16;
-/// Streams count as live while they are read at least once in so long, ns: four latencies where those are longer.
-const EPOCH_NS_MIN: u64 = 20_000_000;
-/// Reads from which a latency is learned, bytes.
-const MISS_BYTES_MAX: u64 = 128 << 10;
-/// The shortest turn of a stream, ns.
-const TURN_NS_MIN: u64 = 50_000;
-/// On a device of less latency, ns, the thread that prefetches is woken too late for what would have to be so exact.
-const NEAR_NS: u64 = 300_000;
-/// Of what a device delivers, so much percent leave nothing to gain: a tenth at most. On a near one half does.
-const FULL_PERCENT: u64 = 90;
-const FULL_PERCENT_NEAR: u64 = 50;
-/// A read of somebody else may wait for one request of ours, a part of what it takes anyway: one in so many.
-const DELAY_PART: u64 = 12;
 
 /// A prefetch that a read waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +28,9 @@ pub struct Wait {
 }
 
 /// One device, as learned from reads. All methods may race: a lost update costs a sample.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Device {
+    tuning: &'static Tuning,
     latency: Latency,
     bandwidth: AtomicU64,
     saturated: AtomicU64,
@@ -84,15 +64,27 @@ pub struct Device {
     pub trial: Trial,
 }
 
+impl Default for Device {
+    fn default() -> Device {
+        Device::new()
+    }
+}
+
 impl Device {
     /// Nothing measured yet.
     pub const fn new() -> Device {
+        Device::with(&Tuning::STANDARD)
+    }
+
+    /// The same with other constants.
+    pub const fn with(tuning: &'static Tuning) -> Device {
         Device {
-            latency: Latency::new(),
+            tuning,
+            latency: Latency::new(tuning),
             bandwidth: AtomicU64::new(0),
             saturated: AtomicU64::new(0),
-            pace: Pace::new(),
-            pairs: Pairs::new(),
+            pace: Pace::new(tuning),
+            pairs: Pairs::new(tuning),
             steady: AtomicU64::new(0),
             readahead: AtomicU64::new(0),
             call: AtomicU64::new(0),
@@ -103,15 +95,20 @@ impl Device {
             epoch_start_ns: AtomicU64::new(0),
             live: AtomicU64::new(0),
             live_before: AtomicU64::new(0),
-            forward: Forward::new(),
+            forward: Forward::new(tuning),
             fetches: AtomicU64::new(0),
             left_over: AtomicU64::new(0),
             beside_ns: AtomicI64::new(0),
-            window: Window::new(),
-            traffic: Traffic::new(),
+            window: Window::new(tuning),
+            traffic: Traffic::new(tuning),
             ordered: AtomicBool::new(false),
-            trial: Trial::new(),
+            trial: Trial::new(tuning),
         }
+    }
+
+    /// The constants of the policy.
+    pub fn tuning(&self) -> &'static Tuning {
+        self.tuning
     }
 
     /// Tells the kernel's limits: read-ahead window of the device and the most one call prefetches, bytes.
@@ -140,7 +137,9 @@ impl Device {
     /// streams wait in turn. All streams' requests together take a quarter of a latency.
     pub fn chunk_bytes(&self) -> u64 {
         let share = self.bdp() / 4 / self.streams().max(1);
-        share.clamp(CHUNK_MIN, self.call_bytes().max(CHUNK_MIN)).next_multiple_of(crate::PAGE)
+        share
+            .clamp(self.tuning.request_bytes, self.call_bytes().max(self.tuning.request_bytes))
+            .next_multiple_of(crate::PAGE)
     }
 
     /// The longest request beside which others read, bytes: one of theirs that comes after it waits a twelfth longer than
@@ -149,7 +148,7 @@ impl Device {
     /// Rule: Short requests.
     pub fn quantum_bytes(&self) -> u64 {
         let bytes = u128::from(self.typical_ns()) * u128::from(self.believed_rate());
-        let bytes = u64::try_from(bytes / 1_000_000_000).unwrap_or(u64::MAX) / DELAY_PART;
+        let bytes = u64::try_from(bytes / 1_000_000_000).unwrap_or(u64::MAX) / self.tuning.delay_part;
         (bytes / crate::PAGE * crate::PAGE).max(crate::PAGE)
     }
 
@@ -189,7 +188,7 @@ impl Device {
     /// Learns from a miss that no prefetch had covered. Long reads are several requests, of which the program may have
     /// asked for some before.
     pub fn learn_miss(&self, elapsed_ns: u64, bytes: u64) {
-        let seen = match bytes > MISS_BYTES_MAX {
+        let seen = match bytes > self.tuning.ramp_bytes {
             true if self.is_prefetching() => return,
             true => Seen::Long,
             false if self.is_prefetching() || self.left_over() => Seen::Beside,
@@ -244,7 +243,8 @@ impl Device {
         let total = self.window_bytes.fetch_add(bytes, Relaxed) + bytes;
         let start = self.window_start_ns.load(Relaxed);
         let elapsed = now_ns.saturating_sub(start);
-        let length = 20_000_000u64.max(self.latency_ns().saturating_mul(2)).min(200_000_000);
+        let length =
+            self.tuning.live_ns.max(self.latency_ns().saturating_mul(2)).min(10 * self.tuning.live_ns);
         if start == 0 || elapsed > 20 * length {
             self.restart_window(now_ns);
         } else if elapsed >= length {
@@ -265,7 +265,7 @@ impl Device {
         let own_rate = with_gaps(own_rate);
         let bandwidth = self.believed_rate();
         rate == 0
-            || rate >= bandwidth / 100 * FULL_PERCENT
+            || rate >= bandwidth / 100 * (100 - self.tuning.gain_percent)
             || (rate >= bandwidth / 5 && rate / 9 >= own_rate / 4)
     }
 
@@ -275,8 +275,8 @@ impl Device {
     ///
     /// Rule: Full device.
     pub fn is_filled(&self, own_rate: u64) -> bool {
-        let near = self.latency_ns() < NEAR_NS;
-        let full = if near { FULL_PERCENT_NEAR } else { FULL_PERCENT };
+        let near = self.latency_ns() < 6 * self.tuning.wake_ns;
+        let full = if near { 50 } else { 100 - self.tuning.gain_percent };
         let filled = match self.traffic.rate() {
             // Of mappings no single wait is known, and no rate.
             0 => self.traffic.is_noted(),
@@ -332,7 +332,7 @@ impl Device {
 
     fn bandwidth_or_assumed(&self) -> u64 {
         match self.saturated.load(Relaxed) {
-            0 => BANDWIDTH_ASSUMED.max(self.bandwidth.load(Relaxed)),
+            0 => self.tuning.bandwidth.max(self.bandwidth.load(Relaxed)),
             rate => rate.max(self.bandwidth.load(Relaxed)).max(1),
         }
     }
@@ -398,8 +398,9 @@ impl Device {
         let ample = own_rate.map_or(u64::MAX, |_| u64::try_from(ample).unwrap_or(u64::MAX));
         let rate = if steady { known + known / 3 } else { known.saturating_mul(2).min(ample) };
         let turn = u128::from(bytes) * u128::from(streams.max(1)) * 1_000_000_000 / u128::from(rate.max(1));
-        let turn = u64::try_from(turn).unwrap_or(u64::MAX).min(self.latency_ns().max(TURN_NS_MIN));
-        (bytes >= CHUNK_MIN.min(self.quantum_bytes()) && turn >= TURN_NS_MIN).then_some(turn)
+        let turn = u64::try_from(turn).unwrap_or(u64::MAX).min(self.latency_ns().max(self.tuning.wake_ns));
+        (bytes >= self.tuning.request_bytes.min(self.quantum_bytes()) && turn >= self.tuning.wake_ns)
+            .then_some(turn)
     }
 
     /// Learns from a prefetch that a read waited for.
@@ -448,7 +449,7 @@ impl Device {
         }
         let arrives = u128::from(rate) * u128::from(latency_ns) / 1_000_000_000;
         let times = if self.traffic.grows() { 4 } else { 2 };
-        u64::try_from(times * arrives).unwrap_or(u64::MAX).max(Window::first(latency_ns))
+        u64::try_from(times * arrives).unwrap_or(u64::MAX).max(self.window.first(latency_ns))
     }
 
     /// The share of one stream in [`Device::ahead_bytes_max`], and at least `least`, bytes: what is in flight for it
@@ -465,7 +466,8 @@ impl Device {
     /// Notes the time: streams that nobody reads any more are counted no longer, whoever reads now.
     pub fn note_time(&self, now_ns: u64) {
         let elapsed = now_ns.saturating_sub(self.epoch_start_ns.load(Relaxed));
-        let length = EPOCH_NS_MIN.max(self.latency_ns().saturating_mul(4)).min(10 * EPOCH_NS_MIN);
+        let length =
+            self.tuning.live_ns.max(self.latency_ns().saturating_mul(4)).min(10 * self.tuning.live_ns);
         if elapsed >= length {
             let live = self.live.swap(0, Relaxed);
             self.live_before.store(if elapsed < 2 * length { live } else { 0 }, Relaxed);
@@ -526,7 +528,7 @@ impl Device {
     /// It is fetched, or was given up.
     pub fn fetch_ends(&self) {
         self.fetches.store(0, Relaxed);
-        self.left_over.store(LEFT_OVER, Relaxed);
+        self.left_over.store(self.tuning.sample, Relaxed);
     }
 
     /// Streams that prefetch and were read lately. One whose file is read no more (a database reads the end of each file
@@ -539,8 +541,8 @@ impl Device {
     /// One step of fetching a file, bytes: a read that comes after it waits a twelfth of a latency,
     /// or more where the processor is too busy for such short ones.
     pub fn fetch_step_bytes(&self) -> u64 {
-        (self.fetch_bdp() / DELAY_PART * self.pace.stretch())
-            .clamp(crate::PAGE, FETCH_STEP_MAX)
+        (self.fetch_bdp() / self.tuning.delay_part * self.pace.stretch())
+            .clamp(crate::PAGE, 6 * self.tuning.ramp_bytes)
             .next_multiple_of(crate::PAGE)
     }
 
@@ -570,7 +572,7 @@ impl Device {
         let Some(price) = self.pace.price_ns(self.latency_ns()) else { return self.believed_bdp() };
         let found = (u128::from(self.latency_ns()) << 20) / u128::from(price.max(1));
         // Where streams found it full others may have been the reason.
-        let most = BANDWIDTH_ASSUMED.max(self.bandwidth());
+        let most = self.tuning.bandwidth.max(self.bandwidth());
         let most = u128::from(self.latency_ns()) * u128::from(most) / 1_000_000_000;
         u64::try_from(found.min(most)).unwrap_or(u64::MAX).min(1 << 40)
     }

@@ -8,7 +8,6 @@ mod steer;
 use crate::reason::Reason;
 use crate::rent::Rent;
 use crate::stream::{Shape, Stream};
-use crate::tuning::Tuning;
 use crate::{Budget, Device, Mode, PAGE};
 
 pub use crate::rent::Fetched;
@@ -164,7 +163,7 @@ impl FileState {
     }
 
     /// Tells of a read; the answer says whether there is something to do.
-    pub fn on_read(&mut self, read: &Read, device: &Device, budget: &Budget, tuning: &Tuning) -> Effect {
+    pub fn on_read(&mut self, read: &Read, device: &Device, budget: &Budget, mode: Mode) -> Effect {
         if read.len == 0 {
             return Effect::default();
         }
@@ -189,12 +188,12 @@ impl FileState {
         let read = &read;
         stream.reader = self.reader;
         self.note_order(stream.is_confirmed());
-        self.account(&mut stream, read, (covered, fetched), device, budget, tuning.mode);
+        self.account(&mut stream, read, (covered, fetched), device, budget, mode);
         stream.count_misfit(read.is_slow());
-        if tuning.mode.predicts() {
-            self.steer(&mut stream, read, covered, device, budget, tuning);
+        if mode.predicts() {
+            self.steer(&mut stream, read, covered, device, budget, mode);
         }
-        if tuning.mode == Mode::Observe && stream.active {
+        if mode == Mode::Observe && stream.active {
             while stream.claim(stream.depth, 1 << 20, self.size).is_some() {}
         }
         if stream.active {
@@ -205,8 +204,8 @@ impl FileState {
         if let Some(slot) = self.streams.get_mut(at) {
             *slot = stream;
         }
-        self.rent(read, covered || fetched, &stream, device, budget, tuning);
-        let observing = tuning.mode == Mode::Observe;
+        self.rent(read, covered || fetched, &stream, device, budget, mode);
+        let observing = mode == Mode::Observe;
         let wanted = core::mem::take(&mut self.wants_worker);
         // Once a fetch has begun its thread goes on by itself; that it is woken now and then is for a system that refused.
         let fetching = self.fetch == FetchState::Running && self.tick.is_multiple_of(FETCH_WAKES);

@@ -3,18 +3,16 @@
 //! A stream that is prefetched tells whether it gained. Three without gain, and none with one in between, decide for the
 //! device: a single one may merely have lost its share to the others. After a while they are tried again.
 
+use crate::tuning::Tuning;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Streams without gain that decide for a device.
 const BARREN_VOTES: u64 = 3;
-/// How long others wait for the first one that is tried, ns, or 20 latencies.
-const TRIED_NS_MIN: u64 = 50_000_000;
-/// Reads until forward streams are tried again, the first time, and at most: each time twice as many.
-const BARREN_READS: (u64, u64) = (512, 4096);
 
 /// What forward streams told. All methods may race: a lost update costs a vote.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Forward {
+    tuning: &'static Tuning,
     /// Streams without gain in a row; once they have decided, and reads until the next try.
     barren: AtomicU64,
     /// Whether prefetching one brought something.
@@ -27,8 +25,9 @@ pub struct Forward {
 
 impl Forward {
     /// None was tried yet.
-    pub const fn new() -> Forward {
+    pub const fn new(tuning: &'static Tuning) -> Forward {
         Forward {
+            tuning,
             barren: AtomicU64::new(0),
             gains: AtomicBool::new(false),
             tried_ns: AtomicU64::new(0),
@@ -50,7 +49,8 @@ impl Forward {
             }
             (true, 0..BARREN_VOTES) if known + 1 == BARREN_VOTES => {
                 // The latency may have been learned wrong: a single stream that is left alone for that is a pity.
-                let rest = (2 * rest).clamp(BARREN_READS.0, BARREN_READS.1);
+                let rest = (2 * rest)
+                    .clamp(u64::from(self.tuning.rest_reads) / 8, u64::from(self.tuning.rest_reads));
                 self.rest.store(rest, Relaxed);
                 BARREN_VOTES + rest
             }
@@ -67,7 +67,7 @@ impl Forward {
     /// Whether another stream shows at present whether prefetching brings anything, on a device of so much latency. It has
     /// time for that, but not for ever: it may end before.
     pub fn is_tried(&self, now_ns: u64, latency_ns: u64) -> bool {
-        let time_ns = TRIED_NS_MIN.max(latency_ns.saturating_mul(20));
+        let time_ns = (20 * self.tuning.rate_ns).max(latency_ns.saturating_mul(20));
         let tried_ns = self.tried_ns.load(Relaxed);
         tried_ns != 0 && now_ns < tried_ns.saturating_add(time_ns) && !self.gains.load(Relaxed)
     }
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn three_barren_streams_decide_and_are_tried_again_later() {
-        let forward = Forward::new();
+        let forward = Forward::new(&Tuning::STANDARD);
         forward.learn(true);
         forward.learn(true);
         assert!(!forward.is_barren());
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn one_stream_is_tried_before_the_others() {
-        let forward = Forward::new();
+        let forward = Forward::new(&Tuning::STANDARD);
         assert!(!forward.is_tried(1, 0));
         forward.begin(1_000_000);
         assert!(forward.is_tried(2_000_000, 0) && forward.is_tried(50_000_000, 0));

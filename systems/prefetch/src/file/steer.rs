@@ -3,7 +3,6 @@
 use super::{FetchState, FileState, LIVE_READS, RUNS, Read};
 use crate::reason::Reason;
 use crate::stream::{Shape, Stream};
-use crate::tuning::Tuning;
 use crate::{Budget, Device, Mode, PAGE};
 
 impl FileState {
@@ -39,7 +38,7 @@ impl FileState {
         covered: bool,
         device: &Device,
         budget: &Budget,
-        tuning: &Tuning,
+        mode: Mode,
     ) {
         if !stream.is_confirmed() {
             self.settle(stream, device, budget);
@@ -47,7 +46,7 @@ impl FileState {
             stream.owed = 0;
             return;
         }
-        let comparable = stream.shape == Shape::Forward && !self.random_hint && tuning.mode != Mode::Observe;
+        let comparable = stream.shape == Shape::Forward && !self.random_hint && mode != Mode::Observe;
         if stream.active {
             // The kernel reads ahead of forward streams itself: compare, and give up on all of them together, since
             // a prefetched one would take the bandwidth of the others.
@@ -64,7 +63,7 @@ impl FileState {
                 return;
             }
             if covered && read.is_slow() {
-                self.grow(stream, read, device, tuning);
+                self.grow(stream, read, device);
             }
             return;
         }
@@ -77,17 +76,17 @@ impl FileState {
         match self.objection(stream, ramped, device) {
             Some(reason) => self.reason = reason,
             None => {
-                let depth = (device.bdp() * 3 / 2).clamp(tuning.ramp_bytes, tuning.depth_bytes_max);
+                let depth =
+                    (device.bdp() * 3 / 2).clamp(device.tuning().ramp_bytes, device.tuning().depth_bytes);
                 stream.activate(depth, read.now_ns);
                 device.stream_begins();
                 if comparable {
                     device.forward.begin(read.now_ns);
                 }
                 if self.limit == 0 {
-                    self.limit = tuning.depth_bytes_max;
+                    self.limit = device.tuning().depth_bytes;
                 }
-                self.reason =
-                    if tuning.mode == Mode::Observe { Reason::Observing } else { Reason::Prefetching };
+                self.reason = if mode == Mode::Observe { Reason::Observing } else { Reason::Prefetching };
             }
         }
     }
@@ -163,7 +162,7 @@ impl FileState {
     }
 
     /// A read had to wait for what was asked for: go deeper, unless the last time brought nothing.
-    pub(super) fn grow(&mut self, stream: &mut Stream, read: &Read, device: &Device, tuning: &Tuning) {
+    pub(super) fn grow(&mut self, stream: &mut Stream, read: &Read, device: &Device) {
         let bytes = stream.run_bytes - stream.grown_bytes;
         if stream.run_bytes < stream.hold_bytes || bytes < stream.depth / 2 {
             return;
@@ -184,7 +183,7 @@ impl FileState {
             device.learn_saturated(rate.max(device.bandwidth()));
             stream.hold_bytes = stream.run_bytes + (64 << 20);
         } else {
-            stream.depth = (stream.depth * 2).min(tuning.depth_bytes_max);
+            stream.depth = (stream.depth * 2).min(device.tuning().depth_bytes);
         }
         stream.rate = rate;
         stream.grown_bytes = stream.run_bytes;
