@@ -6,8 +6,8 @@
 use crate::tuning::Tuning;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Streams without gain that decide for a device.
-const BARREN_VOTES: u64 = 3;
+/// Streams without gain that decide for a device: of three one may be an accident.
+const VOTES: u64 = 3;
 
 /// What forward streams told. All methods may race: a lost update costs a vote.
 #[derive(Debug)]
@@ -47,12 +47,12 @@ impl Forward {
                 self.rest.store(0, Relaxed);
                 0
             }
-            (true, 0..BARREN_VOTES) if known + 1 == BARREN_VOTES => {
+            (true, 0..VOTES) if known + 1 == VOTES => {
                 // The latency may have been learned wrong: a single stream that is left alone for that is a pity.
                 let rest = (2 * rest)
                     .clamp(u64::from(self.tuning.rest_reads) / 8, u64::from(self.tuning.rest_reads));
                 self.rest.store(rest, Relaxed);
-                BARREN_VOTES + rest
+                VOTES + rest
             }
             (true, _) => known + 1,
         };
@@ -74,17 +74,17 @@ impl Forward {
 
     /// Whether streams are barren at present.
     pub fn is_barren(&self) -> bool {
-        self.barren.load(Relaxed) >= BARREN_VOTES
+        self.barren.load(Relaxed) >= VOTES
     }
 
     /// Whether the stream of a read is left to the kernel: prefetching brought nothing. Tried again after a while, which each
     /// call makes shorter.
     pub fn leave(&self) -> bool {
         let known = self.barren.load(Relaxed);
-        if known < BARREN_VOTES {
+        if known < VOTES {
             return false;
         }
-        self.barren.store(if known == BARREN_VOTES { 0 } else { known - 1 }, Relaxed);
+        self.barren.store(if known == VOTES { 0 } else { known - 1 }, Relaxed);
         true
     }
 }

@@ -1,6 +1,6 @@
 //! Whether a stream is prefetched, and how far ahead.
 
-use super::{FetchState, FileState, LIVE_READS, RUNS, Read};
+use super::{FetchState, FileState, RUNS, Read, STREAMS};
 use crate::reason::Reason;
 use crate::stream::{Shape, Stream};
 use crate::{Budget, Device, Mode, PAGE};
@@ -141,7 +141,7 @@ impl FileState {
         let far = stream.with_gaps(stream.with_gaps(16 * device.readahead_bytes()));
         // It is among the streams itself.
         let near = |other: &&Stream| {
-            let lately = self.tick.wrapping_sub(other.used) <= LIVE_READS;
+            let lately = self.tick.wrapping_sub(other.used) <= 2 * STREAMS as u32;
             other.is_used() && lately && other.end.abs_diff(stream.end) <= 1 << 20
         };
         let alone = || self.streams.iter().filter(near).count() <= 1;
