@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use crate::forward::Forward;
 use crate::latency::{Latency, Seen};
+use crate::model::{Model, bytes_in, ns_of};
 use crate::pace::Pace;
 use crate::pairs::Pairs;
 use crate::traffic::Traffic;
@@ -21,7 +22,7 @@ pub struct Wait {
     pub elapsed_ns: u64,
     /// How far ahead all streams were, bytes.
     pub ahead: u64,
-    /// Requests of this stream are no longer, bytes; [`Device::chunk_bytes`] at most.
+    /// Requests of this stream are no longer, bytes; [`Model::chunk_bytes`] at most.
     pub request: u64,
     /// Whether nobody else had asked for a part of it: only then it says something of the latency.
     pub own: bool,
@@ -111,6 +112,35 @@ impl Device {
         self.tuning
     }
 
+    /// What is believed of it now.
+    pub fn model(&self) -> Model {
+        let latency_ns = self.latency_ns();
+        Model {
+            tuning: self.tuning,
+            latency_ns,
+            confidence: self.latency.confidence(),
+            miss_ns: self.typical_ns(),
+            bandwidth: self.believed_rate(),
+            bandwidth_max: self.full_rate(),
+            is_steady: self.window.is_settled() && self.steady.load(Relaxed) >= 2,
+            demand: self.traffic.demand(),
+            queue: self.ahead_bytes_max(),
+            queue_first: self.window.first(latency_ns),
+            streams: self.streams(),
+            readahead: self.readahead_bytes(),
+            call: self.call_bytes(),
+        }
+    }
+
+    /// Latency x bandwidth: what must be in flight to keep the device busy, bytes.
+    pub fn bdp(&self) -> u64 {
+        self.model().bdp()
+    }
+
+    fn own_transfer_ns(&self, bytes: u64) -> u64 {
+        ns_of(bytes, self.full_rate())
+    }
+
     /// Tells the kernel's limits: read-ahead window of the device and the most one call prefetches, bytes.
     pub fn set_limits(&self, readahead_bytes: u64, call_bytes: u64) {
         self.readahead.store(readahead_bytes, Relaxed);
@@ -133,30 +163,6 @@ impl Device {
         }
     }
 
-    /// One request of a stream, bytes: pages of a request arrive together, so that a long one makes the reads of all
-    /// streams wait in turn. All streams' requests together take a quarter of a latency.
-    pub fn chunk_bytes(&self) -> u64 {
-        let share = self.bdp() / 4 / self.streams().max(1);
-        share
-            .clamp(self.tuning.request_bytes, self.call_bytes().max(self.tuning.request_bytes))
-            .next_multiple_of(crate::PAGE)
-    }
-
-    /// The longest request beside which others read, bytes: one of theirs that comes after it waits a twelfth longer than
-    /// usual. A page at least.
-    ///
-    /// Rule: Short requests.
-    pub fn quantum_bytes(&self) -> u64 {
-        let bytes = u128::from(self.typical_ns()) * u128::from(self.believed_rate());
-        let bytes = u64::try_from(bytes / 1_000_000_000).unwrap_or(u64::MAX) / self.tuning.delay_part;
-        (bytes / crate::PAGE * crate::PAGE).max(crate::PAGE)
-    }
-
-    /// Whether others read beside a stream that read so much alone, bytes/s.
-    pub fn is_shared(&self, own_rate: u64) -> bool {
-        self.streams() > 1 || self.traffic.is_shared(own_rate)
-    }
-
     /// Learns from a slow read that ended at `now_ns`, a full miss or not, what the device delivers. What is prefetched
     /// lies between the program's own reads: pairs of these look slower than the device.
     pub fn learn_pair(&self, now_ns: u64, elapsed_ns: u64, bytes: u64, full: bool) {
@@ -169,15 +175,9 @@ impl Device {
     /// The bandwidth that misses in one queue told, or what is assumed, bytes/s.
     fn believed_rate(&self) -> u64 {
         match self.pairs.rate() {
-            0 => self.bandwidth_or_assumed(),
+            0 => self.full_rate(),
             rate => rate.max(self.bandwidth()),
         }
-    }
-
-    /// Latency x bandwidth, bytes, by [`Device::believed_rate`].
-    fn believed_bdp(&self) -> u64 {
-        let bytes = u128::from(self.latency_ns()) * u128::from(self.believed_rate()) / 1_000_000_000;
-        bytes.min(1 << 40) as u64
     }
 
     /// Whether the limits were told.
@@ -225,10 +225,6 @@ impl Device {
         self.streams() > 0 || self.is_fetching() || self.is_ordered()
     }
 
-    fn own_transfer_ns(&self, bytes: u64) -> u64 {
-        bytes.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed()
-    }
-
     /// Files are fetched in their order, or no more: reads of others wait behind them, and say nothing of the latency.
     pub fn set_ordered(&self, ordered: bool) {
         self.ordered.store(ordered, Relaxed);
@@ -256,34 +252,6 @@ impl Device {
     /// Notes a read of a stream that misses, whether this one did or not: what the device is busy with.
     pub fn note_traffic(&self, now_ns: u64, bytes: u64) {
         self.traffic.note(now_ns, bytes, self.latency_ns());
-    }
-
-    /// Whether a forward stream of so many bytes/s, which the kernel reads ahead of, would gain little: the device
-    /// delivers nearly what it can, or a fifth of it to several streams; or it was not watched long enough.
-    pub fn is_busy(&self, own_rate: u64, with_gaps: impl Fn(u64) -> u64) -> bool {
-        let rate = with_gaps(self.traffic.rate());
-        let own_rate = with_gaps(own_rate);
-        let bandwidth = self.believed_rate();
-        rate == 0
-            || rate >= bandwidth / 100 * (100 - self.tuning.gain_percent)
-            || (rate >= bandwidth / 5 && rate / 9 >= own_rate / 4)
-    }
-
-    /// Whether a device delivers nearly all that it can already, or was not watched long enough: there is little to gain
-    /// then, and each read would wait for what is prefetched for the others. On a near one half of it is enough, if it is
-    /// of others, too, than one stream of so many bytes/s.
-    ///
-    /// Rule: Full device.
-    pub fn is_filled(&self, own_rate: u64) -> bool {
-        let near = self.latency_ns() < 6 * self.tuning.wake_ns;
-        let full = if near { 50 } else { 100 - self.tuning.gain_percent };
-        let filled = match self.traffic.rate() {
-            // Of mappings no single wait is known, and no rate.
-            0 => self.traffic.is_noted(),
-            _ if near && !self.traffic.is_shared(own_rate) => false,
-            _ => self.traffic.peak() >= self.believed_rate() / 100 * full,
-        };
-        filled && self.streams() == 0
     }
 
     /// Learns a rate at which the device surely delivered, bytes/s.
@@ -327,20 +295,10 @@ impl Device {
 
     /// The highest rate seen, bytes/s, or what is assumed of a device until it was seen to be busy.
     pub fn full_rate(&self) -> u64 {
-        self.bandwidth_or_assumed()
-    }
-
-    fn bandwidth_or_assumed(&self) -> u64 {
         match self.saturated.load(Relaxed) {
             0 => self.tuning.bandwidth.max(self.bandwidth.load(Relaxed)),
             rate => rate.max(self.bandwidth.load(Relaxed)).max(1),
         }
-    }
-
-    /// Latency x bandwidth: what must be in flight to keep the device busy, bytes.
-    pub fn bdp(&self) -> u64 {
-        let bytes = u128::from(self.latency_ns()) * u128::from(self.bandwidth_or_assumed()) / 1_000_000_000;
-        bytes.min(1 << 40) as u64
     }
 
     /// Learns that a step of fetching, of `own` bytes, took so long while `under_way` bytes were, its own among them.
@@ -358,49 +316,15 @@ impl Device {
     /// How long fetching so many bytes takes, ns.
     pub fn transfer_ns(&self, bytes: u64) -> u64 {
         let ns = match self.pace.price_ns(self.latency_ns()) {
-            None => u128::from(bytes) * 1_000_000_000 / u128::from(self.bandwidth_or_assumed()),
+            None => u128::from(bytes) * 1_000_000_000 / u128::from(self.full_rate()),
             Some(price) => (u128::from(bytes) * u128::from(price)) >> 20,
         };
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// Whether the kernel's read-ahead keeps the device busy for a forward reader.
-    pub fn kernel_has_it(&self) -> bool {
-        self.bdp() <= self.readahead_bytes()
-    }
-
-    /// Whether the kernel's window is a small part of what must be on its way: there is nothing to compare with.
-    pub fn is_far(&self) -> bool {
-        self.bdp() >= 16 * self.readahead_bytes()
-    }
-
     /// What all streams together may be ahead, bytes.
     pub fn ahead_bytes_max(&self) -> u64 {
         self.window.bytes(self.latency_ns())
-    }
-
-    /// How long a stream waits after asking for so many bytes, ns; `None` while it may ask for more at once. The streams
-    /// of a device take turns, or one that asked for several pieces at once would get them at once, again and again,
-    /// and every other one would wait for all of them. Turns are shorter than they could be, by a quarter once the
-    /// bandwidth is known, by half before, and long enough not to wake a thread all the time. Until then a stream that
-    /// the kernel does not read ahead of, and that read so much alone (`own_rate`, bytes/s), begins no faster than with
-    /// twice of what the device delivers: else the reads beside which it begins would wait for all that it asks for.
-    ///
-    /// Rule: Turns.
-    pub fn turn_ns(&self, bytes: u64, own_rate: Option<u64>) -> Option<u64> {
-        let streams = self.streams();
-        if streams < 2 && !own_rate.is_some_and(|rate| self.traffic.is_shared(rate)) {
-            return None;
-        }
-        let known = self.believed_rate();
-        let steady = self.window.is_settled() && self.steady.load(Relaxed) >= 2;
-        let ample = u128::from(self.ample_bytes()) * 1_000_000_000 / u128::from(self.latency_ns().max(1));
-        let ample = own_rate.map_or(u64::MAX, |_| u64::try_from(ample).unwrap_or(u64::MAX));
-        let rate = if steady { known + known / 3 } else { known.saturating_mul(2).min(ample) };
-        let turn = u128::from(bytes) * u128::from(streams.max(1)) * 1_000_000_000 / u128::from(rate.max(1));
-        let turn = u64::try_from(turn).unwrap_or(u64::MAX).min(self.latency_ns().max(self.tuning.wake_ns));
-        (bytes >= self.tuning.request_bytes.min(self.quantum_bytes()) && turn >= self.tuning.wake_ns)
-            .then_some(turn)
     }
 
     /// Learns from a prefetch that a read waited for.
@@ -417,45 +341,27 @@ impl Device {
         if own {
             self.latency.note(Seen::Arrival, elapsed_ns, 0);
         }
+        let model = self.model();
         // As long as a miss took before anything was prefetched, and a tenth more, is no queue of ours.
         let typical = self.latency.typical_ns();
         // Each stream has one request before the device, also in turn.
-        let (streams, chunk) = (self.streams().clamp(1, 8), self.chunk_bytes());
+        let (streams, chunk) = (model.streams.clamp(1, 8), model.chunk_bytes());
         // Threads may share a stream, so that several of its pieces are.
         let requests = request.saturating_mul(streams.max(4)).min(chunk * streams);
-        let idle = latency + requests.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
+        let idle = latency + requests.saturating_mul(1_000_000_000) / self.full_rate();
         let patience = self.window.patience_ns(idle.max(typical));
         // Of the request that each stream reads at the moment half has been read.
-        let ample = self.ample_bytes().saturating_add(requests / 2);
+        let ample = model.ample_bytes().saturating_add(requests / 2);
         if self.window.learn(elapsed_ns, (latency, patience), self.streams(), (ahead, ample)) && ahead > 0 {
             // What was delivered is known better than what was on its way.
             match self.bandwidth() {
                 0 => {
                     let arrives = (u128::from(ahead) * 1_000_000_000 / u128::from(elapsed_ns)) as u64;
-                    self.learn_saturated(arrives.max(self.traffic.rate()))
+                    self.learn_saturated(arrives.max(self.traffic.demand().rate))
                 }
                 rate => self.learn_saturated(rate),
             }
         }
-    }
-
-    /// Twice of what arrives in a latency, and at least the first window, bytes: while more is on its way, the rest of it
-    /// only waits (Little's law). Four times while that is seen to grow: a device that is not full yet is reached in fewer
-    /// latencies. No limit before it is known.
-    fn ample_bytes(&self) -> u64 {
-        let (rate, latency_ns) = (self.traffic.rate(), self.latency_ns());
-        if rate == 0 {
-            return u64::MAX;
-        }
-        let arrives = u128::from(rate) * u128::from(latency_ns) / 1_000_000_000;
-        let times = if self.traffic.grows() { 4 } else { 2 };
-        u64::try_from(times * arrives).unwrap_or(u64::MAX).max(self.window.first(latency_ns))
-    }
-
-    /// The share of one stream in [`Device::ahead_bytes_max`], and at least `least`, bytes: what is in flight for it
-    /// without prefetching.
-    pub fn ahead_bytes_share(&self, least: u64) -> u64 {
-        (self.ahead_bytes_max() / self.streams().max(1)).max(least)
     }
 
     /// A stream begins to prefetch.
@@ -555,7 +461,7 @@ impl Device {
 
     /// What the program leaves of [`Device::fetch_bdp`], bytes.
     fn free_bdp(&self) -> u64 {
-        let own = u128::from(self.traffic.rate()) * u128::from(self.latency_ns()) / 1_000_000_000;
+        let own = u128::from(self.traffic.demand().rate) * u128::from(self.latency_ns()) / 1_000_000_000;
         self.fetch_bdp().saturating_sub(u64::try_from(own).unwrap_or(u64::MAX))
     }
 
@@ -569,7 +475,9 @@ impl Device {
 
     /// Latency x bandwidth, bytes; with the bandwidth that fetching found.
     fn fetch_bdp(&self) -> u64 {
-        let Some(price) = self.pace.price_ns(self.latency_ns()) else { return self.believed_bdp() };
+        let Some(price) = self.pace.price_ns(self.latency_ns()) else {
+            return bytes_in(self.latency_ns(), self.believed_rate()).min(1 << 40);
+        };
         let found = (u128::from(self.latency_ns()) << 20) / u128::from(price.max(1));
         // Where streams found it full others may have been the reason.
         let most = self.tuning.bandwidth.max(self.bandwidth());
@@ -617,14 +525,14 @@ mod tests {
     fn more_may_be_under_way_while_ever_more_arrives() {
         let device = Device::new();
         (0..3).for_each(|_| device.learn_miss(20_000_000, 4096));
-        assert_eq!(device.ample_bytes(), u64::MAX);
+        assert_eq!(device.model().ample_bytes(), u64::MAX);
         let mut now_ns = 1;
         device.note_traffic(now_ns, 0);
         // How many times what arrives in a latency, in two of which so many bytes did.
         let mut times = |bytes: u64| {
             now_ns += 40_000_000;
             device.note_traffic(now_ns, bytes);
-            (device.ample_bytes() as f64 / (bytes as f64 / 2.0)).round()
+            (device.model().ample_bytes() as f64 / (bytes as f64 / 2.0)).round()
         };
         assert_eq!(times(16 << 20), 2.0, "nothing to compare with");
         assert_eq!(times(32 << 20), 4.0, "twice as much arrives");
@@ -665,13 +573,13 @@ mod tests {
     fn a_request_beside_others_is_a_twelfth_of_their_wait() {
         let device = Device::new();
         (0..3).for_each(|_| device.learn_miss(1_200_000, 4096));
-        assert_eq!(device.quantum_bytes(), 100_000 / 4096 * 4096, "of the assumed 1 GB/s");
+        assert_eq!(device.model().quantum_bytes(), 100_000 / 4096 * 4096, "of the assumed 1 GB/s");
         // Four threads begin together: each read of 100 kB takes 1 ms of the device.
         (2..=5u64).for_each(|at| device.learn_pair(at * 1_000_000, at * 1_000_000, 100_000, true));
-        assert_eq!(device.quantum_bytes(), 8192);
+        assert_eq!(device.model().quantum_bytes(), 8192);
         let near = Device::new();
         near.learn_miss(20_000, 4096);
-        assert_eq!(near.quantum_bytes(), crate::PAGE);
+        assert_eq!(near.model().quantum_bytes(), crate::PAGE);
     }
 
     #[test]
@@ -751,7 +659,7 @@ mod tests {
             far.stream_begins();
             far.stream_reads(&mut 0, 1);
         }
-        assert_eq!(far.ahead_bytes_share(0), far.ahead_bytes_max() / 2);
+        assert_eq!(far.model().share_bytes(0), far.ahead_bytes_max() / 2);
     }
 
     #[test]
@@ -759,11 +667,11 @@ mod tests {
         let disk = Device::new();
         disk.set_limits(8 << 20, 8 << 20);
         disk.learn_miss(18_000, 0);
-        assert!(disk.kernel_has_it());
+        assert!(disk.bdp() <= disk.readahead_bytes());
         let far = Device::new();
         far.set_limits(128 << 10, 128 << 10);
         far.learn_miss(1_000_000, 0);
-        assert!(!far.kernel_has_it());
+        assert!(!far.bdp() <= far.readahead_bytes());
     }
 
     #[test]

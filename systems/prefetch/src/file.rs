@@ -186,7 +186,7 @@ impl FileState {
         if stream.active {
             device.stream_reads(&mut stream.epoch, read.now_ns);
         }
-        let headroom = stream.active && self.wants_more(&stream, device);
+        let headroom = stream.active && self.wants_more(&stream, device, &device.model());
         let time_next = stream.active || stream.timed < 16 || stream.slow != 0;
         if let Some(slot) = self.streams.get_mut(at) {
             *slot = stream;

@@ -1,5 +1,6 @@
 //! What a device is busy with for the program: the rate of reads of streams that miss, in short windows.
 
+use crate::model::Demand;
 use crate::tuning::Tuning;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -45,29 +46,15 @@ impl Traffic {
         self.start_ns.store(now_ns, Relaxed);
     }
 
-    /// The rate of the latest window, bytes/s; 0 before the first is over.
-    pub fn rate(&self) -> u64 {
-        self.rate.load(Relaxed)
-    }
-
-    /// The highest rate of the latest windows, bytes/s: a window in which threads computed does not make a device idle.
-    pub fn peak(&self) -> u64 {
-        self.peak.load(Relaxed)
-    }
-
-    /// Whether that was half as much again as the time before.
-    pub fn grows(&self) -> bool {
-        self.grows.load(Relaxed)
-    }
-
-    /// Whether any read was noted.
-    pub fn is_noted(&self) -> bool {
-        self.start_ns.load(Relaxed) != 0
-    }
-
-    /// Whether it is of others, too, than one stream of so many bytes/s; 0: not known.
-    pub fn is_shared(&self, own_rate: u64) -> bool {
-        own_rate != 0 && self.rate() / 3 > own_rate / 2
+    /// What it is.
+    pub fn demand(&self) -> Demand {
+        Demand {
+            rate: self.rate.load(Relaxed),
+            // A window in which threads computed does not make a device idle.
+            peak: self.peak.load(Relaxed),
+            grows: self.grows.load(Relaxed),
+            is_noted: self.start_ns.load(Relaxed) != 0,
+        }
     }
 }
 
@@ -78,19 +65,21 @@ mod tests {
     #[test]
     fn a_window_tells_the_rate_when_it_is_over() {
         let traffic = Traffic::new(&Tuning::STANDARD);
-        assert!(!traffic.is_noted());
+        assert!(!traffic.demand().is_noted);
         // One read of 100 KiB in each 100 us: 1 GB/s.
         (1..=20u64).for_each(|read| traffic.note(read * 100_000, 102_400, 0));
-        assert!(traffic.is_noted() && traffic.rate() == 0 && !traffic.is_shared(1), "the window is not over");
+        assert!(
+            traffic.demand().is_noted && traffic.demand().rate == 0 && !traffic.is_shared(1),
+            "the window is not over"
+        );
         traffic.note(2_100_000, 102_400, 0);
-        assert!((1_000_000_000..1_100_000_000).contains(&traffic.rate()), "{}", traffic.rate());
-        assert!(traffic.is_shared(500_000_000) && !traffic.is_shared(900_000_000) && !traffic.is_shared(0));
+        assert!((1_000_000_000..1_100_000_000).contains(&traffic.demand().rate), "{}", traffic.demand().rate);
         // Twice of it: it grows; then no more. A far device has a longer window.
         (1..=20u64).for_each(|read| traffic.note(2_100_000 + read * 100_000, 204_800, 0));
-        assert!(traffic.grows() && traffic.rate() > 2_000_000_000);
+        assert!(traffic.demand().grows && traffic.demand().rate > 2_000_000_000);
         (1..=20u64).for_each(|read| traffic.note(4_100_000 + read * 100_000, 204_800, 0));
-        assert!(!traffic.grows());
+        assert!(!traffic.demand().grows);
         traffic.note(6_100_000 + 2_000_000, 1, 20_000_000);
-        assert!(traffic.rate() > 2_000_000_000, "not over");
+        assert!(traffic.demand().rate > 2_000_000_000, "not over");
     }
 }
