@@ -30,6 +30,17 @@ pub struct Past {
     pub is_ramped: bool,
 }
 
+/// What was tried on the device, and brought nothing or is not decided yet.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Experiments {
+    /// Reads were no faster with prefetching, or some were later.
+    pub is_bad: bool,
+    /// A forward stream is being tried: the others wait for what it shows.
+    pub is_tried: bool,
+    /// Forward streams gained nothing beside the kernel's read-ahead.
+    pub is_barren: bool,
+}
+
 /// What to do about a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
@@ -47,17 +58,20 @@ impl Past {
 }
 
 /// Whether a confirmed stream is to be prefetched.
-pub fn decide(model: &Model, stream: &Stream, past: &Past) -> Action {
+pub fn decide(model: &Model, stream: &Stream, past: &Past, experiments: Experiments) -> Action {
     // No misses, nothing to gain.
     if stream.slow_count() < 2 {
         return Action::Leave(Reason::Cached);
     }
     let objection = match past.has_kernel(stream) {
-        true => forward(model, stream, past),
+        true => forward(model, stream, past, experiments),
         false => (!is_gainful(model, stream.rate_alone(past.now_ns))).then_some(Reason::Saturated),
     };
     if let Some(reason) = objection {
         return Action::Leave(reason);
+    }
+    if experiments.is_bad {
+        return Action::Leave(Reason::NoGain);
     }
     if past.is_fetched {
         return Action::Leave(Reason::FetchedAll);
@@ -77,7 +91,7 @@ pub fn decide(model: &Model, stream: &Stream, past: &Past) -> Action {
 /// Whether a stream that the kernel does not read ahead of gains anything beside what the program has the device do
 /// already: else there is little to gain, and each read would wait for what is prefetched for the others.
 ///
-/// Rule: Full device.
+/// Rule: Gain.
 fn is_gainful(model: &Model, own_rate: u64) -> bool {
     // Once some are prefetched what is delivered is our own doing.
     if model.streams > 0 {
@@ -91,7 +105,7 @@ fn is_gainful(model: &Model, own_rate: u64) -> bool {
 }
 
 /// Why a stream that the kernel reads ahead of is left to it.
-fn forward(model: &Model, stream: &Stream, past: &Past) -> Option<Reason> {
+fn forward(model: &Model, stream: &Stream, past: &Past, experiments: Experiments) -> Option<Reason> {
     // It must show misses after the kernel had time to ramp up.
     if model.bdp() <= model.readahead || !past.is_ramped {
         return Some(Reason::KernelHasIt);
@@ -108,7 +122,10 @@ fn forward(model: &Model, stream: &Stream, past: &Past) -> Option<Reason> {
     let own_rate = stream.with_gaps(stream.rate_alone(past.now_ns));
     let several = rate >= model.bandwidth / 5 && rate / 9 >= own_rate / 4;
     let gains = rate > 0 && !several && model.is_gain(model.gain_ns(rate, false));
-    (!gains).then_some(Reason::Saturated)
+    if !gains || experiments.is_tried {
+        return Some(Reason::Saturated);
+    }
+    experiments.is_barren.then_some(Reason::NoGain)
 }
 
 /// Whether a forward stream leaves out more than a third, on a device that is not far enough for it: of what is
@@ -171,4 +188,118 @@ pub fn wants_more(model: &Model, stream: &Stream, past: &Past, size: u64) -> boo
         _ => request_bytes(model, stream, past.random_hint).min(ahead_max / 2).max(PAGE),
     };
     stream.ahead() + threshold <= ahead_max.max(2 * threshold)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Demand;
+    use crate::{Device, Tuning};
+
+    const MS: u64 = 1_000_000;
+
+    /// 1 GB/s, of which the program takes so many percent with several readers.
+    fn model(latency_ns: u64, percent: u64) -> Model {
+        let device = Device::new();
+        (0..3).for_each(|_| device.learn_miss(latency_ns, 4096));
+        let rate = 10_000_000 * percent;
+        Model { demand: Demand { rate, peak: rate, grows: false, is_noted: true }, ..device.model() }
+    }
+
+    /// Backward, 64 KiB each, with so many of its reads slow; 64 MB/s by itself.
+    fn stream(slow: u32) -> Stream {
+        let mut stream = Stream::begin(64 << 20, 1 << 16, 1);
+        for read in 1..=8 {
+            stream.advance((64 << 20) - (u64::from(read) << 16), 1 << 16, read + 1);
+            stream.note_time(read <= slow);
+        }
+        assert_eq!(stream.shape, Shape::Backward);
+        stream
+    }
+
+    fn past() -> Past {
+        Past {
+            now_ns: 9 * MS,
+            random_hint: false,
+            usual_run: u64::MAX,
+            limit: 0,
+            is_wasteful: false,
+            is_fetched: false,
+            is_alone: true,
+            is_ramped: true,
+        }
+    }
+
+    #[test]
+    fn what_hits_is_left_alone_and_what_misses_is_prefetched() {
+        let model = model(MS, 10);
+        assert_eq!(
+            decide(&model, &stream(1), &past(), Experiments::default()),
+            Action::Leave(Reason::Cached)
+        );
+        assert_eq!(
+            decide(&model, &stream(2), &past(), Experiments::default()),
+            Action::Prefetch(model.bdp() / 2 * 3)
+        );
+    }
+
+    /// The gain is what the device is idle for, less a thread that is woken for each read beside others.
+    #[test]
+    fn a_device_that_the_program_fills_is_left_to_it() {
+        let full = |latency_ns, percent| {
+            decide(&model(latency_ns, percent), &stream(8), &past(), Experiments::default())
+                == Action::Leave(Reason::Saturated)
+        };
+        for (latency_ns, most) in [(20_000, 50), (100_000, 50), (300_000, 73), (MS, 85), (20 * MS, 89)] {
+            assert_eq!(
+                [full(latency_ns, most - 1), full(latency_ns, most + 1)],
+                [false, true],
+                "{latency_ns}"
+            );
+        }
+        assert!(!full(100_000, 5), "one stream alone makes nobody wait");
+        // Our own doing, and what nobody has seen yet.
+        let ours = Model { streams: 1, ..model(MS, 99) };
+        assert_ne!(
+            decide(&ours, &stream(8), &past(), Experiments::default()),
+            Action::Leave(Reason::Saturated)
+        );
+        let unseen = Model { demand: Demand::default(), ..model(MS, 99) };
+        assert_ne!(
+            decide(&unseen, &stream(8), &past(), Experiments::default()),
+            Action::Leave(Reason::Saturated)
+        );
+        let early = Model { demand: Demand { is_noted: true, ..Demand::default() }, ..unseen };
+        assert_eq!(
+            decide(&early, &stream(8), &past(), Experiments::default()),
+            Action::Leave(Reason::Saturated)
+        );
+    }
+
+    #[test]
+    fn what_would_be_waste_is_left_alone() {
+        let (model, stream) = (model(MS, 10), stream(8));
+        for (past, reason) in [
+            (Past { usual_run: stream.run_bytes, ..past() }, Reason::ShortRuns),
+            (Past { limit: 128 << 10, is_wasteful: true, ..past() }, Reason::Wasteful),
+            (Past { is_fetched: true, ..past() }, Reason::FetchedAll),
+        ] {
+            assert_eq!(decide(&model, &stream, &past, Experiments::default()), Action::Leave(reason));
+        }
+        let bad = Experiments { is_bad: true, ..Experiments::default() };
+        assert_eq!(decide(&model, &stream, &past(), bad), Action::Leave(Reason::NoGain));
+    }
+
+    #[test]
+    fn nothing_is_farther_ahead_than_its_run_its_limit_and_its_share() {
+        let (model, mut stream) = (model(20 * MS, 10), stream(8));
+        stream.activate(32 << 20, MS);
+        let read = stream.proven_bytes();
+        assert_eq!(ahead_max(&model, &stream, &Past { limit: 32 << 20, ..past() }), 2 * read);
+        assert_eq!(ahead_max(&model, &stream, &past()), Tuning::STANDARD.ramp_bytes);
+        let shared = Model { streams: 64, ..model };
+        assert_eq!(ahead_max(&shared, &stream, &Past { limit: 32 << 20, ..past() }), 128 << 10);
+        let ending = Past { limit: 32 << 20, usual_run: stream.run_bytes + 4096, ..past() };
+        assert_eq!(ahead_max(&model, &stream, &ending), 4096);
+    }
 }

@@ -540,36 +540,6 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_delivers_nearly_all_it_can_is_left_alone() {
-        let (near, far) = (Device::new(), Device::new());
-        let mut now_ns = 1;
-        for (device, latency_ns) in [(&near, 100_000), (&far, 1_000_000)] {
-            (0..3).for_each(|_| device.learn_miss(latency_ns, 4096));
-            assert!(!device.is_filled(1), "nothing is known of a mapping's reads");
-            device.note_traffic(now_ns, 0);
-            assert!(device.is_filled(1), "it was not watched long enough");
-        }
-        // KiB in 2 ms, of 1 GB/s.
-        let mut filled = |kib: u64| {
-            now_ns += 2_000_000;
-            [&near, &far].map(|device| {
-                device.note_traffic(now_ns, kib << 10);
-                device.is_filled(100_000_000)
-            })
-        };
-        assert_eq!([filled(512), filled(1024), filled(1900)], [[false; 2], [true, false], [true, true]]);
-        assert_eq!(filled(1024), [true, true], "the peak is forgotten slowly");
-        for _ in 0..4 {
-            filled(512);
-        }
-        assert_eq!(filled(512), [true, false]);
-        assert!(!near.is_filled(1_000_000_000), "one stream alone makes nobody wait");
-        far.stream_begins();
-        far.stream_reads(&mut 0, now_ns);
-        assert!(!far.is_filled(1), "that is our own doing");
-    }
-
-    #[test]
     fn a_request_beside_others_is_a_twelfth_of_their_wait() {
         let device = Device::new();
         (0..3).for_each(|_| device.learn_miss(1_200_000, 4096));

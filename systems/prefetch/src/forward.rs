@@ -77,15 +77,12 @@ impl Forward {
         self.barren.load(Relaxed) >= VOTES
     }
 
-    /// Whether the stream of a read is left to the kernel: prefetching brought nothing. Tried again after a while, which each
-    /// call makes shorter.
-    pub fn leave(&self) -> bool {
+    /// A read of a stream was left to the kernel for that: after a while they are tried again.
+    pub fn rest(&self) {
         let known = self.barren.load(Relaxed);
-        if known < VOTES {
-            return false;
+        if known >= VOTES {
+            self.barren.store(if known == VOTES { 0 } else { known - 1 }, Relaxed);
         }
-        self.barren.store(if known == VOTES { 0 } else { known - 1 }, Relaxed);
-        true
     }
 }
 
@@ -103,8 +100,13 @@ mod tests {
         (0..3).for_each(|_| forward.learn(true));
         assert!(forward.is_barren());
         for rest in [512, 1024, 2048, 4096, 4096] {
-            let reads = (0..10_000).take_while(|_| forward.leave()).count();
-            assert_eq!(reads, rest + 1);
+            let left = |_: &u32| {
+                let barren = forward.is_barren();
+                forward.rest();
+                barren
+            };
+            let reads = (0..10_000).take_while(left).count() as u64;
+            assert_eq!(reads, rest + 1u64);
             assert!(!forward.is_barren());
             (0..3).for_each(|_| forward.learn(true));
         }

@@ -1,11 +1,11 @@
 //! Whether a stream is prefetched, and how far ahead.
 
 use super::{FetchState, FileState, RUNS, Read, STREAMS};
-use crate::decide::{self, Action, Past, decide};
+use crate::decide::{self, Action, Experiments, Past, decide};
 use crate::model::Model;
 use crate::reason::Reason;
 use crate::stream::{Shape, Stream};
-use crate::{Budget, Device, Mode, PAGE};
+use crate::{Budget, Device, Mode};
 
 impl FileState {
     /// What the streams of this file taught, for a decision about one of them.
@@ -75,9 +75,18 @@ impl FileState {
         let ramped = stream.shape != Shape::Forward
             || self.random_hint
             || stream.has_base(window, least_ns, read.now_ns);
-        let action = decide(&model, stream, &self.past(stream, ramped));
-        match self.experiment(action, comparable, device, &model) {
-            Action::Leave(reason) => self.reason = reason,
+        let experiments = Experiments {
+            is_bad: device.trial.is_bad(),
+            is_tried: !model.is_far() && device.forward.is_tried(self.now_ns, model.latency_ns),
+            is_barren: device.forward.is_barren(),
+        };
+        match decide(&model, stream, &self.past(stream, ramped), experiments) {
+            Action::Leave(reason) => {
+                self.reason = reason;
+                if reason == Reason::NoGain && comparable {
+                    device.forward.rest();
+                }
+            }
             Action::Prefetch(depth) => {
                 stream.activate(depth, read.now_ns);
                 device.stream_begins();
@@ -89,21 +98,6 @@ impl FileState {
                 }
                 self.reason = if mode == Mode::Observe { Reason::Observing } else { Reason::Prefetching };
             }
-        }
-    }
-
-    /// What is decided stands as long as nothing that was tried on the device has shown it to bring nothing.
-    fn experiment(&self, action: Action, comparable: bool, device: &Device, model: &Model) -> Action {
-        match action {
-            Action::Leave(_) => action,
-            Action::Prefetch(_) if device.trial.is_bad() => Action::Leave(Reason::NoGain),
-            Action::Prefetch(_) if !comparable => action,
-            // One is tried first.
-            _ if !model.is_far() && device.forward.is_tried(self.now_ns, model.latency_ns) => {
-                Action::Leave(Reason::Saturated)
-            }
-            _ if device.forward.leave() => Action::Leave(Reason::Saturated),
-            _ => action,
         }
     }
 
