@@ -67,7 +67,7 @@ impl Forward {
     /// Whether another stream shows at present whether prefetching brings anything, on a device of so much latency. It has
     /// time for that, but not for ever: it may end before.
     pub fn is_tried(&self, now_ns: u64, latency_ns: u64) -> bool {
-        let time_ns = (20 * self.tuning.rate_ns).max(latency_ns.saturating_mul(20));
+        let time_ns = (25 * self.tuning.rate_ns).max(latency_ns.saturating_mul(20));
         let tried_ns = self.tried_ns.load(Relaxed);
         tried_ns != 0 && now_ns < tried_ns.saturating_add(time_ns) && !self.gains.load(Relaxed)
     }
