@@ -4,7 +4,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::ExitStatus;
 
 use anyhow::Context;
-use prefetch::{Mode, Tuning};
+use prefetch::Mode;
 use prefetch_daemon::{DaemonError, Settings, Signals, Target};
 use prefetch_os::areas::{self, Found};
 use prefetch_os::launch::{self, Launch, Statistics};
@@ -56,8 +56,7 @@ fn daemon(options: &PrefetchDaemon) -> anyhow::Result<Exit> {
         signal_hook::flag::register(libc::SIGINT, std::sync::Arc::default())?;
     }
     signal_hook::flag::register(libc::SIGHUP, signals.release.clone())?;
-    let tuning = Tuning { mode, ..Tuning::default() };
-    let settings = Settings { target, tuning, budget_mib: options.budget, directory: None };
+    let settings = Settings { target, mode, budget_mib: options.budget, directory: None };
     let outcome = match prefetch_daemon::run(settings, &signals) {
         Ok(outcome) => outcome,
         Err(DaemonError::Target(error)) => return Err(bad_input(error.to_string())),

@@ -38,7 +38,7 @@ pub fn run(settings: Settings, signals: &Signals) -> Result<Outcome, DaemonError
     let page = place(&settings)
         .and_then(|directory| {
             areas::sweep(&directory, 64);
-            StatisticsPage::create(&directory, settings.tuning.mode, &target.name(), sys::now_ns())
+            StatisticsPage::create(&directory, settings.mode, &target.name(), sys::now_ns())
         })
         .map_err(DaemonError::Directory)?;
     let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;

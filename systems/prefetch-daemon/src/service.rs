@@ -60,7 +60,7 @@ pub struct Service {
 impl Service {
     /// Nothing followed yet.
     pub fn new(source: Source, workers: Workers, page: StatisticsPage, settings: &Settings) -> Service {
-        let table = Table::new(settings.tuning);
+        let table = Table::new(settings.mode);
         if let Some(mib) = settings.budget_mib {
             table.budget.set_user_max(mib.saturating_mul(1 << 20));
         }
@@ -153,7 +153,7 @@ impl Service {
             return;
         }
         let Some(Opened { file, size, device, path, holder }) =
-            files::find(key, tid, self.table.tuning().file_bytes_min)
+            files::find(key, tid, prefetch::Tuning::STANDARD.file_bytes)
         else {
             self.candidates.refuse(key, now_ns);
             return;
@@ -175,7 +175,7 @@ impl Service {
 
     /// What the kernel said to earlier requests.
     fn answers(&mut self, now_ns: u64) {
-        let mode = self.table.tuning().mode;
+        let mode = self.table.mode();
         for Answer { ticket, request, done, fetched_ns } in self.workers.answers() {
             let Some((file, device, budget)) = self.table.get(ticket) else { continue };
             if let Some((elapsed_ns, used_ns)) = fetched_ns {

@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use prefetch::Tuning;
+use prefetch::Mode;
 use prefetch_os::areas::DIRECTORY_VARIABLE;
 use trace::TraceError;
 
@@ -17,8 +17,8 @@ use crate::target::{Target, TargetError};
 pub struct Settings {
     /// Whom to watch.
     pub target: Target,
-    /// Mode and limits of the policy.
-    pub tuning: Tuning,
+    /// What the policy does at all.
+    pub mode: Mode,
     /// The most that may be prefetched and unread, MiB.
     pub budget_mib: Option<u64>,
     /// Where statistics are kept; [`prefetch_os::areas::directory`] when `None`.

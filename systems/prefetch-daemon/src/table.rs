@@ -2,7 +2,7 @@
 //! stands for the open file is the caller's.
 
 use prefetch::area::DEVICES;
-use prefetch::{Budget, Device, Request, Tuning};
+use prefetch::{Budget, Device, Mode, Request};
 
 use crate::assemble::Access;
 use crate::moment::Key;
@@ -47,28 +47,28 @@ pub struct Table<H> {
     pub numbers: [u64; DEVICES],
     /// What may be prefetched and unread.
     pub budget: Budget,
-    tuning: Tuning,
+    mode: Mode,
     generation: u64,
     has_quiet: bool,
 }
 
 impl<H> Table<H> {
     /// Without files.
-    pub fn new(tuning: Tuning) -> Table<H> {
+    pub fn new(mode: Mode) -> Table<H> {
         Table {
             files: (0..FILES_MAX).map(|_| None).collect(),
             devices: [const { Device::new() }; DEVICES],
             numbers: [0; DEVICES],
             budget: Budget::new(),
-            tuning,
+            mode,
             generation: 0,
             has_quiet: false,
         }
     }
 
-    /// The limits of the policy.
-    pub fn tuning(&self) -> &Tuning {
-        &self.tuning
+    /// What the policy does at all.
+    pub fn mode(&self) -> Mode {
+        self.mode
     }
 
     /// The index of a device; the last one when there are too many.
@@ -145,9 +145,9 @@ impl<H> Table<H> {
     /// Tells the core of an access. The file's ticket when there is something to claim.
     pub fn access(&mut self, access: &Access) -> Option<Ticket> {
         let ticket = self.find(access.key)?;
-        let tuning = self.tuning;
+        let mode = self.mode;
         let (file, device, budget) = self.get(ticket)?;
-        let wake = file.on_access(access, device, budget, &tuning)?;
+        let wake = file.on_access(access, device, budget, mode)?;
         let quiet = file.worth.weigh(&file.state.counters, access.at_ns);
         self.has_quiet |= quiet;
         wake.then_some(ticket)

@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use camino::Utf8Path;
+use prefetch::Mode;
 use prefetch::area::FileSeen;
 use prefetch::stream::Shape;
-use prefetch::{Mode, Tuning};
 use prefetch_daemon::{DaemonError, Outcome, Settings, Signals, Target};
 use prefetch_os::areas::{self, Found};
 
@@ -170,8 +170,7 @@ fn command(path: &Path, pattern: &str, statistics: Option<&Path>) -> Target {
 }
 
 fn settings(target: Target, mode: Mode, directory: &Path) -> Settings {
-    let tuning = Tuning { mode, ..Tuning::default() };
-    Settings { target, tuning, budget_mib: None, directory: Some(directory.to_owned()) }
+    Settings { target, mode, budget_mib: None, directory: Some(directory.to_owned()) }
 }
 
 /// What is known of the file: the program's own executable may have been missed in as well.

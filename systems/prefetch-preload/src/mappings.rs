@@ -119,7 +119,7 @@ pub fn on_map(address: usize, len: usize, protection: c_int, flags: c_int, fd: c
     if fd < 0 || len < BYTES_MIN || odd != 0 || protection & libc::PROT_EXEC != 0 {
         return;
     }
-    let mode = table::tuning().mode;
+    let mode = table::mode();
     if STATE.load(Relaxed) == ON && matches!(mode, Mode::Auto | Mode::Predict) && !UNABLE.load(Relaxed) {
         watch::guarded(|| begin(address, len, fd, offset as u64));
     }

@@ -71,7 +71,7 @@ pub fn make() {
     STATE.store(MADE, Relaxed);
     let Some(area) = area() else { return };
     area.set_head(Head::Pid, u64::from(pid));
-    area.set_head(Head::Mode, table::tuning().mode as u64);
+    area.set_head(Head::Mode, table::mode() as u64);
     area.set_head(Head::StartedNs, sys::now_ns());
     let mut link = [0; 256];
     if let Ok(name) = sys::readlink(c"/proc/self/exe", &mut link) {

@@ -4,7 +4,7 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use prefetch::area::DEVICES;
-use prefetch::{Budget, Device, FileState, Tuning};
+use prefetch::{Budget, Device, FileState, Mode};
 
 use crate::pass;
 
@@ -178,14 +178,13 @@ pub static CLOCK: AtomicU64 = AtomicU64::new(1);
 
 static MODE: AtomicU32 = AtomicU32::new(0);
 
-/// Limits and mode of the process.
-pub fn tuning() -> Tuning {
-    let mode = prefetch::Mode::from_number(MODE.load(Ordering::Relaxed) as u8).unwrap_or_default();
-    Tuning { mode, ..Tuning::default() }
+/// What is done in this process.
+pub fn mode() -> Mode {
+    Mode::from_number(MODE.load(Ordering::Relaxed) as u8).unwrap_or_default()
 }
 
 /// Sets the mode.
-pub fn set_mode(mode: prefetch::Mode) {
+pub fn set_mode(mode: Mode) {
     MODE.store(mode as u32, Ordering::Relaxed);
 }
 

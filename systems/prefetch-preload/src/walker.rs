@@ -89,7 +89,7 @@ pub fn on_open(directory: c_int, path: *const c_char, flags: c_int, fd: c_int) {
         return;
     }
     let odd = libc::O_CREAT | libc::O_PATH | libc::O_DIRECT | libc::O_ACCMODE;
-    if flags & odd != libc::O_RDONLY || table::tuning().mode != Mode::Auto {
+    if flags & odd != libc::O_RDONLY || table::mode() != Mode::Auto {
         return;
     }
     if flags & libc::O_DIRECTORY != 0 {

@@ -174,7 +174,8 @@ pub fn is_worth(fd: i32, stat: &libc::stat) -> bool {
     const HUGETLBFS: i64 = 0x9584_58f6;
     const PROC: i64 = 0x9fa0;
     const SYSFS: i64 = 0x6265_6572;
-    if stat.st_mode & libc::S_IFMT != libc::S_IFREG || (stat.st_size as u64) < table::tuning().file_bytes_min
+    if stat.st_mode & libc::S_IFMT != libc::S_IFREG
+        || (stat.st_size as u64) < prefetch::Tuning::STANDARD.file_bytes
     {
         return false;
     }
@@ -237,7 +238,7 @@ fn tracked(slot: &'static Slot, start_ns: u64, fd: i32, offset: Option<i64>, got
     let read = Read { offset, len: got, elapsed_ns, now_ns: now_ns.max(start_ns) };
     let device = slot.device();
     let saved_ns = file.counters.saved_ns;
-    let effect = file.on_read(&read, device, &BUDGET, &table::tuning());
+    let effect = file.on_read(&read, device, &BUDGET, table::mode());
     cost::gained(file.counters.saved_ns - saved_ns);
     slot.timed.store(true, Relaxed);
     if file.counters.reads.is_multiple_of(64) {

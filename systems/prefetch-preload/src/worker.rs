@@ -501,7 +501,7 @@ fn fetch_file(at: usize, slot: &'static Slot) -> bool {
             if done.meets_writers(request.len)
                 && let Some(mut file) = patiently(slot)
             {
-                file.fetch_meets_writers(slot.device(), table::tuning().mode);
+                file.fetch_meets_writers(slot.device(), table::mode());
             }
             if done.refused {
                 return busy;
@@ -535,7 +535,7 @@ fn finish(slot: &'static Slot, fd: i32, size: u64, step: Step, used_ns: &mut u64
             if slot.fd.load(Relaxed) == fd {
                 let elapsed_ns = now_ns.saturating_sub(step.begin_ns);
                 let done = Fetched { bytes: step.len, cached: step.cached, elapsed_ns, taken_ns };
-                file.fetched(&done, slot.device(), table::tuning().mode);
+                file.fetched(&done, slot.device(), table::mode());
                 report::file(slot, &file);
             }
             return;

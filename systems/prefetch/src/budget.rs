@@ -1,5 +1,7 @@
 //! How much may be prefetched and unread: headroom, pressure, evictions.
 
+use crate::tuning::Tuning;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// What the shell read of the machine's and the cgroup's memory, bytes.
@@ -42,9 +44,6 @@ pub struct Budget {
     told: AtomicBool,
 }
 
-/// What is assumed before the first look at the machine: enough for one stream.
-const ROOM_FIRST: u64 = 64 << 20;
-
 impl Default for Budget {
     fn default() -> Budget {
         Budget::new()
@@ -55,7 +54,7 @@ impl Budget {
     /// Before the first [`Budget::tell`].
     pub const fn new() -> Budget {
         Budget {
-            room: AtomicU64::new(ROOM_FIRST),
+            room: AtomicU64::new(2 * Tuning::STANDARD.depth_bytes),
             looked: AtomicU64::new(0),
             factor: AtomicU64::new(256),
             outstanding: AtomicU64::new(0),

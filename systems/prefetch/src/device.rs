@@ -4,36 +4,16 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use crate::forward::Forward;
 use crate::latency::{Latency, Seen};
+use crate::model::{Model, bytes_in, ns_of};
 use crate::pace::Pace;
 use crate::pairs::Pairs;
 use crate::traffic::Traffic;
 use crate::trial::Trial;
+use crate::tuning::Tuning;
 use crate::window::Window;
-
-/// Bandwidth assumed until one was measured, bytes/s.
-pub const BANDWIDTH_ASSUMED: u64 = 1_000_000_000;
-/// The smallest request of a stream, bytes.
-const CHUNK_MIN: u64 = 64 << 10;
 
 /// The most steps of fetching that are under way at a time.
 pub const FETCH_WIDTH_MAX: usize = 16;
-/// The longest step of fetching, bytes.
-const FETCH_STEP_MAX: u64 = 768 << 10;
-/// Misses that are taken to wait for what was under way when a fetch ended: one of each of so many threads.
-const LEFT_OVER: u64 = 16;
-/// Streams count as live while they are read at least once in so long, ns: four latencies where those are longer.
-const EPOCH_NS_MIN: u64 = 20_000_000;
-/// Reads from which a latency is learned, bytes.
-const MISS_BYTES_MAX: u64 = 128 << 10;
-/// The shortest turn of a stream, ns.
-const TURN_NS_MIN: u64 = 50_000;
-/// On a device of less latency, ns, the thread that prefetches is woken too late for what would have to be so exact.
-const NEAR_NS: u64 = 300_000;
-/// Of what a device delivers, so much percent leave nothing to gain: a tenth at most. On a near one half does.
-const FULL_PERCENT: u64 = 90;
-const FULL_PERCENT_NEAR: u64 = 50;
-/// A read of somebody else may wait for one request of ours, a part of what it takes anyway: one in so many.
-const DELAY_PART: u64 = 12;
 
 /// A prefetch that a read waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,15 +22,16 @@ pub struct Wait {
     pub elapsed_ns: u64,
     /// How far ahead all streams were, bytes.
     pub ahead: u64,
-    /// Requests of this stream are no longer, bytes; [`Device::chunk_bytes`] at most.
+    /// Requests of this stream are no longer, bytes; [`Model::chunk_bytes`] at most.
     pub request: u64,
     /// Whether nobody else had asked for a part of it: only then it says something of the latency.
     pub own: bool,
 }
 
 /// One device, as learned from reads. All methods may race: a lost update costs a sample.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Device {
+    tuning: &'static Tuning,
     latency: Latency,
     bandwidth: AtomicU64,
     saturated: AtomicU64,
@@ -84,15 +65,27 @@ pub struct Device {
     pub trial: Trial,
 }
 
+impl Default for Device {
+    fn default() -> Device {
+        Device::new()
+    }
+}
+
 impl Device {
     /// Nothing measured yet.
     pub const fn new() -> Device {
+        Device::with(&Tuning::STANDARD)
+    }
+
+    /// The same with other constants.
+    pub const fn with(tuning: &'static Tuning) -> Device {
         Device {
-            latency: Latency::new(),
+            tuning,
+            latency: Latency::new(tuning),
             bandwidth: AtomicU64::new(0),
             saturated: AtomicU64::new(0),
-            pace: Pace::new(),
-            pairs: Pairs::new(),
+            pace: Pace::new(tuning),
+            pairs: Pairs::new(tuning),
             steady: AtomicU64::new(0),
             readahead: AtomicU64::new(0),
             call: AtomicU64::new(0),
@@ -103,15 +96,49 @@ impl Device {
             epoch_start_ns: AtomicU64::new(0),
             live: AtomicU64::new(0),
             live_before: AtomicU64::new(0),
-            forward: Forward::new(),
+            forward: Forward::new(tuning),
             fetches: AtomicU64::new(0),
             left_over: AtomicU64::new(0),
             beside_ns: AtomicI64::new(0),
-            window: Window::new(),
-            traffic: Traffic::new(),
+            window: Window::new(tuning),
+            traffic: Traffic::new(tuning),
             ordered: AtomicBool::new(false),
-            trial: Trial::new(),
+            trial: Trial::new(tuning),
         }
+    }
+
+    /// The constants of the policy.
+    pub fn tuning(&self) -> &'static Tuning {
+        self.tuning
+    }
+
+    /// What is believed of it now.
+    pub fn model(&self) -> Model {
+        let latency_ns = self.latency_ns();
+        Model {
+            tuning: self.tuning,
+            latency_ns,
+            confidence: self.latency.confidence(),
+            miss_ns: self.typical_ns(),
+            bandwidth: self.believed_rate(),
+            bandwidth_max: self.full_rate(),
+            is_steady: self.window.is_settled() && self.steady.load(Relaxed) >= 2,
+            demand: self.traffic.demand(),
+            queue: self.ahead_bytes_max(),
+            queue_first: self.window.first(latency_ns),
+            streams: self.streams(),
+            readahead: self.readahead_bytes(),
+            call: self.call_bytes(),
+        }
+    }
+
+    /// Latency x bandwidth: what must be in flight to keep the device busy, bytes.
+    pub fn bdp(&self) -> u64 {
+        self.model().bdp()
+    }
+
+    fn own_transfer_ns(&self, bytes: u64) -> u64 {
+        ns_of(bytes, self.full_rate())
     }
 
     /// Tells the kernel's limits: read-ahead window of the device and the most one call prefetches, bytes.
@@ -136,28 +163,6 @@ impl Device {
         }
     }
 
-    /// One request of a stream, bytes: pages of a request arrive together, so that a long one makes the reads of all
-    /// streams wait in turn. All streams' requests together take a quarter of a latency.
-    pub fn chunk_bytes(&self) -> u64 {
-        let share = self.bdp() / 4 / self.streams().max(1);
-        share.clamp(CHUNK_MIN, self.call_bytes().max(CHUNK_MIN)).next_multiple_of(crate::PAGE)
-    }
-
-    /// The longest request beside which others read, bytes: one of theirs that comes after it waits a twelfth longer than
-    /// usual. A page at least.
-    ///
-    /// Rule: Short requests.
-    pub fn quantum_bytes(&self) -> u64 {
-        let bytes = u128::from(self.typical_ns()) * u128::from(self.believed_rate());
-        let bytes = u64::try_from(bytes / 1_000_000_000).unwrap_or(u64::MAX) / DELAY_PART;
-        (bytes / crate::PAGE * crate::PAGE).max(crate::PAGE)
-    }
-
-    /// Whether others read beside a stream that read so much alone, bytes/s.
-    pub fn is_shared(&self, own_rate: u64) -> bool {
-        self.streams() > 1 || self.traffic.is_shared(own_rate)
-    }
-
     /// Learns from a slow read that ended at `now_ns`, a full miss or not, what the device delivers. What is prefetched
     /// lies between the program's own reads: pairs of these look slower than the device.
     pub fn learn_pair(&self, now_ns: u64, elapsed_ns: u64, bytes: u64, full: bool) {
@@ -170,15 +175,9 @@ impl Device {
     /// The bandwidth that misses in one queue told, or what is assumed, bytes/s.
     fn believed_rate(&self) -> u64 {
         match self.pairs.rate() {
-            0 => self.bandwidth_or_assumed(),
+            0 => self.full_rate(),
             rate => rate.max(self.bandwidth()),
         }
-    }
-
-    /// Latency x bandwidth, bytes, by [`Device::believed_rate`].
-    fn believed_bdp(&self) -> u64 {
-        let bytes = u128::from(self.latency_ns()) * u128::from(self.believed_rate()) / 1_000_000_000;
-        bytes.min(1 << 40) as u64
     }
 
     /// Whether the limits were told.
@@ -189,7 +188,7 @@ impl Device {
     /// Learns from a miss that no prefetch had covered. Long reads are several requests, of which the program may have
     /// asked for some before.
     pub fn learn_miss(&self, elapsed_ns: u64, bytes: u64) {
-        let seen = match bytes > MISS_BYTES_MAX {
+        let seen = match bytes > self.tuning.ramp_bytes {
             true if self.is_prefetching() => return,
             true => Seen::Long,
             false if self.is_prefetching() || self.left_over() => Seen::Beside,
@@ -226,10 +225,6 @@ impl Device {
         self.streams() > 0 || self.is_fetching() || self.is_ordered()
     }
 
-    fn own_transfer_ns(&self, bytes: u64) -> u64 {
-        bytes.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed()
-    }
-
     /// Files are fetched in their order, or no more: reads of others wait behind them, and say nothing of the latency.
     pub fn set_ordered(&self, ordered: bool) {
         self.ordered.store(ordered, Relaxed);
@@ -244,7 +239,8 @@ impl Device {
         let total = self.window_bytes.fetch_add(bytes, Relaxed) + bytes;
         let start = self.window_start_ns.load(Relaxed);
         let elapsed = now_ns.saturating_sub(start);
-        let length = 20_000_000u64.max(self.latency_ns().saturating_mul(2)).min(200_000_000);
+        let length =
+            self.tuning.live_ns.max(self.latency_ns().saturating_mul(2)).min(10 * self.tuning.live_ns);
         if start == 0 || elapsed > 20 * length {
             self.restart_window(now_ns);
         } else if elapsed >= length {
@@ -256,34 +252,6 @@ impl Device {
     /// Notes a read of a stream that misses, whether this one did or not: what the device is busy with.
     pub fn note_traffic(&self, now_ns: u64, bytes: u64) {
         self.traffic.note(now_ns, bytes, self.latency_ns());
-    }
-
-    /// Whether a forward stream of so many bytes/s, which the kernel reads ahead of, would gain little: the device
-    /// delivers nearly what it can, or a fifth of it to several streams; or it was not watched long enough.
-    pub fn is_busy(&self, own_rate: u64, with_gaps: impl Fn(u64) -> u64) -> bool {
-        let rate = with_gaps(self.traffic.rate());
-        let own_rate = with_gaps(own_rate);
-        let bandwidth = self.believed_rate();
-        rate == 0
-            || rate >= bandwidth / 100 * FULL_PERCENT
-            || (rate >= bandwidth / 5 && rate / 9 >= own_rate / 4)
-    }
-
-    /// Whether a device delivers nearly all that it can already, or was not watched long enough: there is little to gain
-    /// then, and each read would wait for what is prefetched for the others. On a near one half of it is enough, if it is
-    /// of others, too, than one stream of so many bytes/s.
-    ///
-    /// Rule: Full device.
-    pub fn is_filled(&self, own_rate: u64) -> bool {
-        let near = self.latency_ns() < NEAR_NS;
-        let full = if near { FULL_PERCENT_NEAR } else { FULL_PERCENT };
-        let filled = match self.traffic.rate() {
-            // Of mappings no single wait is known, and no rate.
-            0 => self.traffic.is_noted(),
-            _ if near && !self.traffic.is_shared(own_rate) => false,
-            _ => self.traffic.peak() >= self.believed_rate() / 100 * full,
-        };
-        filled && self.streams() == 0
     }
 
     /// Learns a rate at which the device surely delivered, bytes/s.
@@ -327,20 +295,10 @@ impl Device {
 
     /// The highest rate seen, bytes/s, or what is assumed of a device until it was seen to be busy.
     pub fn full_rate(&self) -> u64 {
-        self.bandwidth_or_assumed()
-    }
-
-    fn bandwidth_or_assumed(&self) -> u64 {
         match self.saturated.load(Relaxed) {
-            0 => BANDWIDTH_ASSUMED.max(self.bandwidth.load(Relaxed)),
+            0 => self.tuning.bandwidth.max(self.bandwidth.load(Relaxed)),
             rate => rate.max(self.bandwidth.load(Relaxed)).max(1),
         }
-    }
-
-    /// Latency x bandwidth: what must be in flight to keep the device busy, bytes.
-    pub fn bdp(&self) -> u64 {
-        let bytes = u128::from(self.latency_ns()) * u128::from(self.bandwidth_or_assumed()) / 1_000_000_000;
-        bytes.min(1 << 40) as u64
     }
 
     /// Learns that a step of fetching, of `own` bytes, took so long while `under_way` bytes were, its own among them.
@@ -358,48 +316,15 @@ impl Device {
     /// How long fetching so many bytes takes, ns.
     pub fn transfer_ns(&self, bytes: u64) -> u64 {
         let ns = match self.pace.price_ns(self.latency_ns()) {
-            None => u128::from(bytes) * 1_000_000_000 / u128::from(self.bandwidth_or_assumed()),
+            None => u128::from(bytes) * 1_000_000_000 / u128::from(self.full_rate()),
             Some(price) => (u128::from(bytes) * u128::from(price)) >> 20,
         };
         u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
-    /// Whether the kernel's read-ahead keeps the device busy for a forward reader.
-    pub fn kernel_has_it(&self) -> bool {
-        self.bdp() <= self.readahead_bytes()
-    }
-
-    /// Whether the kernel's window is a small part of what must be on its way: there is nothing to compare with.
-    pub fn is_far(&self) -> bool {
-        self.bdp() >= 16 * self.readahead_bytes()
-    }
-
     /// What all streams together may be ahead, bytes.
     pub fn ahead_bytes_max(&self) -> u64 {
         self.window.bytes(self.latency_ns())
-    }
-
-    /// How long a stream waits after asking for so many bytes, ns; `None` while it may ask for more at once. The streams
-    /// of a device take turns, or one that asked for several pieces at once would get them at once, again and again,
-    /// and every other one would wait for all of them. Turns are shorter than they could be, by a quarter once the
-    /// bandwidth is known, by half before, and long enough not to wake a thread all the time. Until then a stream that
-    /// the kernel does not read ahead of, and that read so much alone (`own_rate`, bytes/s), begins no faster than with
-    /// twice of what the device delivers: else the reads beside which it begins would wait for all that it asks for.
-    ///
-    /// Rule: Turns.
-    pub fn turn_ns(&self, bytes: u64, own_rate: Option<u64>) -> Option<u64> {
-        let streams = self.streams();
-        if streams < 2 && !own_rate.is_some_and(|rate| self.traffic.is_shared(rate)) {
-            return None;
-        }
-        let known = self.believed_rate();
-        let steady = self.window.is_settled() && self.steady.load(Relaxed) >= 2;
-        let ample = u128::from(self.ample_bytes()) * 1_000_000_000 / u128::from(self.latency_ns().max(1));
-        let ample = own_rate.map_or(u64::MAX, |_| u64::try_from(ample).unwrap_or(u64::MAX));
-        let rate = if steady { known + known / 3 } else { known.saturating_mul(2).min(ample) };
-        let turn = u128::from(bytes) * u128::from(streams.max(1)) * 1_000_000_000 / u128::from(rate.max(1));
-        let turn = u64::try_from(turn).unwrap_or(u64::MAX).min(self.latency_ns().max(TURN_NS_MIN));
-        (bytes >= CHUNK_MIN.min(self.quantum_bytes()) && turn >= TURN_NS_MIN).then_some(turn)
     }
 
     /// Learns from a prefetch that a read waited for.
@@ -416,45 +341,27 @@ impl Device {
         if own {
             self.latency.note(Seen::Arrival, elapsed_ns, 0);
         }
+        let model = self.model();
         // As long as a miss took before anything was prefetched, and a tenth more, is no queue of ours.
         let typical = self.latency.typical_ns();
         // Each stream has one request before the device, also in turn.
-        let (streams, chunk) = (self.streams().clamp(1, 8), self.chunk_bytes());
+        let (streams, chunk) = (model.streams.clamp(1, 8), model.chunk_bytes());
         // Threads may share a stream, so that several of its pieces are.
         let requests = request.saturating_mul(streams.max(4)).min(chunk * streams);
-        let idle = latency + requests.saturating_mul(1_000_000_000) / self.bandwidth_or_assumed();
+        let idle = latency + requests.saturating_mul(1_000_000_000) / self.full_rate();
         let patience = self.window.patience_ns(idle.max(typical));
         // Of the request that each stream reads at the moment half has been read.
-        let ample = self.ample_bytes().saturating_add(requests / 2);
+        let ample = model.ample_bytes().saturating_add(requests / 2);
         if self.window.learn(elapsed_ns, (latency, patience), self.streams(), (ahead, ample)) && ahead > 0 {
             // What was delivered is known better than what was on its way.
             match self.bandwidth() {
                 0 => {
                     let arrives = (u128::from(ahead) * 1_000_000_000 / u128::from(elapsed_ns)) as u64;
-                    self.learn_saturated(arrives.max(self.traffic.rate()))
+                    self.learn_saturated(arrives.max(self.traffic.demand().rate))
                 }
                 rate => self.learn_saturated(rate),
             }
         }
-    }
-
-    /// Twice of what arrives in a latency, and at least the first window, bytes: while more is on its way, the rest of it
-    /// only waits (Little's law). Four times while that is seen to grow: a device that is not full yet is reached in fewer
-    /// latencies. No limit before it is known.
-    fn ample_bytes(&self) -> u64 {
-        let (rate, latency_ns) = (self.traffic.rate(), self.latency_ns());
-        if rate == 0 {
-            return u64::MAX;
-        }
-        let arrives = u128::from(rate) * u128::from(latency_ns) / 1_000_000_000;
-        let times = if self.traffic.grows() { 4 } else { 2 };
-        u64::try_from(times * arrives).unwrap_or(u64::MAX).max(Window::first(latency_ns))
-    }
-
-    /// The share of one stream in [`Device::ahead_bytes_max`], and at least `least`, bytes: what is in flight for it
-    /// without prefetching.
-    pub fn ahead_bytes_share(&self, least: u64) -> u64 {
-        (self.ahead_bytes_max() / self.streams().max(1)).max(least)
     }
 
     /// A stream begins to prefetch.
@@ -465,7 +372,8 @@ impl Device {
     /// Notes the time: streams that nobody reads any more are counted no longer, whoever reads now.
     pub fn note_time(&self, now_ns: u64) {
         let elapsed = now_ns.saturating_sub(self.epoch_start_ns.load(Relaxed));
-        let length = EPOCH_NS_MIN.max(self.latency_ns().saturating_mul(4)).min(10 * EPOCH_NS_MIN);
+        let length =
+            self.tuning.live_ns.max(self.latency_ns().saturating_mul(4)).min(10 * self.tuning.live_ns);
         if elapsed >= length {
             let live = self.live.swap(0, Relaxed);
             self.live_before.store(if elapsed < 2 * length { live } else { 0 }, Relaxed);
@@ -526,7 +434,7 @@ impl Device {
     /// It is fetched, or was given up.
     pub fn fetch_ends(&self) {
         self.fetches.store(0, Relaxed);
-        self.left_over.store(LEFT_OVER, Relaxed);
+        self.left_over.store(self.tuning.sample, Relaxed);
     }
 
     /// Streams that prefetch and were read lately. One whose file is read no more (a database reads the end of each file
@@ -539,8 +447,8 @@ impl Device {
     /// One step of fetching a file, bytes: a read that comes after it waits a twelfth of a latency,
     /// or more where the processor is too busy for such short ones.
     pub fn fetch_step_bytes(&self) -> u64 {
-        (self.fetch_bdp() / DELAY_PART * self.pace.stretch())
-            .clamp(crate::PAGE, FETCH_STEP_MAX)
+        (self.fetch_bdp() / self.tuning.delay_part * self.pace.stretch())
+            .clamp(crate::PAGE, 6 * self.tuning.ramp_bytes)
             .next_multiple_of(crate::PAGE)
     }
 
@@ -553,7 +461,7 @@ impl Device {
 
     /// What the program leaves of [`Device::fetch_bdp`], bytes.
     fn free_bdp(&self) -> u64 {
-        let own = u128::from(self.traffic.rate()) * u128::from(self.latency_ns()) / 1_000_000_000;
+        let own = u128::from(self.traffic.demand().rate) * u128::from(self.latency_ns()) / 1_000_000_000;
         self.fetch_bdp().saturating_sub(u64::try_from(own).unwrap_or(u64::MAX))
     }
 
@@ -567,10 +475,12 @@ impl Device {
 
     /// Latency x bandwidth, bytes; with the bandwidth that fetching found.
     fn fetch_bdp(&self) -> u64 {
-        let Some(price) = self.pace.price_ns(self.latency_ns()) else { return self.believed_bdp() };
+        let Some(price) = self.pace.price_ns(self.latency_ns()) else {
+            return bytes_in(self.latency_ns(), self.believed_rate()).min(1 << 40);
+        };
         let found = (u128::from(self.latency_ns()) << 20) / u128::from(price.max(1));
         // Where streams found it full others may have been the reason.
-        let most = BANDWIDTH_ASSUMED.max(self.bandwidth());
+        let most = self.tuning.bandwidth.max(self.bandwidth());
         let most = u128::from(self.latency_ns()) * u128::from(most) / 1_000_000_000;
         u64::try_from(found.min(most)).unwrap_or(u64::MAX).min(1 << 40)
     }
@@ -615,14 +525,14 @@ mod tests {
     fn more_may_be_under_way_while_ever_more_arrives() {
         let device = Device::new();
         (0..3).for_each(|_| device.learn_miss(20_000_000, 4096));
-        assert_eq!(device.ample_bytes(), u64::MAX);
+        assert_eq!(device.model().ample_bytes(), u64::MAX);
         let mut now_ns = 1;
         device.note_traffic(now_ns, 0);
         // How many times what arrives in a latency, in two of which so many bytes did.
         let mut times = |bytes: u64| {
             now_ns += 40_000_000;
             device.note_traffic(now_ns, bytes);
-            (device.ample_bytes() as f64 / (bytes as f64 / 2.0)).round()
+            (device.model().ample_bytes() as f64 / (bytes as f64 / 2.0)).round()
         };
         assert_eq!(times(16 << 20), 2.0, "nothing to compare with");
         assert_eq!(times(32 << 20), 4.0, "twice as much arrives");
@@ -630,46 +540,16 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_delivers_nearly_all_it_can_is_left_alone() {
-        let (near, far) = (Device::new(), Device::new());
-        let mut now_ns = 1;
-        for (device, latency_ns) in [(&near, 100_000), (&far, 1_000_000)] {
-            (0..3).for_each(|_| device.learn_miss(latency_ns, 4096));
-            assert!(!device.is_filled(1), "nothing is known of a mapping's reads");
-            device.note_traffic(now_ns, 0);
-            assert!(device.is_filled(1), "it was not watched long enough");
-        }
-        // KiB in 2 ms, of 1 GB/s.
-        let mut filled = |kib: u64| {
-            now_ns += 2_000_000;
-            [&near, &far].map(|device| {
-                device.note_traffic(now_ns, kib << 10);
-                device.is_filled(100_000_000)
-            })
-        };
-        assert_eq!([filled(512), filled(1024), filled(1900)], [[false; 2], [true, false], [true, true]]);
-        assert_eq!(filled(1024), [true, true], "the peak is forgotten slowly");
-        for _ in 0..4 {
-            filled(512);
-        }
-        assert_eq!(filled(512), [true, false]);
-        assert!(!near.is_filled(1_000_000_000), "one stream alone makes nobody wait");
-        far.stream_begins();
-        far.stream_reads(&mut 0, now_ns);
-        assert!(!far.is_filled(1), "that is our own doing");
-    }
-
-    #[test]
     fn a_request_beside_others_is_a_twelfth_of_their_wait() {
         let device = Device::new();
         (0..3).for_each(|_| device.learn_miss(1_200_000, 4096));
-        assert_eq!(device.quantum_bytes(), 100_000 / 4096 * 4096, "of the assumed 1 GB/s");
+        assert_eq!(device.model().quantum_bytes(), 100_000 / 4096 * 4096, "of the assumed 1 GB/s");
         // Four threads begin together: each read of 100 kB takes 1 ms of the device.
         (2..=5u64).for_each(|at| device.learn_pair(at * 1_000_000, at * 1_000_000, 100_000, true));
-        assert_eq!(device.quantum_bytes(), 8192);
+        assert_eq!(device.model().quantum_bytes(), 8192);
         let near = Device::new();
         near.learn_miss(20_000, 4096);
-        assert_eq!(near.quantum_bytes(), crate::PAGE);
+        assert_eq!(near.model().quantum_bytes(), crate::PAGE);
     }
 
     #[test]
@@ -749,7 +629,7 @@ mod tests {
             far.stream_begins();
             far.stream_reads(&mut 0, 1);
         }
-        assert_eq!(far.ahead_bytes_share(0), far.ahead_bytes_max() / 2);
+        assert_eq!(far.model().share_bytes(0), far.ahead_bytes_max() / 2);
     }
 
     #[test]
@@ -757,11 +637,11 @@ mod tests {
         let disk = Device::new();
         disk.set_limits(8 << 20, 8 << 20);
         disk.learn_miss(18_000, 0);
-        assert!(disk.kernel_has_it());
+        assert!(disk.bdp() <= disk.readahead_bytes());
         let far = Device::new();
         far.set_limits(128 << 10, 128 << 10);
         far.learn_miss(1_000_000, 0);
-        assert!(!far.kernel_has_it());
+        assert!(far.bdp() > far.readahead_bytes());
     }
 
     #[test]

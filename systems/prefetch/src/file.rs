@@ -8,7 +8,6 @@ mod steer;
 use crate::reason::Reason;
 use crate::rent::Rent;
 use crate::stream::{Shape, Stream};
-use crate::tuning::Tuning;
 use crate::{Budget, Device, Mode, PAGE};
 
 pub use crate::rent::Fetched;
@@ -17,19 +16,6 @@ pub use crate::rent::Fetched;
 pub const STREAMS: usize = 16;
 /// Ended runs whose lengths are remembered.
 const RUNS: usize = 8;
-/// A stream that begins in the first reads of a file that were seen may have begun before.
-const READS_NEW: u64 = 16;
-/// A stream that none of so many reads went on with is not read at present.
-const LIVE_READS: u32 = 32;
-/// A stream has ended when it was idle for this many reads of its file, and for four reads of each live stream.
-const IDLE_READS: u32 = 8;
-/// What a read without order adds to [`FileState::unordered`], of which an ordered one takes one away.
-const UNORDERED: u32 = 16;
-/// After so much of it threads are told apart no longer, or again.
-const UNORDERED_MAX: u32 = 32 * UNORDERED;
-
-/// One of so many reads wakes the thread that fetches. Each wakes two threads, which a busy processor has no time for.
-const FETCH_WAKES: u32 = 64;
 
 /// One read of the program.
 #[derive(Debug, Clone, Copy)]
@@ -164,7 +150,7 @@ impl FileState {
     }
 
     /// Tells of a read; the answer says whether there is something to do.
-    pub fn on_read(&mut self, read: &Read, device: &Device, budget: &Budget, tuning: &Tuning) -> Effect {
+    pub fn on_read(&mut self, read: &Read, device: &Device, budget: &Budget, mode: Mode) -> Effect {
         if read.len == 0 {
             return Effect::default();
         }
@@ -189,27 +175,27 @@ impl FileState {
         let read = &read;
         stream.reader = self.reader;
         self.note_order(stream.is_confirmed());
-        self.account(&mut stream, read, (covered, fetched), device, budget, tuning.mode);
-        stream.count_misfit(read.is_slow());
-        if tuning.mode.predicts() {
-            self.steer(&mut stream, read, covered, device, budget, tuning);
+        self.account(&mut stream, read, (covered, fetched), device, budget, mode);
+        stream.count_misfit(read.is_slow(), device.tuning());
+        if mode.predicts() {
+            self.steer(&mut stream, read, covered, device, budget, mode);
         }
-        if tuning.mode == Mode::Observe && stream.active {
+        if mode == Mode::Observe && stream.active {
             while stream.claim(stream.depth, 1 << 20, self.size).is_some() {}
         }
         if stream.active {
             device.stream_reads(&mut stream.epoch, read.now_ns);
         }
-        let headroom = stream.active && self.wants_more(&stream, device);
+        let headroom = stream.active && self.wants_more(&stream, device, &device.model());
         let time_next = stream.active || stream.timed < 16 || stream.slow != 0;
         if let Some(slot) = self.streams.get_mut(at) {
             *slot = stream;
         }
-        self.rent(read, covered || fetched, &stream, device, budget, tuning);
-        let observing = tuning.mode == Mode::Observe;
+        self.rent(read, covered || fetched, &stream, device, budget, mode);
+        let observing = mode == Mode::Observe;
         let wanted = core::mem::take(&mut self.wants_worker);
         // Once a fetch has begun its thread goes on by itself; that it is woken now and then is for a system that refused.
-        let fetching = self.fetch == FetchState::Running && self.tick.is_multiple_of(FETCH_WAKES);
+        let fetching = self.fetch == FetchState::Running && self.tick.is_multiple_of(4 * STREAMS as u32);
         Effect { wake: !observing && (headroom || wanted || fetching), time_next }
     }
 
@@ -228,7 +214,7 @@ impl FileState {
         }
         let live =
             self.streams.iter().filter(|s| s.is_used() && self.tick.wrapping_sub(s.used) <= 16).count();
-        let patience = IDLE_READS + 4 * live as u32;
+        let patience = STREAMS as u32 / 2 + 4 * live as u32;
         for at in 0..STREAMS {
             let idle = self.streams.get(at).is_some_and(|stream| {
                 stream.is_used() && self.tick.wrapping_sub(stream.used) > patience && stream.run_reads > 2
@@ -253,7 +239,7 @@ impl FileState {
 
     /// Whether threads are told apart: where most reads of a thread go on nowhere, several share a stream.
     fn knows_readers(&self) -> bool {
-        self.reader != 0 && (self.unordered / UNORDERED_MAX).is_multiple_of(2)
+        self.reader != 0 && (self.unordered / (32 * STREAMS as u32)).is_multiple_of(2)
     }
 
     /// Whether a stream is of another thread than this read; `None` when that one still reads it.
@@ -268,9 +254,9 @@ impl FileState {
 
     fn note_order(&mut self, is_confirmed: bool) {
         self.unordered = match is_confirmed {
-            true if self.unordered.is_multiple_of(UNORDERED_MAX) => self.unordered,
+            true if self.unordered.is_multiple_of(32 * STREAMS as u32) => self.unordered,
             true => self.unordered - 1,
-            false => self.unordered.wrapping_add(UNORDERED),
+            false => self.unordered.wrapping_add(STREAMS as u32),
         };
     }
 

@@ -3,18 +3,16 @@
 //! A stream that is prefetched tells whether it gained. Three without gain, and none with one in between, decide for the
 //! device: a single one may merely have lost its share to the others. After a while they are tried again.
 
+use crate::tuning::Tuning;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Streams without gain that decide for a device.
-const BARREN_VOTES: u64 = 3;
-/// How long others wait for the first one that is tried, ns, or 20 latencies.
-const TRIED_NS_MIN: u64 = 50_000_000;
-/// Reads until forward streams are tried again, the first time, and at most: each time twice as many.
-const BARREN_READS: (u64, u64) = (512, 4096);
+/// Streams without gain that decide for a device: of three one may be an accident.
+const VOTES: u64 = 3;
 
 /// What forward streams told. All methods may race: a lost update costs a vote.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Forward {
+    tuning: &'static Tuning,
     /// Streams without gain in a row; once they have decided, and reads until the next try.
     barren: AtomicU64,
     /// Whether prefetching one brought something.
@@ -27,8 +25,9 @@ pub struct Forward {
 
 impl Forward {
     /// None was tried yet.
-    pub const fn new() -> Forward {
+    pub const fn new(tuning: &'static Tuning) -> Forward {
         Forward {
+            tuning,
             barren: AtomicU64::new(0),
             gains: AtomicBool::new(false),
             tried_ns: AtomicU64::new(0),
@@ -48,11 +47,12 @@ impl Forward {
                 self.rest.store(0, Relaxed);
                 0
             }
-            (true, 0..BARREN_VOTES) if known + 1 == BARREN_VOTES => {
+            (true, 0..VOTES) if known + 1 == VOTES => {
                 // The latency may have been learned wrong: a single stream that is left alone for that is a pity.
-                let rest = (2 * rest).clamp(BARREN_READS.0, BARREN_READS.1);
+                let rest = (2 * rest)
+                    .clamp(u64::from(self.tuning.rest_reads) / 8, u64::from(self.tuning.rest_reads));
                 self.rest.store(rest, Relaxed);
-                BARREN_VOTES + rest
+                VOTES + rest
             }
             (true, _) => known + 1,
         };
@@ -67,25 +67,22 @@ impl Forward {
     /// Whether another stream shows at present whether prefetching brings anything, on a device of so much latency. It has
     /// time for that, but not for ever: it may end before.
     pub fn is_tried(&self, now_ns: u64, latency_ns: u64) -> bool {
-        let time_ns = TRIED_NS_MIN.max(latency_ns.saturating_mul(20));
+        let time_ns = (25 * self.tuning.rate_ns).max(latency_ns.saturating_mul(20));
         let tried_ns = self.tried_ns.load(Relaxed);
         tried_ns != 0 && now_ns < tried_ns.saturating_add(time_ns) && !self.gains.load(Relaxed)
     }
 
     /// Whether streams are barren at present.
     pub fn is_barren(&self) -> bool {
-        self.barren.load(Relaxed) >= BARREN_VOTES
+        self.barren.load(Relaxed) >= VOTES
     }
 
-    /// Whether the stream of a read is left to the kernel: prefetching brought nothing. Tried again after a while, which each
-    /// call makes shorter.
-    pub fn leave(&self) -> bool {
+    /// A read of a stream was left to the kernel for that: after a while they are tried again.
+    pub fn rest(&self) {
         let known = self.barren.load(Relaxed);
-        if known < BARREN_VOTES {
-            return false;
+        if known >= VOTES {
+            self.barren.store(if known == VOTES { 0 } else { known - 1 }, Relaxed);
         }
-        self.barren.store(if known == BARREN_VOTES { 0 } else { known - 1 }, Relaxed);
-        true
     }
 }
 
@@ -95,7 +92,7 @@ mod tests {
 
     #[test]
     fn three_barren_streams_decide_and_are_tried_again_later() {
-        let forward = Forward::new();
+        let forward = Forward::new(&Tuning::STANDARD);
         forward.learn(true);
         forward.learn(true);
         assert!(!forward.is_barren());
@@ -103,8 +100,13 @@ mod tests {
         (0..3).for_each(|_| forward.learn(true));
         assert!(forward.is_barren());
         for rest in [512, 1024, 2048, 4096, 4096] {
-            let reads = (0..10_000).take_while(|_| forward.leave()).count();
-            assert_eq!(reads, rest + 1);
+            let left = |_: &u32| {
+                let barren = forward.is_barren();
+                forward.rest();
+                barren
+            };
+            let reads = (0..10_000).take_while(left).count() as u64;
+            assert_eq!(reads, rest + 1u64);
             assert!(!forward.is_barren());
             (0..3).for_each(|_| forward.learn(true));
         }
@@ -112,7 +114,7 @@ mod tests {
 
     #[test]
     fn one_stream_is_tried_before_the_others() {
-        let forward = Forward::new();
+        let forward = Forward::new(&Tuning::STANDARD);
         assert!(!forward.is_tried(1, 0));
         forward.begin(1_000_000);
         assert!(forward.is_tried(2_000_000, 0) && forward.is_tried(50_000_000, 0));

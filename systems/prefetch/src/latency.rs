@@ -5,21 +5,10 @@
 //! prefetches, and a prefetch's arrival, show at least that. What one wait says may be an interruption's doing (longer,
 //! or a hit that looks like a wait), so that nothing is taken from one wait once there are three of a kind.
 
+use crate::tuning::Tuning;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::waits::{Recent, Waits};
-
-/// Waits for the rest of a read-ahead, without a full miss between them, after which the full misses are out of date:
-/// in eights.
-const STALE: u64 = 16;
-
-/// Misses that the mean is of, the latest ones counting most.
-const MEAN_OF: u64 = 256;
-
-/// Of shorter waits, ns, only one in a few has anything weighed anew: that takes a microsecond, of them a hundredth.
-pub const WEIGHED_NS: u64 = 500_000;
-/// One in so many short waits has all of them weighed.
-const WEIGHED_ONE_IN: u64 = 4;
 
 /// What a wait is evidence of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,8 +37,9 @@ pub enum Confidence {
 }
 
 /// The latency of one device. All methods may race: a lost update costs a sample.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Latency {
+    tuning: &'static Tuning,
     /// What all evidence together says, ns.
     ns: AtomicU64,
     /// Full misses alone, less their transfer.
@@ -68,7 +58,7 @@ pub struct Latency {
     floor_ns: AtomicU64,
     typical_ns: AtomicU64,
     mean_ns: AtomicU64,
-    /// Misses that the mean is of, at most [`MEAN_OF`].
+    /// Misses that the mean is of, at most the square of [`Tuning::sample`].
     mean_count: AtomicU64,
     /// Short waits since all were known.
     unweighed: AtomicU64,
@@ -76,8 +66,9 @@ pub struct Latency {
 
 impl Latency {
     /// Nothing was seen yet.
-    pub const fn new() -> Latency {
+    pub const fn new(tuning: &'static Tuning) -> Latency {
         Latency {
+            tuning,
             ns: AtomicU64::new(0),
             misses: Recent::new(),
             elapsed: Recent::new(),
@@ -169,7 +160,7 @@ impl Latency {
             0 => elapsed_ns,
             typical => elapsed_ns.min(typical.saturating_mul(2)),
         };
-        let count = (self.mean_count.load(Relaxed) + 1).min(MEAN_OF);
+        let count = (self.mean_count.load(Relaxed) + 1).min(self.tuning.sample.pow(2));
         self.mean_count.store(count, Relaxed);
         let known = self.mean_ns.load(Relaxed);
         self.mean_ns.store(known - known / count + capped / count, Relaxed);
@@ -178,9 +169,9 @@ impl Latency {
     /// Whether what is known may be weighed anew with a later miss: to sort it takes a microsecond, of a short wait a
     /// hundredth.
     fn may_wait(&self, elapsed_ns: u64) -> bool {
-        elapsed_ns < WEIGHED_NS
+        elapsed_ns < self.tuning.brief_ns()
             && self.misses.is_full()
-            && !self.unweighed.fetch_add(1, Relaxed).is_multiple_of(WEIGHED_ONE_IN)
+            && !self.unweighed.fetch_add(1, Relaxed).is_multiple_of(4)
     }
 
     /// Of eight waits the longest, a hiccup perhaps, is left out, and what half of the others' time was spent in is taken
@@ -213,7 +204,7 @@ impl Latency {
             known + (sample.min(known.saturating_mul(2)) - known) / 16
         };
         self.guess_ns.store(next, Relaxed);
-        if stale >= STALE {
+        if stale >= self.tuning.sample {
             self.misses.clear();
             self.elapsed.clear();
             self.mean_count.store(0, Relaxed);
@@ -269,7 +260,7 @@ mod tests {
     fn one_wait_of_three_and_more_decides_nothing() {
         for odd in [12_000, 30_000, 80 * MS, u64::MAX / 2] {
             for at in 0..40 {
-                let latency = Latency::new();
+                let latency = Latency::new(&Tuning::STANDARD);
                 for wait in 0..40 {
                     latency.note(Seen::Miss, if wait == at { odd } else { MS + wait }, 0);
                     if wait >= 2 {
@@ -284,7 +275,7 @@ mod tests {
 
     #[test]
     fn misses_that_wait_for_what_a_fetch_left_are_not_the_mean() {
-        let latency = Latency::new();
+        let latency = Latency::new(&Tuning::STANDARD);
         (0..300).for_each(|_| latency.note(Seen::Miss, MS, 0));
         (0..16).for_each(|_| latency.note(Seen::Miss, MS + MS / 2, 0));
         assert!(latency.mean_ns() < MS + MS / 20, "{}", latency.mean_ns());
@@ -296,7 +287,7 @@ mod tests {
 
     #[test]
     fn of_short_misses_one_in_four_is_weighed() {
-        let latency = Latency::new();
+        let latency = Latency::new(&Tuning::STANDARD);
         (0..16).for_each(|_| latency.note(Seen::Miss, 100_000, 0));
         let changes = |count: u64| {
             let mut known = latency.ns();
@@ -313,7 +304,7 @@ mod tests {
 
     #[test]
     fn what_was_guessed_has_a_say_until_three_misses() {
-        let latency = Latency::new();
+        let latency = Latency::new(&Tuning::STANDARD);
         assert_eq!((latency.ns(), latency.confidence()), (0, Confidence::Unknown));
         (0..8).for_each(|_| latency.note(Seen::Partial, MS, 0));
         assert_eq!((latency.ns(), latency.confidence()), (MS, Confidence::Guessed));
@@ -328,7 +319,7 @@ mod tests {
     fn an_opening_phase_is_forgotten() {
         for (seen, wait) in [(Seen::Miss, 6 * MS), (Seen::Miss, 40_000), (Seen::Partial, 9 * MS)] {
             let opened = || {
-                let latency = Latency::new();
+                let latency = Latency::new(&Tuning::STANDARD);
                 (0..300).for_each(|_| latency.note(seen, wait, 0));
                 latency
             };
@@ -349,7 +340,7 @@ mod tests {
 
     #[test]
     fn queueing_behind_prefetches_is_no_latency() {
-        let latency = Latency::new();
+        let latency = Latency::new(&Tuning::STANDARD);
         (0..16).for_each(|_| latency.note(Seen::Miss, MS, 0));
         (0..100).for_each(|_| {
             latency.note(Seen::Beside, 7 * MS, 0);
@@ -368,7 +359,7 @@ mod tests {
         };
         for round in 0..500 {
             let truth = 50_000 << below(11);
-            let latency = Latency::new();
+            let latency = Latency::new(&Tuning::STANDARD);
             // The first ones in any mixture, of which no miss may come.
             let misses = below(3);
             // Rests say half of a latency where they are most of the waits.

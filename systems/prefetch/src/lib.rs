@@ -6,14 +6,16 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | [`tuning`] | modes and limits |
+//! | [`tuning`] | modes, and all constants |
 //! | [`vote`] | the deltas of a stream and their majority |
 //! | [`stream`] | one stream: forward, backward, stride; confirm, ramp, depth |
 //! | [`file`](mod@file) | the streams of a file, its misses, fetching all of it, feedback |
 //! | [`rent`] | fetching files whose misses have no pattern, once that pays |
 //! | [`pace`] | what fetching costs on a device, and how much of it may be under way |
 //! | [`pairs`] | what a device delivers at most, from misses that wait in one queue |
-//! | [`device`] | what was measured of a device: latency, bandwidth, caps |
+//! | [`device`] | the evidence about a device: latency, bandwidth, caps, what is under way |
+//! | [`model`] | what is believed of a device at a moment, in figures |
+//! | [`decide`](mod@decide) | whether a stream is prefetched, how far ahead, in which pieces |
 //! | [`latency`] | the latency of a device, from everything that waited for it |
 //! | [`waits`] | waits judged several at a time |
 //! | [`window`] | how much may be on its way, by the queueing it causes |
@@ -32,10 +34,12 @@
 
 pub mod area;
 pub mod budget;
+pub mod decide;
 pub mod device;
 pub mod file;
 pub mod forward;
 pub mod latency;
+pub mod model;
 pub mod names;
 pub mod order;
 pub mod os;

@@ -4,22 +4,9 @@
 //! Threads that go through a folder each may keep the device busy by themselves: there is nothing to gain then, and what
 //! is fetched for one makes the others wait. All series of a process are judged together, since they share the device.
 
-/// Files read through without fetching before it is tried: as many as confirm a series.
-const FIRST: u32 = 2;
-/// Where several series are read at a time, the rate is that of so many files after the first ones: those were all
-/// begun together, while nothing was computed, and the rate was lower.
-const SEVERAL: (u32, u32) = (4, 8);
-/// Files after which a rate is compared with another.
-const WITH: (u32, u32) = (16, 4096);
-const WITHOUT: u32 = 8;
-/// A shorter time says nothing, ns.
-const LEAST_NS: u64 = 10_000_000;
-/// Files for which nothing is fetched after it did not pay, doubled each time.
-const REST: (u32, u32) = (32, 4096);
-/// What opening a file is taken to cost, bytes: of small files that is most of it.
-const FILE_BYTES: u64 = 64 << 10;
-/// What may have been fetched and must be used up before the rate without it can be measured, bytes and files.
-const LEFT_OVER: (u64, u64) = (16 << 20, 64);
+use crate::tuning::Tuning;
+
+const T: Tuning = Tuning::STANDARD;
 
 /// The comparison. Plain data.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +43,7 @@ impl Order {
             bytes: 0,
             begun: (0, 0),
             skip: 0,
-            need: FIRST,
+            need: 2,
             without: 0,
             with: 0,
             rest: 0,
@@ -81,7 +68,9 @@ impl Order {
         }
         self.files = self.files.saturating_add(1);
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.files == SEVERAL.0 {
+        // Where several series are read at a time, the rate is that of eight files after the first four: those were all
+        // begun together, while nothing was computed, and the rate was lower.
+        if self.files == 4 {
             self.begun = (now_ns, self.bytes);
         }
     }
@@ -92,38 +81,39 @@ impl Order {
     /// Rule: Numbered files.
     pub fn wants(&mut self, now_ns: u64, several: bool, full_rate: u64) -> bool {
         let later = several && !self.fetching;
-        let least = if later { SEVERAL.0 + SEVERAL.1 } else { FIRST };
+        let least = if later { 4 + 8 } else { 2 };
         let (since_ns, bytes, files) = match later {
-            true => {
-                (self.begun.0, self.bytes.saturating_sub(self.begun.1), self.files.saturating_sub(SEVERAL.0))
-            }
+            true => (self.begun.0, self.bytes.saturating_sub(self.begun.1), self.files.saturating_sub(4)),
             false => (self.since_ns, self.bytes, self.files),
         };
         let elapsed_ns = now_ns.saturating_sub(since_ns).max(1);
         let due = self.skip == 0 && self.files >= self.need.max(least);
-        if !due || self.fetching && elapsed_ns < LEAST_NS {
+        if !due || self.fetching && elapsed_ns < 5 * T.rate_ns {
             return self.fetching;
         }
         let per_second = |bytes: u64| {
             let rate = u128::from(bytes) * 1_000_000_000 / u128::from(elapsed_ns);
             u64::try_from(rate).unwrap_or(u64::MAX)
         };
-        let rate = per_second(bytes.saturating_add(FILE_BYTES * u64::from(files)));
+        // Opening a file costs as much as some bytes: of small files that is most of it.
+        let rate = per_second(bytes.saturating_add(T.request_bytes * u64::from(files)));
         if self.fetching {
             self.with = rate;
             if rate >= self.without / 20 * 21 {
                 // Half as much again settles it for longer.
                 let clear = rate / 3 >= self.without / 2;
-                let need = if clear { self.need.saturating_mul(2).min(WITH.1) } else { WITH.0 };
+                let need =
+                    if clear { self.need.saturating_mul(2).min(T.rest_reads) } else { T.sample as u32 };
                 self.measure(now_ns, need);
             } else {
                 self.fetching = false;
                 let mean = (self.bytes / u64::from(self.files.max(1))).max(1);
-                self.skip = (LEFT_OVER.0 / mean).clamp(4, LEFT_OVER.1) as u32;
-                self.need = WITHOUT;
+                // What may have been fetched must be used up before the rate without it can be measured.
+                self.skip = (T.depth_bytes / 2 / mean).clamp(4, 64) as u32;
+                self.need = T.sample as u32 / 2;
             }
         } else if several && per_second(bytes) >= full_rate / 2 || self.with > 0 && self.with < rate {
-            self.rest = self.rest.saturating_mul(2).clamp(REST.0, REST.1);
+            self.rest = self.rest.saturating_mul(2).clamp(2 * T.sample as u32, T.rest_reads);
             self.with = 0;
             self.measure(now_ns, self.rest);
         } else {
@@ -132,7 +122,7 @@ impl Order {
             }
             self.fetching = true;
             self.without = rate;
-            self.measure(now_ns, WITH.0);
+            self.measure(now_ns, T.sample as u32);
         }
         self.fetching
     }

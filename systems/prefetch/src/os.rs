@@ -2,6 +2,7 @@
 
 use crate::budget::Memory;
 use crate::file::Request;
+use crate::tuning::Tuning;
 
 /// Pages of a range, as cachestat(2) counts them, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,9 +36,6 @@ pub trait Os {
     fn now_ns(&self) -> u64;
 }
 
-/// Ranges at least this long are asked about before they are asked for: 0.3 us against 3.7 us a cached MiB.
-const ASK_BYTES: u64 = 256 << 10;
-
 /// What became of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Done {
@@ -56,7 +54,7 @@ pub struct Done {
 /// matters, which is where `ask` says so.
 fn look(os: &impl Os, fd: i32, request: Request, ask: bool) -> Done {
     let nothing = Done::default();
-    if !ask && request.len < ASK_BYTES {
+    if !ask && request.len < 2 * Tuning::STANDARD.ramp_bytes {
         return nothing;
     }
     if let Ok(residency) = os.residency(fd, request.offset, request.len) {

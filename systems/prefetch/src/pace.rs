@@ -5,18 +5,11 @@
 //! law), and what it took beyond a latency, divided by its own. The first is close while the device is busy, the second
 //! while it is not. What others did meanwhile only adds to both, so that the low ones of the latest count.
 
+use crate::tuning::Tuning;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Steps that are remembered.
 const STEPS: usize = 16;
-/// Steps before which the assumed price counts.
-const STEPS_MIN: usize = 3;
-/// How late the thread that waits for a step is woken at least, ns, or a quarter of a latency.
-const WAKE_NS: u64 = 30_000;
-/// Latencies vary by more than such a part, so that a step whose bytes are expected to take less tells nothing.
-const RESOLVED: u64 = 32;
-/// A step of three latencies and so much was noticed late, ns.
-const LATE_NS: u64 = 1_000_000;
 /// All steps.
 const ALL: u64 = 1 << 16;
 
@@ -42,15 +35,15 @@ impl Step {
     }
 
     /// The most that a MiB cost, ns. `None` where that cannot be told.
-    fn price_ns(&self, latency_ns: u64) -> Option<u64> {
-        if self.assumed_ns.load(Relaxed) < latency_ns / RESOLVED {
+    fn price_ns(&self, latency_ns: u64, tuning: &Tuning) -> Option<u64> {
+        if self.assumed_ns.load(Relaxed) < latency_ns / (tuning.resolution / 2) {
             return None;
         }
         let price = |ns: u64, bytes: u64| u128::from(ns) * (1 << 20) / u128::from(bytes.max(1));
         let elapsed_ns = self.elapsed_ns.load(Relaxed);
         // On a busy device the latency that was learned may be longer than this step's.
         let beyond_ns = elapsed_ns.saturating_sub(latency_ns);
-        let transfer_ns = beyond_ns - WAKE_NS.min(latency_ns / 4).min(beyond_ns / 4);
+        let transfer_ns = beyond_ns - (tuning.wake_ns / 2).min(latency_ns / 4).min(beyond_ns / 4);
         // A sixteenth of what it took is noise; of a short step that would be a device slower than any, and steps
         // shorter still.
         let noise_ns = (elapsed_ns / 16).min(self.assumed_ns.load(Relaxed));
@@ -64,6 +57,7 @@ impl Step {
 /// What was learned from steps of fetching. All methods may race: a lost update costs a sample.
 #[derive(Debug)]
 pub struct Pace {
+    tuning: &'static Tuning,
     /// The latest ones. The latency may be learned after them, so that the price is not kept.
     steps: [Step; STEPS],
     count: AtomicU64,
@@ -73,16 +67,11 @@ pub struct Pace {
     late: AtomicU64,
 }
 
-impl Default for Pace {
-    fn default() -> Pace {
-        Pace::new()
-    }
-}
-
 impl Pace {
     /// Nothing was fetched yet.
-    pub const fn new() -> Pace {
+    pub const fn new(tuning: &'static Tuning) -> Pace {
         Pace {
+            tuning,
             steps: [const { Step::new() }; STEPS],
             count: AtomicU64::new(0),
             is_late: AtomicBool::new(false),
@@ -93,7 +82,7 @@ impl Pace {
     /// Learns that a step, of `own` bytes, took so long while `under_way` bytes were, its own among them. On a device that
     /// is as fast as is assumed its own take `assumed_ns`; where that is nothing beside the latency it is forgotten.
     pub fn learn(&self, (under_way, own): (u64, u64), elapsed_ns: u64, assumed_ns: u64, latency_ns: u64) {
-        if assumed_ns < latency_ns / RESOLVED {
+        if assumed_ns < latency_ns / (self.tuning.resolution / 2) {
             return;
         }
         let count = self.count.fetch_add(1, Relaxed) as usize;
@@ -107,7 +96,7 @@ impl Pace {
 
     /// Notes how long any step took until it was noticed.
     pub fn note_step(&self, elapsed_ns: u64, latency_ns: u64) {
-        let late = elapsed_ns > latency_ns.saturating_mul(3).saturating_add(LATE_NS);
+        let late = elapsed_ns > latency_ns.saturating_mul(3).saturating_add(20 * self.tuning.wake_ns);
         let first = !self.is_late.swap(late, Relaxed) && late;
         let known = self.late.load(Relaxed);
         self.late.store(known - known / 32 + if first { ALL / 32 } else { 0 }, Relaxed);
@@ -128,9 +117,9 @@ impl Pace {
     pub fn price_ns(&self, latency_ns: u64) -> Option<u64> {
         let noted = (self.count.load(Relaxed) as usize).min(STEPS);
         let mut prices = [0; STEPS];
-        let told = self.steps.iter().take(noted).filter_map(|step| step.price_ns(latency_ns));
+        let told = self.steps.iter().take(noted).filter_map(|step| step.price_ns(latency_ns, self.tuning));
         let count = prices.iter_mut().zip(told).map(|(price, told)| *price = told).count();
-        let known = prices.get_mut(..count).filter(|known| known.len() >= STEPS_MIN)?;
+        let known = prices.get_mut(..count).filter(|known| known.len() >= 3)?;
         known.sort_unstable();
         known.get(count / 8).copied()
     }
@@ -152,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_step_that_is_all_latency_tells_nothing() {
-        let pace = Pace::new();
+        let pace = Pace::new(&Tuning::STANDARD);
         let short = (MIB / 64, MIB / 64);
         (0..64).for_each(|_| pace.learn(short, MS + 100_000, AT_1_GB / 64, MS));
         assert_eq!(pace.price_ns(MS), None);
@@ -165,17 +154,17 @@ mod tests {
 
     #[test]
     fn a_busy_device_and_an_idle_one_have_the_same_price() {
-        let (busy, idle) = (Pace::new(), Pace::new());
+        let (busy, idle) = (Pace::new(&Tuning::STANDARD), Pace::new(&Tuning::STANDARD));
         for _ in 0..16 {
             learn(&busy, (4 * MIB, MIB / 8), 4 * AT_1_GB);
-            learn(&idle, (MIB / 8, MIB / 8), MS + AT_1_GB / 8 + WAKE_NS);
+            learn(&idle, (MIB / 8, MIB / 8), MS + AT_1_GB / 8 + (Tuning::STANDARD.wake_ns / 2));
         }
         assert_eq!((busy.price_ns(MS), idle.price_ns(MS)), (Some(AT_1_GB), Some(AT_1_GB)));
     }
 
     #[test]
     fn slow_steps_do_not_decide_and_a_slow_device_does() {
-        let pace = Pace::new();
+        let pace = Pace::new(&Tuning::STANDARD);
         learn(&pace, (MIB, MIB), 80 * MS);
         assert_eq!(pace.price_ns(MS), None);
         for step in 0..64 {
@@ -183,7 +172,7 @@ mod tests {
             assert!(step == 0 || pace.price_ns(MS).is_some_and(|price| price <= AT_1_GB), "step {step}");
         }
         (0..16).for_each(|_| learn(&pace, (MIB, MIB), 80 * MS));
-        assert_eq!(pace.price_ns(MS), Some(79 * MS - WAKE_NS));
+        assert_eq!(pace.price_ns(MS), Some(79 * MS - (Tuning::STANDARD.wake_ns / 2)));
         pace.learn((0, 0), 0, 0, 0);
         pace.learn((u64::MAX, 1), u64::MAX, u64::MAX, u64::MAX);
         assert!(pace.price_ns(u64::MAX).is_some() && pace.price_ns(0).is_some());
@@ -191,8 +180,10 @@ mod tests {
 
     #[test]
     fn a_latency_learned_later_corrects_the_price() {
-        let pace = Pace::new();
-        (0..16).for_each(|_| learn(&pace, (MIB / 8, MIB / 8), MS + AT_1_GB / 8 + WAKE_NS));
+        let pace = Pace::new(&Tuning::STANDARD);
+        (0..16).for_each(|_| {
+            learn(&pace, (MIB / 8, MIB / 8), MS + AT_1_GB / 8 + (Tuning::STANDARD.wake_ns / 2))
+        });
         assert!(
             pace.price_ns(4_000).is_some_and(|price| price > 8 * AT_1_GB),
             "hits of the opening passed for misses"
@@ -202,7 +193,7 @@ mod tests {
 
     #[test]
     fn steps_that_are_often_late_are_longer() {
-        let pace = Pace::new();
+        let pace = Pace::new(&Tuning::STANDARD);
         (0..640).for_each(|_| pace.note_step(MS, MS));
         assert_eq!(pace.stretch(), 1);
         (0..640).for_each(|step| pace.note_step(if step % 6 == 0 { 20 * MS } else { MS }, MS));

@@ -6,18 +6,15 @@
 //! device was idle in between) or, where a thread was woken late, too short: the second highest of the latest counts,
 //! and what was once seen is forgotten slowly (the maximum filter of BBR: Cardwell et al., ACM Queue 14(5), 2016).
 
+use crate::tuning::Tuning;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::waits::Recent;
 
-/// A miss that took so much longer than the shortest of its length has waited in a queue: a 64th.
-const QUEUED: u64 = 64;
-/// With each pair a 256th of what is known is forgotten.
-const FORGOTTEN: u64 = 256;
-
 /// Pairs of misses of one device. All methods may race: a lost update costs a sample.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Pairs {
+    tuning: &'static Tuning,
     /// When the latest miss ended, ns.
     end_ns: AtomicU64,
     /// The length of the latest miss, bytes, and the shortest that one of this length took, ns.
@@ -29,8 +26,9 @@ pub struct Pairs {
 
 impl Pairs {
     /// None was seen yet.
-    pub const fn new() -> Pairs {
+    pub const fn new(tuning: &'static Tuning) -> Pairs {
         Pairs {
+            tuning,
             end_ns: AtomicU64::new(0),
             len: AtomicU64::new(0),
             idle_ns: AtomicU64::new(0),
@@ -53,17 +51,17 @@ impl Pairs {
             self.idle_ns.store(elapsed_ns, Relaxed);
         }
         let idle_ns = self.idle_ns.fetch_min(elapsed_ns, Relaxed).min(elapsed_ns);
-        let queued = elapsed_ns >= idle_ns.saturating_add(idle_ns / QUEUED);
+        let queued = elapsed_ns >= idle_ns.saturating_add(idle_ns / self.tuning.resolution);
         let together = before_ns != 0 && now_ns > before_ns && now_ns.saturating_sub(elapsed_ns) < before_ns;
         // What its bytes take must stand out of the latency's own variation.
-        let resolved = bytes.saturating_mul(QUEUED) >= idle_ns;
+        let resolved = bytes.saturating_mul(self.tuning.resolution) >= idle_ns;
         if !queued || !together || !resolved {
             return;
         }
         let rate = u128::from(bytes) * 1_000_000_000 / u128::from(now_ns - before_ns);
         self.rates.note(u64::try_from(rate).unwrap_or(u64::MAX));
         let known = self.rate.load(Relaxed);
-        self.rate.store(self.rates.second_highest().max(known - known / FORGOTTEN), Relaxed);
+        self.rate.store(self.rates.second_highest().max(known - known / self.tuning.sample.pow(2)), Relaxed);
     }
 
     /// The bandwidth, bytes/s; 0 while no two misses were seen in one queue.
@@ -80,7 +78,7 @@ mod tests {
 
     #[test]
     fn misses_in_one_queue_tell_the_bandwidth() {
-        let pairs = Pairs::new();
+        let pairs = Pairs::new(&Tuning::STANDARD);
         // Four threads begin together on a device of 1 ms and 250 MB/s: a read of 250 kB takes 1 ms of it.
         (2..=5u64).for_each(|at| pairs.note(at * MS, at * MS, 250_000));
         assert_eq!(pairs.rate(), 250_000_000);
@@ -88,18 +86,18 @@ mod tests {
 
     #[test]
     fn reads_one_after_another_tell_nothing() {
-        let pairs = Pairs::new();
+        let pairs = Pairs::new(&Tuning::STANDARD);
         (1..100u64).for_each(|at| pairs.note(at * 2 * MS, MS, 65_536));
         assert_eq!(pairs.rate(), 0);
         // Spread evenly, without waiting for each other: the device may be as fast as it likes.
-        let spread = Pairs::new();
+        let spread = Pairs::new(&Tuning::STANDARD);
         (10..100u64).for_each(|at| spread.note(at * MS / 4, MS, 65_536));
         assert_eq!(spread.rate(), 0);
     }
 
     #[test]
     fn one_thread_that_is_woken_late_raises_nothing() {
-        let pairs = Pairs::new();
+        let pairs = Pairs::new(&Tuning::STANDARD);
         let mut now_ns = 0;
         for at in 0..64u64 {
             // The eighth of each eight comes right after the one before.

@@ -7,20 +7,7 @@
 
 use crate::PAGE;
 use crate::device::Device;
-
-/// Times what was lost in misses that fetching may cost when it begins. What it makes the program wait is bounded by
-/// [`STAKE`]; this bounds what the device is busy with for nothing.
-const PRICE_BEGIN: u64 = 2;
-/// Times what was lost that the rest may cost while it goes on: misses meanwhile may want more of the file.
-const PRICE_MAX: u64 = 4;
-/// Of what misses cost, this part may be spent on making them slower.
-const STAKE: u64 = 64;
-/// How often that part is halved at most.
-const LOSSES_MAX: u8 = 4;
-/// Fetching stops when the program reads nothing for so many bytes.
-const IDLE_BYTES: u64 = 32 << 20;
-/// Reads of what was fetched that had to wait again: evicted, so that memory is too small for fetching.
-const SPOILED_MAX: u32 = 16;
+use crate::tuning::Tuning;
 
 /// A step of fetching that was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -101,14 +88,14 @@ impl Rent {
 
     /// Notes a miss that no stream explains. What misses of several threads at a time cost is between the time of one of
     /// them and the sum: the mean is taken. Their waits beside a fetch are charged one by one, so that they are here too.
-    pub fn on_miss(&mut self, offset: u64, size: u64, elapsed_ns: u64, now_ns: u64) {
+    pub fn on_miss(&mut self, offset: u64, size: u64, elapsed_ns: u64, now_ns: u64, tuning: &Tuning) {
         self.touched |= 1 << Rent::region_of(offset, size);
         if self.touched.count_ones() >= 48 {
             self.touched = u64::MAX;
         }
         let lost = elapsed_ns.min(now_ns.saturating_sub(self.lost_until_ns));
         self.lost_ns = self.lost_ns.saturating_add(lost / 2 + elapsed_ns / 2);
-        let stake_ns = elapsed_ns / (STAKE << self.losses);
+        let stake_ns = elapsed_ns / (tuning.stake << self.losses);
         self.credit_ns = self.credit_ns.saturating_add_unsigned(stake_ns);
         self.returned_ns = self.returned_ns.saturating_sub_unsigned(stake_ns);
         self.lost_until_ns = self.lost_until_ns.max(now_ns);
@@ -153,8 +140,8 @@ impl Rent {
     }
 
     /// Whether what is fetched does not stay.
-    fn is_spoiled(&self) -> bool {
-        self.spoiled > SPOILED_MAX + self.hits / 8
+    fn is_spoiled(&self, tuning: &Tuning) -> bool {
+        u64::from(self.spoiled) > tuning.sample + u64::from(self.hits) / 8
     }
 
     /// Misses since the last fetch was paid for.
@@ -171,13 +158,13 @@ impl Rent {
     /// Whether the misses have cost enough.
     ///
     /// Rule: Ski rental.
-    pub fn is_worth(&self, size: u64, device: &Device, misses_min: u32) -> bool {
+    pub fn is_worth(&self, size: u64, device: &Device) -> bool {
         let wanted = self.wanted_bytes(size);
         wanted > 0
-            && self.lost_misses >= misses_min
+            && self.lost_misses >= device.tuning().misses
             && self.credit_ns > 0
-            && !self.is_spoiled()
-            && device.fetch_ns(wanted) <= (self.lost_ns >> self.wary).saturating_mul(PRICE_BEGIN)
+            && !self.is_spoiled(device.tuning())
+            && device.fetch_ns(wanted) <= (self.lost_ns >> self.wary).saturating_mul(device.tuning().price)
     }
 
     /// Wants the whole file, whatever was missed.
@@ -269,12 +256,13 @@ impl Rent {
         // One account for all: who reads another file waits for this fetch too.
         self.credit_ns = self.credit_ns.saturating_sub(device.take_wait_beside());
         if self.credit_ns < 0 {
-            self.losses = if self.returned_ns > 0 { 0 } else { (self.losses + 1).min(LOSSES_MAX) };
+            self.losses = if self.returned_ns > 0 { 0 } else { (self.losses + 1).min(4) };
             self.returned_ns = 0;
         }
         let left = device.fetch_ns(self.wanted_bytes(size));
-        let pays = left <= self.lost_ns.saturating_mul(PRICE_MAX) && self.idle_bytes < IDLE_BYTES;
-        let pays = pays && self.credit_ns >= 0 && !self.is_spoiled();
+        let pays = left <= self.lost_ns.saturating_mul(2 * device.tuning().price)
+            && self.idle_bytes < device.tuning().depth_bytes;
+        let pays = pays && self.credit_ns >= 0 && !self.is_spoiled(device.tuning());
         if !pays {
             self.stop();
         }
@@ -323,8 +311,14 @@ mod tests {
         let device = Device::new();
         let mut rent = Rent::default();
         let mut misses = 0u64;
-        while !rent.is_worth(SIZE, &device, 32) {
-            rent.on_miss(misses * 7919 * 4096 % SIZE, SIZE, 1_000_000, (misses + 1) * 1_000_000);
+        while !rent.is_worth(SIZE, &device) {
+            rent.on_miss(
+                misses * 7919 * 4096 % SIZE,
+                SIZE,
+                1_000_000,
+                (misses + 1) * 1_000_000,
+                &Tuning::STANDARD,
+            );
             misses += 1;
         }
         // Half of 268 ms.
@@ -346,9 +340,15 @@ mod tests {
         let device = Device::new();
         let mut rent = Rent::default();
         for miss in 0..64 {
-            rent.on_miss(miss % 3 * (1 << 20) + 5000, SIZE, 1_000_000, (miss + 1) * 1_000_000);
+            rent.on_miss(
+                miss % 3 * (1 << 20) + 5000,
+                SIZE,
+                1_000_000,
+                (miss + 1) * 1_000_000,
+                &Tuning::STANDARD,
+            );
         }
-        assert!(rent.is_worth(SIZE, &device, 32));
+        assert!(rent.is_worth(SIZE, &device));
         assert_eq!(rent.wanted_bytes(SIZE), 3 << 20);
         let mut bytes = 0;
         while let Some((_, len)) = rent.claim(SIZE, &device) {
@@ -362,7 +362,9 @@ mod tests {
     fn a_dear_device_stops_it() {
         let device = Device::new();
         let mut rent = Rent::default();
-        (0..200).for_each(|miss| rent.on_miss(miss * 327_680, SIZE, 1_000_000, (miss + 1) * 1_000_000));
+        (0..200).for_each(|miss| {
+            rent.on_miss(miss * 327_680, SIZE, 1_000_000, (miss + 1) * 1_000_000, &Tuning::STANDARD)
+        });
         assert!(rent.claim(SIZE, &device).is_some());
         device.learn_fetch(1 << 20, 1 << 20, 100_000_000);
         assert!(rent.on_step(SIZE, &step(1 << 20), &device));
@@ -375,7 +377,9 @@ mod tests {
         let device = Device::new();
         device.learn_miss(1_000_000, 0);
         let mut rent = Rent::default();
-        (0..200).for_each(|miss| rent.on_miss(miss * 327_680, SIZE, 1_000_000, (miss + 1) * 1_000_000));
+        (0..200).for_each(|miss| {
+            rent.on_miss(miss * 327_680, SIZE, 1_000_000, (miss + 1) * 1_000_000, &Tuning::STANDARD)
+        });
         device.note_wait_beside(9_000_000);
         assert!(rent.claim(SIZE, &device).is_some() && rent.on_step(SIZE, &step(1 << 20), &device));
         assert!(device.fetch_begins());
@@ -387,7 +391,7 @@ mod tests {
     fn credit_of(rent: &mut Rent, count: u64) -> i64 {
         let (before, begin_ns) = (rent.credit_ns, rent.lost_until_ns);
         for miss in 1..=count {
-            rent.on_miss(miss * 327_680 % SIZE, SIZE, 1 << 20, begin_ns + (miss << 20));
+            rent.on_miss(miss * 327_680 % SIZE, SIZE, 1 << 20, begin_ns + (miss << 20), &Tuning::STANDARD);
         }
         rent.credit_ns - before
     }
@@ -405,7 +409,7 @@ mod tests {
             rent.measure(&lost, &device);
             assert!(!rent.on_step(SIZE, &lost, &device), "round {round}");
             let part = credit_of(&mut rent, 256);
-            assert_eq!(part, full >> round.min(LOSSES_MAX), "round {round}");
+            assert_eq!(part, full >> round.min(4), "round {round}");
         }
         (0..64).for_each(|_| rent.on_hit(1_000_000));
         let lost = Fetched { taken_ns: 1 << 40, ..step(1 << 20) };
@@ -417,20 +421,21 @@ mod tests {
     #[test]
     fn threads_that_wait_at_once_lose_less() {
         let mut rent = Rent::default();
-        (0..100).for_each(|miss| rent.on_miss(0, SIZE, 1_000_000, 1_000_000 + miss));
+        (0..100).for_each(|miss| rent.on_miss(0, SIZE, 1_000_000, 1_000_000 + miss, &Tuning::STANDARD));
         assert_eq!(rent.lost_ns, (100 * 1_000_000 + 1_000_000) / 2);
-        assert_eq!(rent.credit_ns, (100 * 1_000_000 / STAKE) as i64);
+        assert_eq!(rent.credit_ns, (100 * 1_000_000 / Tuning::STANDARD.stake) as i64);
     }
 
     #[test]
     fn a_file_that_is_written_is_dearer_each_time() {
-        let device = Device::new();
+        const ONE: Tuning = Tuning { misses: 1, ..Tuning::STANDARD };
+        let device = Device::with(&ONE);
         let (mut rent, mut now_ns, mut before) = (Rent::default(), 0, 0u64);
         for _ in 0..3 {
             let mut misses = 0;
-            while !rent.is_worth(SIZE, &device, 1) {
+            while !rent.is_worth(SIZE, &device) {
                 now_ns += 1_000_000;
-                rent.on_miss(misses * 7919 * 4096 % SIZE, SIZE, 1_000_000, now_ns);
+                rent.on_miss(misses * 7919 * 4096 % SIZE, SIZE, 1_000_000, now_ns, &Tuning::STANDARD);
                 misses += 1;
                 assert!(misses < 10_000);
             }

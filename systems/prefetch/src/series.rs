@@ -4,6 +4,7 @@
 //! whoever fetches the files that come next. Neither knows of paths, descriptors or time.
 
 use crate::names::{NAME_MAX, successor};
+use crate::tuning::Tuning;
 
 /// Series that are told apart.
 pub const SERIES: usize = 4;
@@ -13,8 +14,6 @@ pub const CONFIRM: u32 = 1;
 pub const THROUGH: u32 = 2;
 /// Files that are ever fetched ahead of a series.
 pub const AHEAD_MAX: usize = 64;
-/// The least and the most that is fetched ahead of a series, bytes.
-const BYTES: (u64, u64) = (8 << 20, 64 << 20);
 
 /// A file name of at most [`NAME_MAX`] bytes. Plain data: zeroes are an empty name.
 #[derive(Debug, Clone, Copy)]
@@ -270,7 +269,7 @@ impl Chase {
 
     /// The most of one file that is fetched, and of all files of all series together, on a device of so much latency x bandwidth.
     pub fn bytes_max(bdp: u64) -> u64 {
-        bdp.saturating_mul(2).clamp(BYTES.0, BYTES.1)
+        bdp.saturating_mul(2).clamp(Tuning::STANDARD.depth_bytes / 4, 2 * Tuning::STANDARD.depth_bytes)
     }
 
     /// Whether to go on, while `others` bytes are fetched and not opened of other series: the device is the same, and

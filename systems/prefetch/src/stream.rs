@@ -1,12 +1,11 @@
 //! One stream: forward, backward, stride; confirm, ramp, depth.
 
 use crate::PAGE;
+use crate::tuning::Tuning;
 use crate::vote::Deltas;
 
 /// Reads remembered to recognise a direction through jitter.
 const RECENT: usize = 8;
-/// Two of each piece that is missed less one of each that is met, with which a stride is given up.
-const MISFITS: u8 = 5;
 
 /// The order of a stream's reads, once it is confirmed by three reads that agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -247,7 +246,7 @@ impl Stream {
     /// third do, there is no stride. Learn again.
     ///
     /// Rule: Give up.
-    pub fn count_misfit(&mut self, slow: bool) {
+    pub fn count_misfit(&mut self, slow: bool, tuning: &Tuning) {
         if !matches!(self.shape, Shape::Stride(_)) {
             return;
         }
@@ -257,7 +256,7 @@ impl Stream {
             Some(false) if slow => self.misfits + 2,
             _ => self.misfits,
         };
-        if self.misfits >= MISFITS {
+        if self.misfits >= tuning.misfits {
             self.misfits = 0;
             self.doubt();
         }
@@ -656,7 +655,7 @@ mod tests {
         let read = |stream: &mut Stream, block: &mut u64, gap: u64, slow: bool| {
             *block += gap;
             stream.advance(*block * 64 * K, 64 * K, 9);
-            stream.count_misfit(slow);
+            stream.count_misfit(slow, &Tuning::STANDARD);
         };
         let mut block = 6;
         let mut stream = feed((0..4).map(|i| i * 128 * K), 64 * K);
@@ -683,7 +682,7 @@ mod tests {
         assert_eq!(stream.shape, Shape::Stride(1024 * 1024));
         for at in 0..12 {
             stream.advance((5 * 1024 + at * 16) * K, 16 * K, 99);
-            stream.count_misfit(true);
+            stream.count_misfit(true, &Tuning::STANDARD);
         }
         assert_eq!(stream.shape, Shape::Stride(1024 * 1024));
     }

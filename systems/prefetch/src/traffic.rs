@@ -1,15 +1,13 @@
 //! What a device is busy with for the program: the rate of reads of streams that miss, in short windows.
 
+use crate::model::Demand;
+use crate::tuning::Tuning;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// A window, ns, or two latencies.
-const WINDOW_NS: u64 = 2_000_000;
-/// With each window a 16th of how far the peak is above it is forgotten.
-const FORGOTTEN: u64 = 16;
-
 /// The rate of the latest window. All methods may race: a lost update costs a sample.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Traffic {
+    tuning: &'static Tuning,
     bytes: AtomicU64,
     start_ns: AtomicU64,
     rate: AtomicU64,
@@ -19,8 +17,9 @@ pub struct Traffic {
 
 impl Traffic {
     /// Nothing was read yet.
-    pub const fn new() -> Traffic {
+    pub const fn new(tuning: &'static Tuning) -> Traffic {
         Traffic {
+            tuning,
             bytes: AtomicU64::new(0),
             start_ns: AtomicU64::new(0),
             rate: AtomicU64::new(0),
@@ -34,12 +33,12 @@ impl Traffic {
         let total = self.bytes.fetch_add(bytes, Relaxed) + bytes;
         let start = self.start_ns.load(Relaxed);
         let elapsed = now_ns.saturating_sub(start);
-        if start != 0 && elapsed < WINDOW_NS.max(latency_ns.saturating_mul(2)) {
+        if start != 0 && elapsed < self.tuning.rate_ns.max(latency_ns.saturating_mul(2)) {
             return;
         }
         let rate = if start == 0 { 0 } else { u128::from(total) * 1_000_000_000 / u128::from(elapsed) };
         let peak = self.peak.load(Relaxed);
-        let faded = peak - peak.saturating_sub(rate as u64) / FORGOTTEN;
+        let faded = peak - peak.saturating_sub(rate as u64) / self.tuning.sample;
         self.peak.store(faded.max(rate as u64), Relaxed);
         let before = self.rate.swap(rate as u64, Relaxed);
         self.grows.store(before > 0 && rate as u64 / 3 >= before / 2, Relaxed);
@@ -47,29 +46,15 @@ impl Traffic {
         self.start_ns.store(now_ns, Relaxed);
     }
 
-    /// The rate of the latest window, bytes/s; 0 before the first is over.
-    pub fn rate(&self) -> u64 {
-        self.rate.load(Relaxed)
-    }
-
-    /// The highest rate of the latest windows, bytes/s: a window in which threads computed does not make a device idle.
-    pub fn peak(&self) -> u64 {
-        self.peak.load(Relaxed)
-    }
-
-    /// Whether that was half as much again as the time before.
-    pub fn grows(&self) -> bool {
-        self.grows.load(Relaxed)
-    }
-
-    /// Whether any read was noted.
-    pub fn is_noted(&self) -> bool {
-        self.start_ns.load(Relaxed) != 0
-    }
-
-    /// Whether it is of others, too, than one stream of so many bytes/s; 0: not known.
-    pub fn is_shared(&self, own_rate: u64) -> bool {
-        own_rate != 0 && self.rate() / 3 > own_rate / 2
+    /// What it is.
+    pub fn demand(&self) -> Demand {
+        Demand {
+            rate: self.rate.load(Relaxed),
+            // A window in which threads computed does not make a device idle.
+            peak: self.peak.load(Relaxed),
+            grows: self.grows.load(Relaxed),
+            is_noted: self.start_ns.load(Relaxed) != 0,
+        }
     }
 }
 
@@ -79,20 +64,19 @@ mod tests {
 
     #[test]
     fn a_window_tells_the_rate_when_it_is_over() {
-        let traffic = Traffic::new();
-        assert!(!traffic.is_noted());
+        let traffic = Traffic::new(&Tuning::STANDARD);
+        assert!(!traffic.demand().is_noted);
         // One read of 100 KiB in each 100 us: 1 GB/s.
         (1..=20u64).for_each(|read| traffic.note(read * 100_000, 102_400, 0));
-        assert!(traffic.is_noted() && traffic.rate() == 0 && !traffic.is_shared(1), "the window is not over");
+        assert!(traffic.demand().is_noted && traffic.demand().rate == 0, "the window is not over");
         traffic.note(2_100_000, 102_400, 0);
-        assert!((1_000_000_000..1_100_000_000).contains(&traffic.rate()), "{}", traffic.rate());
-        assert!(traffic.is_shared(500_000_000) && !traffic.is_shared(900_000_000) && !traffic.is_shared(0));
+        assert!((1_000_000_000..1_100_000_000).contains(&traffic.demand().rate), "{}", traffic.demand().rate);
         // Twice of it: it grows; then no more. A far device has a longer window.
         (1..=20u64).for_each(|read| traffic.note(2_100_000 + read * 100_000, 204_800, 0));
-        assert!(traffic.grows() && traffic.rate() > 2_000_000_000);
+        assert!(traffic.demand().grows && traffic.demand().rate > 2_000_000_000);
         (1..=20u64).for_each(|read| traffic.note(4_100_000 + read * 100_000, 204_800, 0));
-        assert!(!traffic.grows());
+        assert!(!traffic.demand().grows);
         traffic.note(6_100_000 + 2_000_000, 1, 20_000_000);
-        assert!(traffic.rate() > 2_000_000_000, "not over");
+        assert!(traffic.demand().rate > 2_000_000_000, "not over");
     }
 }

@@ -6,26 +6,13 @@
 //! after them: it goes on if it brings bytes faster and single reads do not take longer. Otherwise it rests, each time
 //! twice as long. A comparison costs some two hundred reads at the worse of both speeds.
 
+use crate::tuning::Tuning;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use Ordering::{Acquire, Relaxed, Release};
 
-/// Reads of a part: those that are not counted, since what was asked for before still arrives, and those that are.
-const SKIPPED: u32 = 48;
-const COUNTED: u32 = 96;
-/// Latencies that a part lasts at least: streams go ahead by twice as much in each.
-const LATENCIES: u64 = 8;
-/// Reads without prefetching that are counted in each round.
-const COUNTED_ALONE: u32 = 96;
-/// Reads alone that must be known before the first comparison.
-const ALONE_MIN: u32 = 3;
-/// Rounds of a trial.
-const ROUNDS: u32 = 1;
-/// Reads until the next look after prefetching was found good, or bad, the first time; doubled each time.
-const REST_READS: u32 = 4_096;
-const REST_READS_MAX: u32 = 1 << 20;
 /// Prefetching that brings so many times the bytes is good without a trial.
-const GAIN_PLAIN: u64 = 2;
+const PLAIN: u64 = 2;
 
 /// What the reads of the device are counted as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -164,7 +151,7 @@ impl Reads {
     /// Whether they took a small part of what they would have taken, whatever was read before.
     fn is_plainly_faster(&self) -> bool {
         let spent_ns = self.spent_ns.load(Relaxed);
-        spent_ns > 0 && spent_ns.saturating_mul(GAIN_PLAIN.pow(2)) <= self.alone_ns.load(Relaxed)
+        spent_ns > 0 && spent_ns.saturating_mul(PLAIN.pow(2)) <= self.alone_ns.load(Relaxed)
     }
 
     /// Whether the reads of both are about as long.
@@ -190,6 +177,7 @@ impl Reads {
 /// The trial of a device.
 #[derive(Debug)]
 pub struct Trial {
+    tuning: &'static Tuning,
     busy: AtomicBool,
     phase: AtomicU32,
     /// Reads of this phase.
@@ -207,22 +195,17 @@ pub struct Trial {
     with: Reads,
 }
 
-impl Default for Trial {
-    fn default() -> Trial {
-        Trial::new()
-    }
-}
-
 impl Trial {
     /// Nothing was read yet.
-    pub const fn new() -> Trial {
+    pub const fn new(tuning: &'static Tuning) -> Trial {
         Trial {
+            tuning,
             busy: AtomicBool::new(false),
             phase: AtomicU32::new(0),
             reads: AtomicU32::new(0),
             begun_ns: AtomicU64::new(0),
             round: AtomicU32::new(0),
-            rest: AtomicU32::new(REST_READS),
+            rest: AtomicU32::new(tuning.rest_reads),
             first: AtomicU64::new(0),
             again: AtomicBool::new(false),
             alone: Reads::new(),
@@ -256,34 +239,34 @@ impl Trial {
             self.begun_ns.store(read.now_ns, Relaxed);
         }
         let lasted_ns = read.now_ns.saturating_sub(self.begun_ns.load(Relaxed));
-        let long = lasted_ns >= latency_ns.saturating_mul(LATENCIES);
+        let long = lasted_ns >= latency_ns.saturating_mul(8);
         match self.phase() {
             Phase::First if active => self.enter(Phase::Ramp),
             Phase::First => {
-                if self.alone.count.load(Relaxed) >= 4 * COUNTED_ALONE {
+                if self.alone.count.load(Relaxed) >= 4 * self.tuning.trial_reads {
                     self.alone.clear();
                 }
                 self.alone.add(read);
             }
-            Phase::Ramp if reads >= SKIPPED && long => self.enter(Phase::With),
+            Phase::Ramp if reads >= self.tuning.trial_reads / 2 && long => self.enter(Phase::With),
             Phase::With => {
                 self.with.add(read);
-                if reads >= COUNTED && long {
+                if reads >= self.tuning.trial_reads && long {
                     self.compare();
                 }
             }
-            Phase::Drain if reads >= SKIPPED => self.enter(Phase::Alone),
+            Phase::Drain if reads >= self.tuning.trial_reads / 2 => self.enter(Phase::Alone),
             Phase::Alone => {
                 self.alone.add(read);
-                let plain = self.alone.rate().saturating_mul(GAIN_PLAIN.pow(3)) < self.first.load(Relaxed);
-                if reads >= COUNTED_ALONE || (plain && reads >= COUNTED_ALONE / 6) {
+                let plain = self.alone.rate().saturating_mul(PLAIN.pow(3)) < self.first.load(Relaxed);
+                if reads >= self.tuning.trial_reads || (plain && reads >= self.tuning.trial_reads / 6) {
                     self.alone.pause();
                     self.enter(Phase::Ramp);
                 }
             }
             Phase::Good | Phase::Bad if reads >= self.rest.load(Relaxed) => {
                 let rest = self.rest.load(Relaxed);
-                self.rest.store(rest.saturating_mul(2).min(REST_READS_MAX), Relaxed);
+                self.rest.store(rest.saturating_mul(2).min(256 * self.tuning.rest_reads), Relaxed);
                 // What was good is measured again before anything is held back, what was bad has been held back.
                 let good = self.phase() == Phase::Good;
                 self.round.store(u32::from(!good), Relaxed);
@@ -313,19 +296,19 @@ impl Trial {
         // A program that begins with long reads and goes on with short ones gains in reads and loses in bytes: that
         // says nothing.
         let (with_reads, alone_reads) = (self.with.frequency(), self.alone.frequency());
-        let known = self.alone.count.load(Relaxed) >= ALONE_MIN;
-        let gains = |with: u64, alone: u64| with >= alone.saturating_mul(GAIN_PLAIN);
+        let known = self.alone.count.load(Relaxed) >= 3;
+        let gains = |with: u64, alone: u64| with >= alone.saturating_mul(PLAIN);
         let gains = known && gains(with, alone) && gains(with_reads, alone_reads);
         if gains || self.with.is_plainly_faster() {
             return self.enter(Phase::Good);
         }
         // Two buckets are a fifth on average; what a busy CPU adds is less than 50 us.
         let (late, usual) = (self.with.tail(), self.alone.tail());
-        let later = late >= usual + 2 && nanoseconds(late) > nanoseconds(usual) + 50_000;
+        let later = late >= usual + 2 && nanoseconds(late) > nanoseconds(usual) + self.tuning.wake_ns;
         // What hardly gains and is late from the beginning needs no trial.
         let hardly = |with: u64, alone: u64| with < alone + alone / 5;
         let plainly_bad = known && later && hardly(with, alone) && hardly(with_reads, alone_reads);
-        if round < ROUNDS && !plainly_bad {
+        if round == 0 && !plainly_bad {
             if round == 0 {
                 // The first ones may be of the program's beginning still.
                 if known && !self.with.is_like(&self.alone) && !self.again.swap(true, Relaxed) {
@@ -371,7 +354,7 @@ mod tests {
     impl Program {
         fn new(alone_ns: u64, with_ns: u64, tail: u64) -> Program {
             Program {
-                trial: Trial::new(),
+                trial: Trial::new(&Tuning::STANDARD),
                 now_ns: MS,
                 alone_ns,
                 with_ns,

@@ -1,4 +1,4 @@
-//! Modes and limits.
+//! Modes, and the constants of the policy.
 
 /// What the prefetcher does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -62,31 +62,79 @@ impl Mode {
     }
 }
 
-/// Limits of the policy.
+/// The constants of the policy, all of them: what it is not told and does not measure. Lengths of tables are not among
+/// them, nor are plain fractions of what stands here or was measured.
+///
+/// What each one moves when it is halved and doubled: `cargo run --release -p loadline-prefetch --example sweep`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
-    /// What is done at all.
-    pub mode: Mode,
-    /// Smaller files are left to the kernel, bytes.
-    pub file_bytes_min: u64,
-    /// The first prefetch of a stream, bytes.
+    /// How long a thread takes to be woken, ns (10,000 to 200,000): waits that differ by less are alike, and turns are no
+    /// shorter. Two context switches and the way through the scheduler of a busy processor.
+    pub wake_ns: u64,
+    /// The least that must be gained, percent of the time (1 to 30): what differs by less cannot be told from chance.
+    pub gain_percent: u64,
+    /// A read of somebody else may wait for one request of ours, a part of what it takes anyway: one in so many (2 to
+    /// 50). 1.1 times is the limit of harm; a request that is met is half done on average, and some are met in twos.
+    pub delay_part: u64,
+    /// Bandwidth assumed until one was seen, bytes/s (10^8 to 10^10): a flash device's.
+    pub bandwidth: u64,
+    /// The smallest request of a stream that reads alone, bytes (16 KiB to 1 MiB): a call costs about 2 us.
+    pub request_bytes: u64,
+    /// The first prefetch of a stream, bytes (32 KiB to 1 MiB): Linux's own read-ahead, which it replaces.
     pub ramp_bytes: u64,
-    /// The farthest a stream is ever prefetched ahead, bytes.
-    pub depth_bytes_max: u64,
-    /// Misses before a file may be fetched whole.
-    pub fetch_misses_min: u32,
+    /// The farthest a stream, or a fetch that nobody reads, is ever ahead, bytes (4 to 256 MiB): 12 ms at 3 GB/s.
+    pub depth_bytes: u64,
+    /// Smaller files are left to the kernel, bytes (64 KiB to 4 MiB): four read-aheads, of which two confirm a stream.
+    pub file_bytes: u64,
+    /// The shortest time over which a rate is taken, ns (1 to 10 ms): dozens of reads of a near device.
+    pub rate_ns: u64,
+    /// Streams count as live while they are read at least once in so long, ns (5 to 100 ms): a time slice and more.
+    pub live_ns: u64,
+    /// How many of the latest observations a belief is of (4 to 64): of 16 the third and the fifteenth are no accidents.
+    pub sample: u64,
+    /// What stands out of noise: a part of what is measured, one in so many (8 to 256).
+    pub resolution: u64,
+    /// Pieces of a stride that were missed elsewhere, less half of those that were met, with which it is given up (1 to 20).
+    pub misfits: u8,
+    /// Times what was lost by misses that fetching may cost (1 to 4): 1 is ski rental; half of it is read by others.
+    pub price: u64,
+    /// Of what misses cost, one part in so many may be spent on making them slower (16 to 1,000).
+    pub stake: u64,
+    /// Misses before a file is fetched (4 to 256).
+    pub misses: u32,
+    /// Reads of each side of a comparison (32 to 1,000): a twentieth of them must be several.
+    pub trial_reads: u32,
+    /// Reads until what was tried is tried again, doubled each time (512 to 65,536): trials cost a fiftieth at most.
+    pub rest_reads: u32,
 }
 
-impl Default for Tuning {
-    fn default() -> Tuning {
-        Tuning {
-            mode: Mode::Auto,
-            file_bytes_min: 256 << 10,
-            ramp_bytes: 128 << 10,
-            depth_bytes_max: 32 << 20,
-            fetch_misses_min: 32,
-        }
+impl Tuning {
+    /// Waits shorter than this, ns, are not weighed one by one: that takes a microsecond.
+    pub const fn brief_ns(&self) -> u64 {
+        10 * self.wake_ns
     }
+
+    /// The policy's.
+    pub const STANDARD: Tuning = Tuning {
+        wake_ns: 50_000,
+        gain_percent: 10,
+        delay_part: 12,
+        bandwidth: 1_000_000_000,
+        request_bytes: 64 << 10,
+        ramp_bytes: 128 << 10,
+        depth_bytes: 32 << 20,
+        file_bytes: 256 << 10,
+        rate_ns: 2_000_000,
+        live_ns: 20_000_000,
+        sample: 16,
+        resolution: 64,
+        misfits: 5,
+        price: 2,
+        stake: 64,
+        misses: 32,
+        trial_reads: 96,
+        rest_reads: 4_096,
+    };
 }
 
 #[cfg(test)]

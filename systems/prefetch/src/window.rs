@@ -5,18 +5,13 @@
 //! holds more than it can serve, a read of somebody else would wait as long, and the window shrinks by the excess.
 //! (The rule of TCP Vegas: Brakmo and Peterson, "TCP Vegas: End to end congestion avoidance", 1995, section 3.)
 
+use crate::tuning::Tuning;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// The window before anything was timed: what a device of 250 MB/s delivers in a latency, and at least this, bytes.
-const FIRST: u64 = 256 << 10;
-/// The smallest and largest window, bytes.
-const RANGE: core::ops::RangeInclusive<u64> = (64 << 10)..=(64 << 20);
-/// Queueing that is always borne, ns: less cannot be told from a busy CPU.
-const SLACK_NS: u64 = 100_000;
-
 /// The window. All methods may race: a lost update costs a sample.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Window {
+    tuning: &'static Tuning,
     bytes: AtomicU64,
     /// The shortest wait, ns: a request of ours on an idle device, the way to it included.
     least_ns: AtomicU64,
@@ -28,8 +23,9 @@ pub struct Window {
 
 impl Window {
     /// Nothing was timed yet.
-    pub const fn new() -> Window {
+    pub const fn new(tuning: &'static Tuning) -> Window {
         Window {
+            tuning,
             bytes: AtomicU64::new(0),
             least_ns: AtomicU64::new(0),
             before_ns: AtomicU64::new(0),
@@ -40,14 +36,14 @@ impl Window {
     /// Its size, bytes, on a device of so much latency.
     pub fn bytes(&self, latency_ns: u64) -> u64 {
         match self.bytes.load(Relaxed) {
-            0 => Window::first(latency_ns),
+            0 => self.first(latency_ns),
             known => known,
         }
     }
 
     /// Its size before anything was timed, bytes.
-    pub fn first(latency_ns: u64) -> u64 {
-        (latency_ns / 4).clamp(FIRST, *RANGE.end())
+    pub fn first(&self, latency_ns: u64) -> u64 {
+        (latency_ns / 4).clamp(2 * self.tuning.ramp_bytes, 2 * self.tuning.depth_bytes)
     }
 
     /// Whether queueing was seen.
@@ -60,7 +56,7 @@ impl Window {
     /// for its own request only, which was made long before.
     pub fn patience_ns(&self, latency_ns: u64) -> u64 {
         let idle = latency_ns.max(self.least_ns.load(Relaxed));
-        idle.saturating_add(idle / 3).saturating_add(SLACK_NS)
+        idle.saturating_add(idle / 3).saturating_add(2 * self.tuning.wake_ns)
     }
 
     /// A read waited for what had been asked for `waited_ns` before it arrived; one of `streams` that say so in each
@@ -98,7 +94,7 @@ impl Window {
         } else {
             now + now / 2 / streams
         };
-        self.bytes.store(next.clamp(*RANGE.start(), *RANGE.end()), Relaxed);
+        self.bytes.store(next.clamp(self.tuning.request_bytes, 2 * self.tuning.depth_bytes), Relaxed);
         queued
     }
 }
@@ -121,8 +117,8 @@ mod tests {
 
     #[test]
     fn it_grows_to_latency_times_bandwidth_and_half_of_it_beyond() {
-        let window = Window::new();
-        assert_eq!(window.bytes(MS), FIRST);
+        let window = Window::new(&Tuning::STANDARD);
+        assert_eq!(window.bytes(MS), 256 << 10);
         for rounds in [10, 100, 1000] {
             let bytes = served(&window, rounds);
             assert!((900 << 10..1700 << 10).contains(&bytes), "{bytes} after {rounds}");
@@ -131,12 +127,12 @@ mod tests {
 
     #[test]
     fn a_far_device_begins_with_more() {
-        assert_eq!(Window::new().bytes(20 * MS), 5_000_000);
+        assert_eq!(Window::new(&Tuning::STANDARD).bytes(20 * MS), 5_000_000);
     }
 
     #[test]
     fn a_single_long_wait_is_no_queue() {
-        let window = Window::new();
+        let window = Window::new(&Tuning::STANDARD);
         served(&window, 20);
         let before = window.bytes(MS);
         assert!(!window.learn(80 * MS, (MS, 2 * MS), 1, (1 << 20, u64::MAX)));
@@ -147,11 +143,11 @@ mod tests {
 
     #[test]
     fn it_never_leaves_its_range() {
-        let window = Window::new();
+        let window = Window::new(&Tuning::STANDARD);
         (0..200).for_each(|_| _ = window.learn(u64::MAX, (1, 2), 1, (1 << 20, u64::MAX)));
-        assert_eq!(window.bytes(MS), *RANGE.start());
+        assert_eq!(window.bytes(MS), 64 << 10);
         (0..2000).for_each(|_| _ = window.learn(1, (MS, 2 * MS), 3, (1 << 30, u64::MAX)));
-        assert_eq!(window.bytes(MS), *RANGE.end());
+        assert_eq!(window.bytes(MS), 64 << 20);
         assert!(window.patience_ns(u64::MAX) == u64::MAX);
     }
 }

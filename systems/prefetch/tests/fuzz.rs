@@ -3,7 +3,7 @@
 
 use prefetch::budget::Memory;
 use prefetch::file::FetchState;
-use prefetch::{Budget, Device, Fetched, FileState, Mode, PAGE, Read, Request, Tuning};
+use prefetch::{Budget, Device, Fetched, FileState, Mode, PAGE, Read, Request};
 use stats::rng::SplitMix;
 
 struct Random(SplitMix);
@@ -41,7 +41,7 @@ struct World {
     random: Random,
     device: Device,
     budget: Budget,
-    tuning: Tuning,
+    mode: Mode,
     file: FileState,
     now_ns: u64,
     /// The next offset of a program that goes on as before.
@@ -61,7 +61,7 @@ impl World {
         World {
             device,
             budget: Budget::new(),
-            tuning: Tuning { mode, ..Tuning::default() },
+            mode,
             file: FileState::new(size),
             now_ns: random.any_time(),
             at: 0,
@@ -135,7 +135,7 @@ impl World {
                 elapsed_ns: self.random.any_time(),
                 taken_ns: if self.random.chance(2) { self.random.any_time() } else { 0 },
             };
-            self.file.fetched(&step, &self.device, self.tuning.mode);
+            self.file.fetched(&step, &self.device, self.mode);
         }
     }
 
@@ -176,7 +176,7 @@ fn run(seed: u64) -> u64 {
     let mut issued = 0;
     for _ in 0..600 {
         let read = world.read();
-        let effect = world.file.on_read(&read, &world.device, &world.budget, &world.tuning);
+        let effect = world.file.on_read(&read, &world.device, &world.budget, world.mode);
         if effect.wake || world.random.chance(10) {
             world.work(seed);
         }

@@ -2,7 +2,7 @@
 //! must not stand in the way of what follows.
 
 use prefetch::budget::Memory;
-use prefetch::{Budget, Device, FileState, Read, Tuning};
+use prefetch::{Budget, Device, FileState, Mode, Read};
 
 const SIZE: u64 = 67_074_800;
 
@@ -17,7 +17,7 @@ impl Database {
     fn read(&mut self, at: usize, offset: u64, len: u64, elapsed_us: u64, after_us: u64) {
         self.now_ns += after_us * 1000;
         let read = Read { offset, len, elapsed_ns: Some(elapsed_us * 1000), now_ns: self.now_ns };
-        let _ = self.files[at].on_read(&read, &self.device, &self.budget, &Tuning::default());
+        let _ = self.files[at].on_read(&read, &self.device, &self.budget, Mode::Auto);
         while self.files[at].claim_at(self.now_ns, &self.device, &self.budget).is_some() {}
     }
 

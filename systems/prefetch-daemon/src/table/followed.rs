@@ -1,6 +1,6 @@
 //! One file: what its accesses tell the core.
 
-use prefetch::{Budget, Device, FileState, PAGE, Read, Tuning};
+use prefetch::{Budget, Device, FileState, Mode, PAGE, Read};
 
 use super::worth::Worth;
 use crate::assemble::{Access, AccessKind};
@@ -60,7 +60,7 @@ impl<H> Followed<H> {
         access: &Access,
         device: &Device,
         budget: &Budget,
-        tuning: &Tuning,
+        mode: Mode,
     ) -> Option<bool> {
         self.used_ns = access.at_ns;
         let pages = (access.first, access.last.saturating_add(1));
@@ -92,7 +92,7 @@ impl<H> Followed<H> {
             device.learn_miss(access.asked_ns, device.readahead_bytes());
         }
         let size = self.state.size;
-        let effect = self.state.on_read(&read, device, budget, tuning);
+        let effect = self.state.on_read(&read, device, budget, mode);
         // The core takes whole pages for bytes: the size is known better.
         self.state.size = size;
         Some(effect.wake)

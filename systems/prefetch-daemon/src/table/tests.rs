@@ -13,7 +13,7 @@ fn key(inode: u64) -> Key {
 }
 
 fn table() -> Table<()> {
-    Table::new(Tuning::default())
+    Table::new(Mode::Auto)
 }
 
 /// A thread that reads 64 KiB every 320 KiB, missing until the prefetcher is ahead.

@@ -149,7 +149,6 @@ impl Known {
 
     fn tell(&mut self, place: Place, hinted: bool, fresh: &Fresh, waited: &Waited) {
         let device = self.device();
-        let tuning = prefetch::Tuning { mode: Mode::Predict, ..table::tuning() };
         let unknown = device.latency_ns() == 0;
         if waited.count > 0 && (unknown || self.looks.is_multiple_of(256) && device.streams() == 0) {
             let measured = measure(device, place, fresh);
@@ -185,7 +184,7 @@ impl Known {
                 now_ns,
             };
             let saved_ns = self.file.counters.saved_ns;
-            self.file.on_read(&read, device, &BUDGET, &tuning);
+            self.file.on_read(&read, device, &BUDGET, Mode::Predict);
             cost::gained(self.file.counters.saved_ns - saved_ns);
             if slow && hinted && self.is_active() {
                 // The kernel reads single pages: the rest of what the program is in would be missed page by page.

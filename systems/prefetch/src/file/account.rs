@@ -1,6 +1,6 @@
 //! What a read teaches: counters, the latency, the trial, the budget.
 
-use super::{FileState, LIVE_READS, READS_NEW, Read};
+use super::{FileState, Read, STREAMS};
 use crate::device::Wait;
 use crate::stream::{Shape, Stream};
 use crate::trial::Sample;
@@ -23,13 +23,14 @@ impl FileState {
             if slow {
                 self.counters.slow += 1;
                 self.counters.blocked_ns += elapsed;
-                let live = |other: &Stream| other.active && self.tick.wrapping_sub(other.used) <= LIVE_READS;
+                let live =
+                    |other: &Stream| other.active && self.tick.wrapping_sub(other.used) <= 2 * STREAMS as u32;
                 // Forward reads may wait for the rest of the kernel's own read-ahead only. The first ones of a file may
                 // go on where unseen ones were, and what is prefetched for one stream another may meet.
                 let partial = match stream.shape {
                     _ if self.streams.iter().any(live) => true,
                     Shape::Forward => true,
-                    Shape::Unknown if stream.run_reads <= 1 => self.counters.reads <= READS_NEW,
+                    Shape::Unknown if stream.run_reads <= 1 => self.counters.reads <= device.tuning().sample,
                     Shape::Unknown => stream.is_upwards(),
                     Shape::Backward | Shape::Stride(_) => false,
                 };

@@ -1,6 +1,7 @@
 //! What is to be asked for next.
 
 use super::{FileState, Request, STREAMS};
+use crate::decide;
 use crate::reason::Reason;
 use crate::stream::{Shape, Stream};
 use crate::{Budget, Device};
@@ -9,16 +10,18 @@ impl FileState {
     /// The next range to prefetch for a stream: the one with the least ahead of it first. It is asked for at `now_ns`.
     /// `None` also while all streams that want something must wait for their turn: see [`FileState::next_claim_ns`].
     pub fn claim_at(&mut self, now_ns: u64, device: &Device, budget: &Budget) -> Option<Request> {
-        let ready = |s: &Stream| s.active && s.paced_ns <= now_ns && self.wants_more(s, device);
+        let model = device.model();
+        let ready = |s: &Stream| s.active && s.paced_ns <= now_ns && self.wants_more(s, device, &model);
         let at = (0..STREAMS)
             .filter(|at| self.streams.get(*at).is_some_and(ready))
             .min_by_key(|at| self.streams.get(*at).map(|stream| stream.ahead()))?;
-        let ahead_max = self.streams.get(at).map(|stream| self.ahead_max(stream, device))?;
-        let (size, chunk) = (self.size, self.chunk_bytes(self.streams.get(at)?, device));
-        let random_hint = self.random_hint;
+        let (size, random_hint) = (self.size, self.random_hint);
+        let stream = self.streams.get(at)?;
+        let ahead_max = decide::ahead_max(&model, stream, &self.past(stream, true));
+        let request = decide::request_bytes(&model, stream, random_hint);
         let stream = self.streams.get_mut(at)?;
         let before = *stream;
-        let (offset, len) = stream.claim(ahead_max, chunk, size)?;
+        let (offset, len) = stream.claim(ahead_max, request, size)?;
         if !budget.take(len) {
             *stream = before;
             self.reason = Reason::NoMemory;
@@ -30,7 +33,7 @@ impl FileState {
         // What it reads since it is prefetched is its own as well, not a sign of others.
         let own_rate = stream.base_rate.max(stream.rate_alone(now_ns));
         let own_rate = (stream.shape != Shape::Forward || random_hint).then_some(own_rate);
-        if let Some(turn_ns) = device.turn_ns(stream.turn_bytes, own_rate) {
+        if let Some(turn_ns) = model.turn_ns(stream.turn_bytes, own_rate) {
             stream.turn_bytes = 0;
             stream.paced_ns = now_ns.saturating_add(turn_ns);
         }
@@ -40,12 +43,15 @@ impl FileState {
 
     /// When the first stream that wants something has its turn, ns; `None` without one.
     pub fn next_claim_ns(&self, device: &Device) -> Option<u64> {
-        let wanting = self.streams.iter().filter(|stream| stream.active && self.wants_more(stream, device));
+        let model = device.model();
+        let wanting =
+            self.streams.iter().filter(|stream| stream.active && self.wants_more(stream, device, &model));
         wanting.map(|stream| stream.paced_ns).min()
     }
 
     /// Whether a claim would find something.
     pub fn has_claim(&self, device: &Device) -> bool {
-        self.streams.iter().any(|stream| stream.active && self.wants_more(stream, device))
+        let model = device.model();
+        self.streams.iter().any(|stream| stream.active && self.wants_more(stream, device, &model))
     }
 }

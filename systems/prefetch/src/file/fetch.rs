@@ -1,14 +1,9 @@
 //! Fetching the file, or the parts of it that were missed in.
 
 use super::{FetchState, Fetched, FileState, Read, Request};
-use crate::latency::WEIGHED_NS;
 use crate::reason::Reason;
 use crate::stream::{Shape, Stream};
-use crate::tuning::Tuning;
 use crate::{Budget, Device, Mode};
-
-/// Of misses of less than [`WEIGHED_NS`] one in so many has it weighed whether fetching pays.
-const WEIGHED_ONE_IN: u32 = 8;
 
 impl FileState {
     /// Weighs what misses without a pattern have cost against fetching their part of the file.
@@ -19,19 +14,19 @@ impl FileState {
         stream: &Stream,
         device: &Device,
         budget: &Budget,
-        tuning: &Tuning,
+        mode: Mode,
     ) {
-        if tuning.mode == Mode::FetchAll && self.fetch == FetchState::Idle && !self.rent.is_complete() {
+        if mode == Mode::FetchAll && self.fetch == FetchState::Idle && !self.rent.is_complete() {
             self.rent.want_all();
-            self.begin_fetch(device, budget, tuning);
+            self.begin_fetch(device, budget, mode);
             return;
         }
         let ordered = stream.is_confirmed() && self.reason != Reason::ShortRuns;
-        if !tuning.mode.rents() || covered || ordered || !read.is_slow() {
+        if !mode.rents() || covered || ordered || !read.is_slow() {
             return;
         }
         let elapsed_ns = read.elapsed_ns.unwrap_or(0);
-        self.rent.on_miss(read.offset, self.size, elapsed_ns, read.now_ns);
+        self.rent.on_miss(read.offset, self.size, elapsed_ns, read.now_ns, device.tuning());
         // A forward read may wait for the rest of the kernel's read-ahead only: that says nothing of the queue.
         if stream.shape != Shape::Forward {
             if self.fetch == FetchState::Running {
@@ -40,28 +35,28 @@ impl FileState {
                 device.note_wait_beside(elapsed_ns);
             }
         }
-        if self.fetch != FetchState::Idle || self.rent.misses() < tuning.fetch_misses_min {
+        if self.fetch != FetchState::Idle || self.rent.misses() < device.tuning().misses {
             return;
         }
         self.reason = Reason::Paying;
-        if elapsed_ns < WEIGHED_NS && !self.rent.misses().is_multiple_of(WEIGHED_ONE_IN) {
+        if elapsed_ns < device.tuning().brief_ns() && !self.rent.misses().is_multiple_of(8) {
             return;
         }
-        if self.rent.is_worth(self.size, device, tuning.fetch_misses_min) {
-            self.begin_fetch(device, budget, tuning);
+        if self.rent.is_worth(self.size, device) {
+            self.begin_fetch(device, budget, mode);
         }
     }
 
-    pub(super) fn begin_fetch(&mut self, device: &Device, budget: &Budget, tuning: &Tuning) {
+    pub(super) fn begin_fetch(&mut self, device: &Device, budget: &Budget, mode: Mode) {
         // Where it fills half of what there is, it would push out what the program has read itself.
-        let room = if tuning.mode == Mode::FetchAll { 1 } else { 2 };
+        let room = if mode == Mode::FetchAll { 1 } else { 2 };
         if !budget.fits(self.rent.wanted_bytes(self.size).saturating_mul(room)) {
             self.reason = Reason::NoMemory;
             // A worker that wakes looks at memory first; the next miss tries again.
             self.wants_worker = !budget.is_told();
             return;
         }
-        if tuning.mode == Mode::Observe {
+        if mode == Mode::Observe {
             self.rent.fetch_nothing();
             self.reason = Reason::Observing;
             return;
@@ -142,13 +137,13 @@ mod tests {
 
     #[test]
     fn a_fetch_is_begun_with_a_wake_and_seldom_wakes_again() {
-        let (device, budget, tuning) = (Device::new(), Budget::new(), Tuning::default());
+        let (device, budget) = (Device::new(), Budget::new());
         budget.tell(&Memory { available: 8 << 30, ..Memory::default() });
         let mut file = FileState::new(64 << 20);
         let read = |file: &mut FileState, at: u64| {
             let offset = at * 7919 * 4096 % (64 << 20);
             let read = Read { offset, len: 4096, elapsed_ns: Some(1_000_000), now_ns: (at + 1) * 1_000_000 };
-            file.on_read(&read, &device, &budget, &tuning).wake
+            file.on_read(&read, &device, &budget, Mode::Auto).wake
         };
         let begun = (0..10_000).find(|at| {
             let woken = read(&mut file, *at);

@@ -1,35 +1,34 @@
 //! Whether a stream is prefetched, and how far ahead.
 
-use super::{FetchState, FileState, LIVE_READS, RUNS, Read};
+use super::{FetchState, FileState, RUNS, Read, STREAMS};
+use crate::decide::{self, Action, Experiments, Past, decide};
+use crate::model::Model;
 use crate::reason::Reason;
 use crate::stream::{Shape, Stream};
-use crate::tuning::Tuning;
-use crate::{Budget, Device, Mode, PAGE};
+use crate::{Budget, Device, Mode};
 
 impl FileState {
-    pub(super) fn wants_more(&self, stream: &Stream, device: &Device) -> bool {
-        if device.trial.holds() {
-            return false;
+    /// What the streams of this file taught, for a decision about one of them.
+    pub(super) fn past(&self, stream: &Stream, is_ramped: bool) -> Past {
+        // It is among the streams itself.
+        let near = |other: &&Stream| {
+            let lately = self.tick.wrapping_sub(other.used) <= 2 * STREAMS as u32;
+            other.is_used() && lately && other.end.abs_diff(stream.end) <= 1 << 20
+        };
+        Past {
+            now_ns: self.now_ns,
+            random_hint: self.random_hint,
+            usual_run: self.usual_run(),
+            limit: self.limit,
+            is_wasteful: self.counters.wasted > self.counters.useful,
+            is_fetched: self.fetch == FetchState::Done,
+            is_alone: self.streams.iter().filter(near).count() <= 1,
+            is_ramped,
         }
-        let ahead_max = self.ahead_max(stream, device);
-        let threshold = self.chunk_bytes(stream, device).min(ahead_max / 2).max(PAGE);
-        // Streams with pieces claim one at a time; dense ones are left to gather a chunk.
-        let threshold = if matches!(stream.shape, Shape::Stride(_)) { stream.piece } else { threshold };
-        !stream.is_exhausted(self.size) && stream.ahead() + threshold <= ahead_max.max(2 * threshold)
     }
 
-    /// One request of a stream, bytes: beside others no longer than they may wait for it; alone not less than the kernel's,
-    /// which it replaces.
-    pub(super) fn chunk_bytes(&self, stream: &Stream, device: &Device) -> u64 {
-        if device.is_shared(stream.base_rate) {
-            return device.chunk_bytes().min(device.quantum_bytes());
-        }
-        match stream.shape {
-            Shape::Forward if !self.random_hint => {
-                device.chunk_bytes().max(device.readahead_bytes().min(device.call_bytes()).min(1 << 20))
-            }
-            _ => device.chunk_bytes(),
-        }
+    pub(super) fn wants_more(&self, stream: &Stream, device: &Device, model: &Model) -> bool {
+        !device.trial.holds() && decide::wants_more(model, stream, &self.past(stream, true), self.size)
     }
 
     pub(super) fn steer(
@@ -39,7 +38,7 @@ impl FileState {
         covered: bool,
         device: &Device,
         budget: &Budget,
-        tuning: &Tuning,
+        mode: Mode,
     ) {
         if !stream.is_confirmed() {
             self.settle(stream, device, budget);
@@ -47,7 +46,7 @@ impl FileState {
             stream.owed = 0;
             return;
         }
-        let comparable = stream.shape == Shape::Forward && !self.random_hint && tuning.mode != Mode::Observe;
+        let comparable = stream.shape == Shape::Forward && !self.random_hint && mode != Mode::Observe;
         if stream.active {
             // The kernel reads ahead of forward streams itself: compare, and give up on all of them together, since
             // a prefetched one would take the bandwidth of the others.
@@ -55,7 +54,8 @@ impl FileState {
                 device.forward.learn(barren);
             }
             let barren = comparable && device.forward.is_barren();
-            let gappy = comparable && self.leaves_out_much(stream, device);
+            let is_alone = self.past(stream, true).is_alone;
+            let gappy = comparable && decide::leaves_out_much(&device.model(), stream, is_alone);
             if barren || gappy || device.trial.is_bad() {
                 self.settle(stream, device, budget);
                 stream.active = false;
@@ -64,89 +64,41 @@ impl FileState {
                 return;
             }
             if covered && read.is_slow() {
-                self.grow(stream, read, device, tuning);
+                self.grow(stream, read, device);
             }
             return;
         }
+        let model = device.model();
         let least_ns = device.latency_ns().saturating_mul(4);
         let (window, least_ns) =
-            if device.is_far() { (0, 0) } else { ((4 * device.readahead_bytes()).min(2 << 20), least_ns) };
+            if model.is_far() { (0, 0) } else { ((4 * device.readahead_bytes()).min(2 << 20), least_ns) };
         let ramped = stream.shape != Shape::Forward
             || self.random_hint
             || stream.has_base(window, least_ns, read.now_ns);
-        match self.objection(stream, ramped, device) {
-            Some(reason) => self.reason = reason,
-            None => {
-                let depth = (device.bdp() * 3 / 2).clamp(tuning.ramp_bytes, tuning.depth_bytes_max);
+        let experiments = Experiments {
+            is_bad: device.trial.is_bad(),
+            is_tried: !model.is_far() && device.forward.is_tried(self.now_ns, model.latency_ns),
+            is_barren: device.forward.is_barren(),
+        };
+        match decide(&model, stream, &self.past(stream, ramped), experiments) {
+            Action::Leave(reason) => {
+                self.reason = reason;
+                if reason == Reason::NoGain && comparable {
+                    device.forward.rest();
+                }
+            }
+            Action::Prefetch(depth) => {
                 stream.activate(depth, read.now_ns);
                 device.stream_begins();
                 if comparable {
                     device.forward.begin(read.now_ns);
                 }
                 if self.limit == 0 {
-                    self.limit = tuning.depth_bytes_max;
+                    self.limit = device.tuning().depth_bytes;
                 }
-                self.reason =
-                    if tuning.mode == Mode::Observe { Reason::Observing } else { Reason::Prefetching };
+                self.reason = if mode == Mode::Observe { Reason::Observing } else { Reason::Prefetching };
             }
         }
-    }
-
-    /// Why a confirmed stream is not prefetched.
-    pub(super) fn objection(&self, stream: &Stream, ramped: bool, device: &Device) -> Option<Reason> {
-        // Prefetching is for misses. A forward stream must show them after the kernel had time to ramp up.
-        let forward = stream.shape == Shape::Forward;
-        if stream.slow_count() < 2 {
-            return Some(Reason::Cached);
-        }
-        if forward && !self.random_hint && (device.kernel_has_it() || !ramped) {
-            return Some(Reason::KernelHasIt);
-        }
-        if forward && !self.random_hint && self.leaves_out_much(stream, device) {
-            return Some(Reason::Wasteful);
-        }
-        // Runs of a few windows: the kernel is done before anything is confirmed.
-        if forward && !self.random_hint && self.usual_run() <= 8 * device.readahead_bytes() {
-            return Some(Reason::ShortRuns);
-        }
-        let busy = || {
-            (!device.is_far() && device.forward.is_tried(self.now_ns, device.latency_ns()))
-                || device.is_busy(stream.rate_alone(self.now_ns), |rate| stream.with_gaps(rate))
-                || device.forward.leave()
-        };
-        if forward && !self.random_hint && busy() {
-            return Some(Reason::Saturated);
-        }
-        if (!forward || self.random_hint) && device.is_filled(stream.rate_alone(self.now_ns)) {
-            return Some(Reason::Saturated);
-        }
-        if device.trial.is_bad() {
-            return Some(Reason::NoGain);
-        }
-        if self.fetch == FetchState::Done {
-            return Some(Reason::FetchedAll);
-        }
-        let run = self.usual_run();
-        if run < u64::MAX && stream.run_bytes >= run - run / 4 && stream.run_bytes <= run + run / 4 {
-            return Some(Reason::ShortRuns);
-        }
-        if self.limit > 0 && self.limit <= 128 << 10 && self.counters.wasted > self.counters.useful {
-            return Some(Reason::Wasteful);
-        }
-        None
-    }
-
-    /// Whether a forward stream leaves out more than a third, on a device that is not far enough for it: of what is
-    /// prefetched less is read, and more has to come for it.
-    fn leaves_out_much(&self, stream: &Stream, device: &Device) -> bool {
-        let far = stream.with_gaps(stream.with_gaps(16 * device.readahead_bytes()));
-        // It is among the streams itself.
-        let near = |other: &&Stream| {
-            let lately = self.tick.wrapping_sub(other.used) <= LIVE_READS;
-            other.is_used() && lately && other.end.abs_diff(stream.end) <= 1 << 20
-        };
-        let alone = || self.streams.iter().filter(near).count() <= 1;
-        stream.with_gaps(100) >= 150 && device.bdp() < far && alone()
     }
 
     /// The length that three quarters of the last runs did not exceed; unlimited before the first ended.
@@ -163,12 +115,12 @@ impl FileState {
     }
 
     /// A read had to wait for what was asked for: go deeper, unless the last time brought nothing.
-    pub(super) fn grow(&mut self, stream: &mut Stream, read: &Read, device: &Device, tuning: &Tuning) {
+    pub(super) fn grow(&mut self, stream: &mut Stream, read: &Read, device: &Device) {
         let bytes = stream.run_bytes - stream.grown_bytes;
         if stream.run_bytes < stream.hold_bytes || bytes < stream.depth / 2 {
             return;
         }
-        if self.ahead_max(stream, device) < stream.depth {
+        if decide::ahead_max(&device.model(), stream, &self.past(stream, true)) < stream.depth {
             // Something else than the depth is the limit: nothing is learned from the rate.
             stream.grown_bytes = stream.run_bytes;
             stream.grown_ns = read.now_ns;
@@ -184,39 +136,10 @@ impl FileState {
             device.learn_saturated(rate.max(device.bandwidth()));
             stream.hold_bytes = stream.run_bytes + (64 << 20);
         } else {
-            stream.depth = (stream.depth * 2).min(tuning.depth_bytes_max);
+            stream.depth = (stream.depth * 2).min(device.tuning().depth_bytes);
         }
         stream.rate = rate;
         stream.grown_bytes = stream.run_bytes;
         stream.grown_ns = read.now_ns;
-    }
-
-    /// How far a stream may be ahead now: its depth, what it has read so far, the usual run, all limits.
-    ///
-    /// Rule: Depth.
-    pub(super) fn ahead_max(&self, stream: &Stream, device: &Device) -> u64 {
-        // A short forward run is mostly read ahead by the kernel already: less is staked on its going on. A stride
-        // that was met three times is no accident: more is.
-        let stake = match stream.shape {
-            Shape::Forward if stream.run_bytes < 4 << 20 => 1,
-            Shape::Stride(_) => 4,
-            _ => 2,
-        };
-        let ramp = stream.proven_bytes().saturating_mul(stake).max(128 << 10);
-        // Two requests. Those of a stride are pieces, however small: a device may take as long for each as for a long one.
-        let least = match stream.shape {
-            Shape::Forward if !self.random_hint => (2 * device.readahead_bytes()).max(128 << 10),
-            Shape::Stride(_) => 2 * stream.piece,
-            _ => (2 * stream.piece).max(128 << 10),
-        };
-        let share = device.ahead_bytes_share(least.min(1 << 20));
-        let run = self.usual_run();
-        // Up to the usual length, then nothing until the run has clearly outgrown it.
-        let run_left = if stream.run_bytes > run.saturating_add(run / 4) {
-            u64::MAX
-        } else {
-            run.saturating_sub(stream.run_bytes)
-        };
-        stream.depth.min(ramp).min(run_left).min(share).min(self.limit.max(128 << 10))
     }
 }

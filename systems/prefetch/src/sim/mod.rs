@@ -36,8 +36,12 @@ const HOOK_NS: u64 = 100;
 
 /// Replays a trace with a policy; [`Mode::AppOnly`] is the kernel alone.
 pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
-    let tuning = Tuning { mode, ..Tuning::default() };
-    let device = Device::new();
+    replay_with(trace, options, mode, &Tuning::STANDARD)
+}
+
+/// The same with other constants than the policy's.
+pub fn replay_with(trace: &Trace, options: &MachineOptions, mode: Mode, tuning: &'static Tuning) -> Outcome {
+    let device = Device::with(tuning);
     device.set_limits(options.readahead_bytes, options.readahead_bytes.max(128 << 10));
     let budget = Budget::new();
     let limit = options.memory_bytes;
@@ -91,7 +95,7 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
         if mode.watches() && next[thread] > trace.unseen {
             let shell = &mut shells[if trace.shared { 0 } else { thread }];
             let read = Read { offset, len, elapsed_ns: Some(now - begin), now_ns: now };
-            let effect = shell.file.on_read(&read, &device, &budget, &tuning);
+            let effect = shell.file.on_read(&read, &device, &budget, mode);
             clocks[thread] += HOOK_NS;
             if effect.wake {
                 shell.work(&mut machine, &device, &budget, now + HOOK_NS);
