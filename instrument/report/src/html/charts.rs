@@ -335,7 +335,7 @@ mod tests {
     fn a_tail_is_exact_where_it_has_points() {
         let histogram: Histogram = (1..=1_000_000_u64).collect();
         let points = tail_points(&histogram);
-        assert!((100..=130).contains(&points.len()), "{}", points.len());
+        assert!((20..=130).contains(&points.len()), "{}", points.len());
         for (value, longer) in &points {
             assert!((longer - (1.0 - value / 1e6)).abs() < 1e-9, "{value} {longer}");
         }
