@@ -2,7 +2,6 @@
 
 use stats::{Finding, Histogram};
 
-pub use super::heat::heat_map;
 use super::text::pretty;
 use crate::format;
 use crate::ink::Ink;

@@ -208,7 +208,7 @@ pub fn load(view: &View<'_>, column: usize, inks: &[Ink]) -> Option<LoadPart> {
         ),
         latencies: latencies(view, &services, inks),
         over_time: panels(charts::over_time),
-        heat: panels(charts::heat_map),
+        heat: panels(super::heat::heat_map),
         flowops: distributions(view, &rows, &by_stack, inks),
         tables: rows.iter().zip(&by_stack).map(|(row, ops)| table(view, *row, ops, inks[*row])).collect(),
     })
