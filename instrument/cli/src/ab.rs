@@ -37,7 +37,7 @@ over all looks 5 %. It ends when B is better, worse, or the same within --target
 `cannot tell`, with the difference that would have been seen.
 
 With --slices both stacks are kept for a while, and their loads take turns of a tenth of a second, with equal numbers of \
-operations: many times more blocks in the same time. About twenty times in the budget both are built anew, since two builds \
+operations: many times more blocks in the same time. About twelve times in the budget both are built anew, since two builds \
 of the same differ; a build is what counts, and eight are the least. Each slice pays for what it has written (syncfs). What a load \
 leaves for later all the same (commits of a journal, collection of an SSD) may fall into the other's turn and pull \
 the ratio to 1: docs/semantics.md.

@@ -74,8 +74,8 @@ fn slices_that_pay_for_each_other_are_refused() {
 const BUILD_SD: f64 = 0.03;
 const BLOCK_SD: f64 = 0.02;
 /// Builds of a comparison, and blocks of each.
-const BUILDS: usize = 20;
-const KEPT: usize = 5;
+const BUILDS: usize = 12;
+const KEPT: usize = 4;
 
 /// `ln(B/A)` of the blocks of a build, the truth being `effect`.
 fn build(rng: &mut SplitMix, effect: f64) -> Vec<f64> {
@@ -103,15 +103,15 @@ fn builds_are_judged_and_not_the_slices_of_one() {
     let differs = |verdict: Verdict| matches!(verdict, Verdict::Better | Verdict::Worse);
     at_most(
         0.05,
-        "slices of 20 builds that differ by 3 %, A/A: better or worse",
+        "slices of 12 builds that differ by 3 %, A/A: better or worse",
         rounds(2_000),
         1_850,
         |rng| differs(by_builds(&ab, rng, 0.0)),
     );
-    at_least(0.90, "slices of 20 builds, A/A: same within 5 %", rounds(2_000), 1_851, |rng| {
+    at_least(0.90, "slices of 12 builds, A/A: same within 5 %", rounds(2_000), 1_851, |rng| {
         by_builds(&ab, rng, 0.0) == Verdict::Same
     });
-    at_least(0.95, "slices of 20 builds, 10 % more: better", rounds(2_000), 1_852, |rng| {
+    at_least(0.95, "slices of 12 builds, 10 % more: better", rounds(2_000), 1_852, |rng| {
         by_builds(&ab, rng, 1.1f64.ln()) == Verdict::Better
     });
     share("as many slices of one build, A/A: better or worse", rounds(2_000), 1_853, |rng| {

@@ -77,9 +77,11 @@ fn checks(trust: &Trust, program: &Program, tally: &mut Tally) -> anyhow::Result
     }
     if wanted("crowded") {
         runs::crowded(trust, program, tally)?;
+        runs::daemon(trust, program, tally)?;
     }
     if wanted("within") {
         runs::within(trust, program, tally)?;
+        runs::study(trust, program, tally)?;
     }
     Ok(())
 }

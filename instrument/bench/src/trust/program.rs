@@ -148,15 +148,26 @@ impl Home<'_> {
         Ok(units.values().map(of).collect::<Result<_, _>>()?)
     }
 
-    /// Logarithms of the throughputs of the first two cells of the last run, block by block.
-    pub fn logarithms(&self) -> anyhow::Result<[Vec<f64>; 2]> {
+    /// Logarithms of the throughputs of each cell of the last run, block by block, in the order of the cells.
+    pub fn logarithms(&self) -> anyhow::Result<Vec<Vec<f64>>> {
         let mut trials: Vec<Trial> = self.report()?.trials().collect();
         trials.sort_by_key(|trial| trial.index);
-        let of = |cell: u64| {
-            let own = trials.iter().filter(|trial| trial.cell == cell);
-            own.map(|trial| trial.rate().ln()).collect::<Vec<f64>>()
-        };
-        Ok([of(0), of(1)])
+        let mut cells: std::collections::BTreeMap<u64, Vec<f64>> = Default::default();
+        for trial in trials {
+            cells.entry(trial.cell).or_default().push(trial.rate().ln());
+        }
+        Ok(cells.into_values().collect())
+    }
+
+    /// Cells of the last run that differ in nothing but the stack, two by two.
+    pub fn pairs(&self) -> anyhow::Result<Vec<(usize, usize)>> {
+        let report = self.report()?;
+        let cells = report.0.pointer("/run/cells").and_then(Value::as_array).into_iter().flatten();
+        let mut sets: std::collections::BTreeMap<String, Vec<usize>> = Default::default();
+        for (at, cell) in cells.enumerate() {
+            sets.entry(cell["parameters"].to_string()).or_default().push(at);
+        }
+        Ok(sets.into_values().filter_map(|set| Some((*set.first()?, *set.get(1)?))).collect())
     }
 }
 

@@ -10,6 +10,8 @@ use super::tally::{Limit, Tally};
 const RUNS: usize = 10;
 /// Runs before and after a device became slower: 45 pairs.
 const ANCHORED: (usize, usize) = (9, 5);
+/// Blocks are worth their order when ratios within them vary less than this share of what both sides vary.
+const UNPAIRED_SHARE: f64 = 0.8;
 
 fn is_called(verdict: &str) -> bool {
     verdict == "better" || verdict == "worse"
@@ -107,6 +109,38 @@ pub fn crowded(trust: &Trust, program: &Program, tally: &mut Tally) -> anyhow::R
     Ok(())
 }
 
+/// A file system in a daemon beside one in the kernel, with and without a competing load. Told, not judged: where each request
+/// waits for a processor twice, a crowded machine is no fair judge, and no share of the CPU that was left says how unfair.
+pub fn daemon(trust: &Trust, program: &Program, tally: &mut Tally) -> anyhow::Result<()> {
+    let what = "a FUSE daemon and ext4 beside a competing load: ratio as when quiet";
+    let row = tally.row("R5", what, Limit::Told);
+    let home = program.home()?;
+    let run = || -> anyhow::Result<[f64; 3]> {
+        let stacks = "ext4@image,betrfs@image";
+        home.run(&["run", "mail.f", "--on", stacks, "--for", "1s", "-n", "8"])?;
+        let said = home.json(&["compare", "last", "--json"])?;
+        let finding = "/pairs/0/lines/0/finding";
+        Ok(["ratio", "interval/low", "interval/high"].map(|at| said.number(&format!("{finding}/{at}"))))
+    };
+    let (times, mut made, mut crowded) = (trust.times(5, 1), 0, Vec::new());
+    let mut quiet = None;
+    while tally.next(made, times) {
+        let [ratio, low, high] = match quiet {
+            Some(quiet) => quiet,
+            None => *quiet.insert(run()?),
+        };
+        let competing = spin::compete(std::thread::available_parallelism().map_or(1, |cores| cores.get()))?;
+        let [beside, ..] = run()?;
+        drop(competing);
+        tally.count(row, (low..=high).contains(&beside));
+        crowded.push(beside);
+        let median = crate::pairs::median(&crowded);
+        tally.beside(row, format!("{ratio:.3} ({low:.3} .. {high:.3}) quiet, {median:.3} beside"));
+        made += 1;
+    }
+    Ok(())
+}
+
 /// Two equal directories within a run: the interval of their ratio holds 1, and their blocks vary less than trials do.
 pub fn within(trust: &Trust, program: &Program, tally: &mut Tally) -> anyhow::Result<()> {
     let home = program.home()?;
@@ -123,13 +157,44 @@ pub fn within(trust: &Trust, program: &Program, tally: &mut Tally) -> anyhow::Re
         let end = |name: &str| said.number(&format!("{finding}/interval/{name}"));
         tally.count(held, end("low") <= 1.0 && end("high") >= 1.0);
         tally.count(called, is_called(said.verdict(finding)));
-        let [a, b] = home.logarithms()?;
-        let d: Vec<f64> = a.iter().zip(&b).map(|(a, b)| b - a).collect();
-        let variance = |values: &[f64]| stats::history::Summary::of_logs(values).map(|all| all.variance);
-        paired += variance(&d)?;
-        unpaired += variance(&a)? + variance(&b)?;
-        tally.beside(held, format!("paired / unpaired variance {:.2} (0.8 wanted)", paired / unpaired));
+        let cells = home.logarithms()?;
+        let [in_blocks, of_trials] = variances(&cells[0], &cells[1])?;
+        paired += in_blocks;
+        unpaired += of_trials;
+        tally.beside(held, format!("paired / unpaired variance {:.2}", paired / unpaired));
         made += 1;
     }
     Ok(())
+}
+
+/// A study of 54 cells: the two stacks of a set of parameters run right after each other, so that their ratio varies less than
+/// they do.
+pub fn study(trust: &Trust, program: &Program, tally: &mut Tally) -> anyhow::Result<()> {
+    let row =
+        tally.row("R6", "54 cells: variance in blocks below 0.8 of that of trials", Limit::AtLeast(1, 1));
+    let home = program.home()?;
+    let stacks = format!("{},{}", home.directory("one")?, home.directory("two")?);
+    let files = if trust.quick { "100,200" } else { "100,200,300,400,500,600,700,800,900" };
+    let sets = [format!("nfiles={files}"), "nthreads=2,4,8".into()];
+    if tally.next(0, 1) {
+        let words = ["run", "mail.f", "--on", &stacks, "--for", "250ms", "-n", "4"];
+        home.run(&[&words[..], &["--set", &sets[0], "--set", &sets[1]]].concat())?;
+        let cells = home.logarithms()?;
+        let (mut paired, mut unpaired) = (0.0, 0.0);
+        for (a, b) in home.pairs()? {
+            let [in_blocks, of_trials] = variances(&cells[a], &cells[b])?;
+            paired += in_blocks;
+            unpaired += of_trials;
+        }
+        tally.count(row, paired < UNPAIRED_SHARE * unpaired);
+        tally.beside(row, format!("{} cells, {:.2}", cells.len(), paired / unpaired));
+    }
+    Ok(())
+}
+
+/// Variance of `ln(B/A)` in blocks; sum of the variances of both sides.
+fn variances(a: &[f64], b: &[f64]) -> anyhow::Result<[f64; 2]> {
+    let d: Vec<f64> = a.iter().zip(b).map(|(a, b)| b - a).collect();
+    let variance = |values: &[f64]| stats::history::Summary::of_logs(values).map(|all| all.variance);
+    Ok([variance(&d)?, variance(a)? + variance(b)?])
 }

@@ -13,9 +13,9 @@ use crate::results::MetricName;
 const SLICE_SHARE: f64 = 0.25;
 /// No trial costs less.
 const MOST_SHORT_SECONDS: f64 = 0.01;
-/// Builds of both stacks that the budget of a comparison in slices is planned for; twice the fewest that decide anything, and
-/// about as many as there are blocks in one that is not in slices.
-const BUILDS: f64 = 20.0;
+/// Builds of both stacks that the budget of a comparison in slices is planned for: half more than the fewest that decide anything
+/// (8). What making a stack costs is paid once a build, so that more builds leave less of the budget to measure.
+const BUILDS: f64 = 12.0;
 /// Share of a build's time that is measured; the rest is for making both stacks and for taking them down.
 const MEASURED_SHARE: f64 = 0.5;
 /// Trials of each side in a block.
@@ -48,7 +48,7 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// With as many blocks in a build as the budget gives to each of twenty: [`Turns::kept_blocks`].
+    /// With as many blocks in a build as the budget gives to each of twelve: [`Turns::kept_blocks`].
     pub fn in_builds(self) -> Turns {
         let of = |slice: Seconds| {
             let block = 2.0 * f64::from(TRIALS_OF_BLOCK) * slice.0.max(MOST_SHORT_SECONDS);
