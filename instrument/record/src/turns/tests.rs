@@ -177,6 +177,6 @@ fn twelve_builds_are_planned_and_eight_always_fit() {
     assert_eq!(turns(300.0, 0.1).kept_blocks, Some(31));
     assert_eq!(turns(1.0, 0.1).kept_blocks, Some(1));
     let ours = turns(300.0, 0.1);
-    assert_eq!((ours.build_of(0), ours.build_of(35), ours.build_of(36)), (0, 0, 1));
-    assert!(ours.trials_max(0.0) >= 2 * 18 * 8);
+    assert_eq!((ours.build_of(0), ours.build_of(61), ours.build_of(62)), (0, 0, 1));
+    assert!(ours.trials_max(0.0) >= 2 * 31 * 8);
 }
