@@ -181,7 +181,8 @@ impl Plan {
                 (seconds, ops, period_seconds, warmup) = (s.map(|s| s as f64), *o, *p, *w);
             }
         }
-        let ops = options.ops.or(ops);
+        // a script's number of operations is an end of the run, and a time that is told is another
+        let ops = options.ops.or(ops.filter(|_| options.seconds.is_none()));
         let until_done = workload.end != EndMode::Timeout || ops.is_some();
         let asked = options.seconds.or(seconds).filter(|seconds| *seconds > 0.0);
         Plan {
@@ -693,4 +694,24 @@ impl<'w, 'r> Watch<'w, 'r> {
 /// The fixed rate of `eventgen`, for callers that want to show it.
 pub fn event_rate(workload: &Workload) -> Option<u64> {
     workload.events_per_second.and_then(Value::fixed).filter(|rate| *rate > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_that_is_told_replaces_the_scripts_number_of_operations() {
+        let run =
+            Step::Run { seconds: Some(9), ops: Some(100), report_period_seconds: None, warmup_seconds: 0 };
+        let workload = Workload { script: vec![run], ..Workload::default() };
+        let of = |seconds, ops| {
+            let plan = Plan::of(&workload, &RunOptions { seconds, ops, ..RunOptions::default() });
+            (plan.seconds, plan.ops)
+        };
+        assert_eq!(of(None, None), (Some(9.0), Some(100)));
+        assert_eq!(of(Some(5.0), None), (Some(5.0), None));
+        assert_eq!(of(Some(5.0), Some(7)), (Some(5.0), Some(7)), "both were told");
+        assert_eq!(of(None, Some(7)), (Some(9.0), Some(7)));
+    }
 }

@@ -286,6 +286,11 @@ mod tests {
         // 1 MiB by 19 KiB on average
         let Step::Run { ops: Some(all), .. } = loaded.workload.script[0] else { panic!() };
         assert_eq!(all, 53 + 26);
+        let bare = read("[m]\nrw=randwrite\nnorandommap\nrefill_buffers\nsize=1m\n");
+        assert_eq!(
+            bare.workload,
+            read("[m]\nrw=randwrite\nnorandommap=1\nrefill_buffers=1\nsize=1m\n").workload
+        );
         let even = read("[m]\nbssplit=4k:8k:16k/50\nsize=1m\n");
         let Distribution::Table { rows, .. } = &even.workload.draws[0].distribution else { panic!() };
         assert_eq!(rows.iter().map(|row| row.percent).collect::<Vec<_>>(), [25.0, 25.0, 50.0]);
@@ -327,7 +332,7 @@ mod tests {
             ("[a]\nsize=1m\nbs=4q\n", 3, "bs: `4q` is not a number"),
             ("[a]\nrw=read\n", 1, "`size` is missing"),
             ("rw=read\n[a]\n", 1, "before the first"),
-            ("[a]\nsize=1m\ndirect\n", 3, "`direct` has no value"),
+            ("[a]\nsize=1m\ndirect\n", 3, "`direct` has no value: write `direct=`"),
             ("[a]\nsize=1m\nbssplit=4k/60:64k/50\n", 3, "add up to 110 %"),
             ("[a]\nsize=1m\nbssplit=4k,8k\n", 3, "reads and writes"),
             ("[a]\nsize=1m\nbssplit=0/100\n", 3, "a size is 0"),

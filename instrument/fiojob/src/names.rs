@@ -1,7 +1,8 @@
 //! The names of options that are taken.
 
 /// Options that may stand without a value.
-pub const FLAGS: [&str; 4] = ["time_based", "thread", "group_reporting", "stonewall"];
+pub const FLAGS: [&str; 6] =
+    ["time_based", "thread", "group_reporting", "stonewall", "norandommap", "refill_buffers"];
 
 /// Options that are taken, each as fio's HOWTO calls it.
 pub const KNOWN: [&str; 36] = [

@@ -1,7 +1,7 @@
 //! Sections and options with their lines.
 
 use crate::error::JobError;
-use crate::names::{FLAGS, nearest_known};
+use crate::names::{FLAGS, KNOWN, nearest_known};
 
 /// The option of `--set` that chooses a section.
 const JOB: &str = "job";
@@ -57,7 +57,11 @@ pub fn jobs(text: &str, set: &[(String, String)]) -> Result<Vec<Section>, JobErr
             Some((name, value)) => (name.trim().to_string(), value.trim().to_string(), number),
             None if FLAGS.contains(&line) => (line.to_string(), "1".to_string(), number),
             None => {
-                return Err(JobError::new(number, format!("`{line}` has no value{}", nearest_known(line))));
+                let remedy = match KNOWN.contains(&line) {
+                    true => format!(": write `{line}=`, and it"),
+                    false => nearest_known(line),
+                };
+                return Err(JobError::new(number, format!("`{line}` has no value{remedy}")));
             }
         };
         match (in_global, jobs.last_mut()) {

@@ -262,6 +262,11 @@ impl Clock<'_> {
         (now >= self.begin && now < self.end).then(|| (now - self.begin).as_secs() as usize)
     }
 
+    /// Whether operations come at a rate, due one after the other.
+    pub fn is_paced(&self) -> bool {
+        self.rate.is_some()
+    }
+
     /// With a rate: takes the next operation, which is to begin at this moment.
     pub fn next_due(&self) -> Option<Instant> {
         let rate = self.rate?;

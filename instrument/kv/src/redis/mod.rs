@@ -9,7 +9,8 @@
 //! | [`slots`] | slots of a cluster |
 //! | [`ring`] | all masters as one client sees them; redirections |
 //! | [`server`] | private servers |
-//! | [`mux`] | many connections on few threads: the terminals |
+//! | `terminal` | a terminal: its operations, and what each reply means |
+//! | [`mux`] | many terminals on few threads |
 //! | [`fill`] | the load of the records, the reading of all of them |
 
 pub mod fill;
@@ -18,6 +19,7 @@ pub mod resp;
 pub mod ring;
 pub mod server;
 pub mod slots;
+mod terminal;
 
 use std::time::Duration;
 
