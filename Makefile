@@ -10,7 +10,9 @@ BUILT := $(TARGET)/release
 # File systems are made and mounted by root; without root the demo shows what is possible.
 ROOT := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
-.PHONY: help setup setup-tests build demo test check fmt clippy doc docs bench install deb image clean
+# A static program is for this processor, without glibc.
+MUSL := $(shell uname -m)-unknown-linux-musl
+.PHONY: help setup setup-tests build demo test check fmt clippy doc docs bench install deb dist image clean
 
 help:
 	@echo "make demo     set up what is missing, build, compare file systems on four workloads (a few minutes)"
@@ -19,6 +21,7 @@ help:
 	@echo "make bench    loadline beside bare loops of the same system calls, and beside fio"
 	@echo "make docs     the documentation as a site, in target/book/html; needs mdbook"
 	@echo "make deb      a Debian package, in target/package; make image: an OCI image of it, built without a daemon"
+	@echo "make dist     one static program for any Linux of this processor, in target/$(MUSL)/release; needs rustup and musl-gcc"
 	@echo "make install  to PREFIX=$(PREFIX), with man pages and completions"
 
 setup:
@@ -78,6 +81,14 @@ install-built:
 deb: build
 	@$(MAKE) --no-print-directory install-built PREFIX=/usr SBINDIR=/usr/sbin DESTDIR=$(abspath $(TARGET))/package/root
 	@scripts/deb.sh $(TARGET)/package/root $(TARGET)/package
+
+# Without the preload library: a static program cannot be one, nor does a program of glibc load one of musl.
+dist: setup
+	@command -v musl-gcc >/dev/null || { echo "dist: musl-gcc is not there; Debian: apt-get install musl-tools" >&2; exit 3; }
+	@rustup target add $(MUSL)
+	$(CARGO) build --release --locked --target $(MUSL) -p loadline
+	@if ldd $(TARGET)/$(MUSL)/release/loadline 2>&1 | grep '=>'; then echo "dist: it is not static" >&2; exit 1; fi
+	@ls -l $(TARGET)/$(MUSL)/release/loadline
 
 image: deb
 	@scripts/image.sh $(TARGET)/package

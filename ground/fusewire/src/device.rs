@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::wire::OUT_HEADER_BYTES;
 
 /// `FUSE_DEV_IOC_CLONE` of linux/fuse.h: `_IOR(229, 0, uint32_t)`.
-const IOC_CLONE: libc::c_ulong = 0x8004_e500;
+const IOC_CLONE: libc::Ioctl = 0x8004_e500_u32 as libc::Ioctl;
 
 /// An open connection.
 #[derive(Debug)]

@@ -16,7 +16,10 @@ pub use bucket::Bucket;
 pub use hdr::HdrError;
 pub use wire::WireError;
 
-use bucket::{BLOCKS, SUBS, bounds, locate};
+use bucket::{BLOCKS, BUCKETS, SUBS, bounds, locate};
+
+/// Buckets in a quarter of an octave.
+const QUARTER: usize = SUBS / 4;
 
 type Block = Box<[u64; SUBS]>;
 
@@ -208,6 +211,26 @@ impl Histogram {
             let counts = counters.iter().enumerate().map(move |(sub, count)| (first + sub, *count));
             counts.filter(|(_, count)| *count > 0)
         })
+    }
+
+    /// Number of a quarter of an octave (block * 4 + quarter) and its count, where that is not 0, ascending.
+    pub(crate) fn quarters(&self) -> Vec<(u8, u64)> {
+        let blocks = self.blocks.iter().enumerate();
+        let filled = blocks.filter_map(|(index, block)| Some((index, block.as_deref()?)));
+        let quarters = filled.flat_map(|(index, counters)| {
+            let sums = counters
+                .chunks_exact(QUARTER)
+                .map(|part| part.iter().fold(0_u64, |sum, n| sum.saturating_add(*n)));
+            // 59 blocks of 4: below 256
+            sums.enumerate().map(move |(at, sum)| ((index * (SUBS / QUARTER) + at) as u8, sum))
+        });
+        quarters.filter(|(_, sum)| *sum > 0).collect()
+    }
+
+    /// Smallest and largest value of such a quarter; what is beyond the last one counts as the last one.
+    pub(crate) fn quarter(number: u8) -> (u64, u64) {
+        let first = (usize::from(number) * QUARTER).min(BUCKETS - QUARTER);
+        (bounds(first).0, bounds(first + QUARTER - 1).1)
     }
 
     fn block_mut(&mut self, index: usize) -> &mut [u64; SUBS] {

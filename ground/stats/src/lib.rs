@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `histogram` | log-linear latency histogram: the hot path of every load engine, and its encodings |
 //! | `outcome` | what one trial measured: operations, series, metrics. Produced by every load engine |
+//! | `over_time` | coarse latency histograms of each second of a trial |
 //! | `parallel` | what several processes measured at once, as one outcome |
 //! | `sample` | results of several trials, checked once: median, quantile, deviation |
 //! | `interval` | median and quantiles with order-statistic confidence intervals |
@@ -52,6 +53,7 @@ pub mod many;
 mod normal;
 pub mod outcome;
 pub mod outlier;
+pub mod over_time;
 pub mod parallel;
 pub mod rng;
 pub mod sample;
@@ -71,5 +73,6 @@ pub use histogram::{Bucket, Histogram};
 pub use interval::{Estimate, Interval};
 pub use judge::{Finding, Thresholds};
 pub use outcome::{Direction, Ended, Metric, OpClass, OpOutcome, Outcome};
+pub use over_time::OverTime;
 pub use sample::{Sample, SampleError, Sense};
 pub use verdict::{Doubt, Verdict};

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
+use crate::over_time::OverTime;
 
 /// Everything that one trial measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -95,6 +96,10 @@ pub struct OpOutcome {
     pub ops_per_second: Vec<u64>,
     /// Bytes moved in each whole second of the measured interval.
     pub bytes_per_second: Vec<u64>,
+    /// Latencies over the whole seconds of the measured interval: from the intended start when a rate is set, else service
+    /// times. `None`: the load engine does not keep them, or nothing was counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_time: Option<OverTime>,
 }
 
 /// A scalar result beside the operations.
@@ -148,6 +153,18 @@ impl Outcome {
         sum_by_second(self.io().map(|op| op.bytes_per_second.as_slice()))
     }
 
+    /// Latencies of those operations over the measured interval; `None` when they were not kept.
+    pub fn io_over_time(&self) -> Option<OverTime> {
+        let each = self.io().filter_map(|op| op.over_time.as_ref());
+        each.fold(None, |all: Option<OverTime>, one| match all {
+            None => Some(one.clone()),
+            Some(mut all) => {
+                all.merge(one);
+                Some(all)
+            }
+        })
+    }
+
     /// The operations that count in the I/O summary.
     pub fn io(&self) -> impl Iterator<Item = &OpOutcome> {
         self.ops.iter().filter(|op| matches!(op.class, OpClass::Io | OpClass::Aio))
@@ -184,6 +201,7 @@ mod tests {
             intended: Some(Histogram::new()),
             ops_per_second: by_second.to_vec(),
             bytes_per_second: by_second.iter().map(|n| n * 10).collect(),
+            over_time: None,
         }
     }
 
@@ -222,5 +240,16 @@ mod tests {
         let text = serde_json::to_string(&outcome()).unwrap();
         assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), outcome());
         assert!(text.contains(r#""ended":{"why":"failed","message":"fsync: EIO"}"#), "{text}");
+        assert!(
+            !text.contains("over_time"),
+            "what was stored before there was such a thing can be read: {text}"
+        );
+        let mut kept = outcome();
+        let mut follower = crate::over_time::Follower::default();
+        follower.close(3, &kept.ops[0].service);
+        kept.ops[0].over_time = follower.finish();
+        let text = serde_json::to_string(&kept).unwrap();
+        assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), kept);
+        assert!(text.contains(r#""over_time":{"step_seconds":1,"steps":[[["#), "{text}");
     }
 }

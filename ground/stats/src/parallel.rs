@@ -56,6 +56,11 @@ fn add(all: &mut OpOutcome, one: OpOutcome) {
         (all @ None, one) => *all = one,
         (Some(_), None) => {}
     }
+    match (&mut all.over_time, one.over_time) {
+        (Some(all), Some(one)) => all.merge(&one),
+        (all @ None, one) => *all = one,
+        (Some(_), None) => {}
+    }
     for (all, one) in
         [(&mut all.ops_per_second, one.ops_per_second), (&mut all.bytes_per_second, one.bytes_per_second)]
     {
@@ -84,6 +89,7 @@ mod tests {
             intended: Some(Histogram::new()),
             ops_per_second: by_second.to_vec(),
             bytes_per_second: vec![],
+            over_time: None,
         };
         Outcome {
             measured_seconds: seconds,

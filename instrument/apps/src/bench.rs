@@ -288,6 +288,7 @@ impl<'a> Bench<'a> {
             intended: None,
             ops_per_second: tally.ops_by_second.clone(),
             bytes_per_second: tally.bytes_by_second.clone(),
+            over_time: None,
         });
         Ok(Took { seconds, synced_seconds })
     }

@@ -10,7 +10,7 @@ use lab::load::started;
 use lab::site::{Built, Site};
 use probe::fsync::Recording;
 use record::fsync::{Summary, summary};
-use report::fsync::{artifact, svg, terminal};
+use report::fsync::{artifact, flame, svg, terminal};
 use spec::StackSpec;
 use workload::Workload;
 
@@ -314,6 +314,12 @@ fn tell(
         && let Some(typical) = typical
     {
         write(file, &svg::waterfall(typical))?;
+    }
+    if let Some(file) = &arguments.flame {
+        let label = format!("fsync on {spec}");
+        if let Some(drawing) = flame::flame(&Summary::of(breakdowns), &label) {
+            write(file, &drawing.file(&label))?;
+        }
     }
     if let Some(file) = &arguments.table {
         write(file, &artifact::trace_table(&recording.commands()))?;

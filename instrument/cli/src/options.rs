@@ -594,7 +594,7 @@ pub struct ExplainCache {
 #[command(after_help = "\
 Examples:
   loadline explain fsync --on ext4
-  loadline explain fsync --on xfs --count 1000 --svg fsync.svg
+  loadline explain fsync --on xfs --count 1000 --svg fsync.svg --flame flame.svg
   loadline explain fsync --on btrfs --job workloads/varmail.f --for 5s
   loadline explain fsync --on ext4@980pro                on an emulated SSD
   loadline explain fsync --on dir:/mnt/data --table trace.txt")]
@@ -617,6 +617,9 @@ pub struct ExplainFsync {
     /// Write the waterfall of a typical fsync as SVG
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub svg: Option<PathBuf>,
+    /// Write where the time of all fsyncs went, level below level, as SVG
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub flame: Option<PathBuf>,
     /// Write every request as a row `Timestamp PName PID [sid1, eid1] [sid2, eid2] bflag qid optype`
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub table: Option<PathBuf>,

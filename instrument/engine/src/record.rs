@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use stats::Histogram;
+use stats::over_time::Follower;
 
 use crate::diary::Pen;
 
@@ -29,6 +30,8 @@ pub struct OpRecord {
     pub intended: Option<Box<Histogram>>,
     /// Operations and bytes in each whole second so far.
     pub seconds: Vec<(u64, u64)>,
+    /// Latencies in each whole second so far.
+    pub over_time: Follower,
 }
 
 impl OpRecord {
@@ -59,6 +62,7 @@ impl OpRecord {
             mine.0 += theirs.0;
             mine.1 += theirs.1;
         }
+        self.over_time.merge(&other.over_time);
     }
 
     fn close_seconds_until(&mut self, second: usize) {
@@ -67,6 +71,7 @@ impl OpRecord {
             self.seconds.push((self.ops - ops, self.bytes - bytes));
             // A thread that was blocked over several seconds completed nothing in the later ones.
             self.seconds.resize(second, (0, 0));
+            self.over_time.close(second, self.intended.as_deref().unwrap_or(&self.service));
         }
     }
 }
@@ -260,6 +265,10 @@ mod tests {
         recorder.finish(1000 + 4 * S);
         assert_eq!(recorder.ops[0].seconds, [(2, 20), (1, 10), (0, 0), (2, 20)]);
         assert_eq!(recorder.ops[0].ops, 5);
+        let over_time = recorder.ops[0].over_time.clone().finish().unwrap();
+        let counts =
+            over_time.steps().iter().map(|step| step.buckets().map(|(.., count)| count).sum::<u64>());
+        assert_eq!(counts.collect::<Vec<_>>(), [2, 1, 0, 2]);
         assert_eq!(published.load(Relaxed), 5);
     }
 

@@ -503,6 +503,7 @@ fn op_outcome(line: &Line, sum: OpRecord) -> OpOutcome {
         intended: sum.intended.map(|histogram| *histogram),
         ops_per_second: sum.seconds.iter().map(|second| second.0).collect(),
         bytes_per_second: sum.seconds.iter().map(|second| second.1).collect(),
+        over_time: sum.over_time.finish(),
     }
 }
 

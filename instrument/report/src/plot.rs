@@ -95,6 +95,8 @@ pub enum Quantity {
     Bandwidth,
     /// From 0 to 1.
     Share,
+    /// From 0 to 1, on a logarithmic axis: how much is beyond.
+    Tail,
     /// `-log10(1 - q)` of a percentile q.
     Depth,
     /// A ratio.
@@ -113,6 +115,7 @@ impl Quantity {
             Quantity::Seconds => "seconds",
             Quantity::Bandwidth => "bytes",
             Quantity::Share => "share",
+            Quantity::Tail => "tail",
             Quantity::Depth => "percentile",
             Quantity::Ratio => "ratio",
             Quantity::Count => "count",
@@ -129,6 +132,8 @@ pub struct Drawing {
     height: f64,
     /// Attributes that say how values lie on it.
     axes: String,
+    /// The figures that it shows, as CSV.
+    data: String,
 }
 
 /// Where a text's reference point is.
@@ -145,7 +150,7 @@ pub enum Anchor {
 impl Drawing {
     /// An empty drawing in pixels.
     pub fn new(width: f64, height: f64) -> Drawing {
-        Drawing { body: String::new(), width, height, axes: String::new() }
+        Drawing { body: String::new(), width, height, axes: String::new(), data: String::new() }
     }
 
     /// Says how values lie from left to right, for the script of a page.
@@ -156,6 +161,20 @@ impl Drawing {
     /// The same from the bottom to the top.
     pub fn up(&mut self, scale: &Scale, quantity: Quantity) {
         self.axis("data-y", scale, quantity);
+    }
+
+    /// A line of the figures that it shows: the first one names the columns. They go with the drawing.
+    pub fn datum(&mut self, values: &[&dyn std::fmt::Display]) {
+        for (at, value) in values.iter().enumerate() {
+            let value = value.to_string();
+            let comma = if at == 0 { "" } else { "," };
+            if value.contains([',', '"', '\n']) {
+                let _ = write!(self.data, "{comma}\"{}\"", value.replace('"', "\"\""));
+            } else {
+                let _ = write!(self.data, "{comma}{value}");
+            }
+        }
+        self.data.push('\n');
     }
 
     fn axis(&mut self, name: &str, scale: &Scale, quantity: Quantity) {
@@ -188,6 +207,24 @@ impl Drawing {
         let _ = write!(
             self.body,
             r#"<rect class="{class}" x="{x:.1}" y="{y:.1}" width="{w:.1}" height="{h:.1}"><title>{title}</title></rect>"#
+        );
+    }
+
+    /// A rectangle of a colour that does not come from the style, with a tooltip.
+    pub fn painted(&mut self, fill: &str, (x, y): (f64, f64), (w, h): (f64, f64), title: &str) {
+        let (w, h, title) = (w.max(0.0), h.max(0.0), escape(title));
+        let _ = write!(
+            self.body,
+            r#"<rect class="painted" fill="{fill}" x="{x:.1}" y="{y:.1}" width="{w:.1}" height="{h:.1}"><title>{title}</title></rect>"#
+        );
+    }
+
+    /// One place of a heat map: how many were counted there.
+    pub fn heat(&mut self, class: &str, (x, y): (f64, f64), (w, h): (f64, f64), count: u64) {
+        let (w, h) = (w.max(0.0), h.max(0.0));
+        let _ = write!(
+            self.body,
+            r#"<rect class="{class}" x="{x:.1}" y="{y:.1}" width="{w:.1}" height="{h:.1}" data-n="{count}"/>"#
         );
     }
 
@@ -229,10 +266,11 @@ impl Drawing {
 
     /// The SVG element; `label` says to those who cannot see it what it shows.
     pub fn finish(self, label: &str) -> String {
-        let Drawing { body, width, height, axes } = self;
+        let Drawing { body, width, height, axes, data } = self;
         let label = escape(label);
+        let data = metadata(&data);
         format!(
-            r#"<svg viewBox="0 0 {width:.0} {height:.0}" role="img" aria-label="{label}"{axes}>{body}</svg>"#
+            r#"<svg viewBox="0 0 {width:.0} {height:.0}" role="img" aria-label="{label}"{axes}>{data}{body}</svg>"#
         )
     }
 
@@ -244,20 +282,25 @@ impl Drawing {
     }
 }
 
+/// Figures behind a drawing, where SVG has a place for them.
+fn metadata(csv: &str) -> String {
+    if csv.is_empty() { String::new() } else { format!("<metadata>{}</metadata>", escape(csv)) }
+}
+
 /// The style sheet of the page, of which a drawing by itself takes the colours and what is said of SVG.
 const STYLE: &str = include_str!("../templates/style.css");
 
 impl Drawing {
     /// The drawing as a file of its own, light, with its style in it.
     pub fn file(self, label: &str) -> String {
-        let Drawing { body, width, height, .. } = self;
-        let label = escape(label);
+        let Drawing { body, width, height, data, .. } = self;
+        let (label, data) = (escape(label), metadata(&data));
         let colours = STYLE.split_once('}').map_or("", |(colours, _)| colours);
         let rules = STYLE.lines().filter(|line| line.starts_with("svg ") || line.starts_with(".s"));
         let rules: String = rules.filter(|line| !line.contains("scroll")).collect::<Vec<_>>().join("\n");
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
-             height=\"{height:.0}\" role=\"img\">\n<title>{label}</title>\n<style>{colours}}}\n{rules}</style>\n\
+             height=\"{height:.0}\" role=\"img\">\n<title>{label}</title>\n{data}<style>{colours}}}\n{rules}</style>\n\
              <rect width=\"100%\" height=\"100%\" style=\"fill: var(--card)\"/>\n{body}</svg>\n"
         )
     }
@@ -301,6 +344,15 @@ mod tests {
             assert!(svg.contains(part), "{part} in {svg}");
         }
         assert!(!svg.contains("prefers-color-scheme"), "{svg}");
+    }
+
+    #[test]
+    fn figures_go_with_the_drawing() {
+        let mut drawing = Drawing::new(10.0, 10.0);
+        drawing.datum(&[&"stack", &"ns"]);
+        drawing.datum(&[&"a,\"b\"<c>", &5]);
+        let data = "<metadata>stack,ns\n&quot;a,&quot;&quot;b&quot;&quot;&lt;c&gt;&quot;,5\n</metadata>";
+        assert!(drawing.finish("one").contains(data));
     }
 
     #[test]

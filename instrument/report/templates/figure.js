@@ -7,9 +7,6 @@
   const NEAR = 14; // pixels of the drawing within which a mark is meant
   const STEP = 1.6; // of one press of + or -
   const LINES_MAX = 8; // of a readout
-  const PNG_SCALE = 2;
-  // what a file needs of the page's style
-  const PAINT = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "opacity", "font-family", "font-size", "font-weight"];
   const kept = new Map(); // windows by the number of the figure, for those that are drawn anew
   const page = new URL(location.href);
 
@@ -25,6 +22,7 @@
     seconds: (value) => `${digits(value)} s`,
     bytes: (value) => `${digits(value / 2 ** 20)} MiB/s`,
     share: (value) => `${digits(value * 100)} %`,
+    tail: (value) => `${Number((value * 100).toPrecision(2))} %`,
     percentile: (value) => `p${Number((100 * (1 - 10 ** -value)).toFixed(Math.ceil(value)))}`,
     ratio: digits,
     count: digits,
@@ -66,15 +64,7 @@
     if (text !== undefined) part.textContent = text;
     return part;
   };
-  const button = (text, label, act) => {
-    const part = document.createElement("button");
-    part.type = "button";
-    part.textContent = text;
-    part.title = label;
-    part.setAttribute("aria-label", label);
-    part.addEventListener("click", act);
-    return part;
-  };
+  const { button, buttons } = window.taking; // page.js
   const ink = (part) => [...part.classList].find((name) => /^s(\d|c)$/.test(name));
   const trial = (part) => [...part.classList].find((name) => /^t\d+$/.test(name));
 
@@ -90,7 +80,7 @@
     else if (part.tagName === "line") points = [[number("x1"), number("y1")], [number("x2"), number("y2")]];
     else if (part.tagName === "rect") points = [[number("x"), number("y")], [number("x") + number("width"), number("y") + number("height")]];
     else points = (part.getAttribute("d").match(/[ML][^ML]+/g) || []).map((step) => step.slice(1).trim().split(/[ ,]+/).map(Number));
-    return { part, said, points };
+    return { part, said, points, count: part.dataset.n };
   });
   const place = ({ part }, points) => {
     const set = (values) => { for (const [key, value] of Object.entries(values)) part.setAttribute(key, value.toFixed(1)); };
@@ -126,45 +116,6 @@
       const view = { x: range(words[1], words[2]), y: range(words[3], words[4]) };
       if (view.x || view.y) kept.set(Number(words[0]), view);
     }
-  };
-
-  const taken = (svg) => {
-    const copy = svg.cloneNode(true);
-    const [all, copies] = [svg, copy].map((root) => [root, ...root.querySelectorAll("*")]);
-    const own = all.map((part) => part.closest(".cursor, .window") !== null);
-    copies.forEach((part, at) => {
-      if (own[at]) return;
-      const style = getComputedStyle(all[at]);
-      if (style.display === "none") { own[at] = true; return; }
-      PAINT.forEach((name) => part.setAttribute(name, style.getPropertyValue(name)));
-      ["class", "tabindex", "data-x", "data-y", "style", "aria-keyshortcuts"].forEach((name) => part.removeAttribute(name));
-    });
-    copies.forEach((part, at) => { if (own[at]) part.remove(); });
-    const { width, height } = svg.viewBox.baseVal;
-    copy.setAttribute("xmlns", NS);
-    copy.setAttribute("width", width);
-    copy.setAttribute("height", height);
-    const card = getComputedStyle(svg.closest("figure") || document.body).backgroundColor;
-    copy.prepend(made("rect", { width: "100%", height: "100%", fill: card }));
-    return { text: new XMLSerializer().serializeToString(copy), width, height };
-  };
-  const give = (blob, name) => {
-    const link = document.createElement("a");
-    link.href = URL.createObjectURL(blob);
-    link.download = name;
-    link.click();
-    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-  };
-  const picture = async (svg) => {
-    const { text, width, height } = taken(svg);
-    const image = new Image();
-    image.src = URL.createObjectURL(new Blob([text], { type: "image/svg+xml" }));
-    await image.decode();
-    const canvas = document.createElement("canvas");
-    [canvas.width, canvas.height] = [width * PNG_SCALE, height * PNG_SCALE];
-    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-    URL.revokeObjectURL(image.src);
-    return new Promise((done) => canvas.toBlob(done, "image/png"));
   };
 
   const prepare = (svg, number) => {
@@ -263,7 +214,7 @@
     const show = ([px, py]) => {
       const distance = (mark) => {
         const { part, now: points } = mark;
-        if (!mark.said || part.classList.contains("dim")) return Infinity;
+        if (!(mark.said || mark.count) || part.classList.contains("dim")) return Infinity;
         const [[ax, ay]] = points;
         const [bx, by] = points[points.length - 1];
         if (part.tagName === "circle") return Math.hypot(ax - px, ay - py);
@@ -276,12 +227,15 @@
       const lines = [];
       const [nx, ny] = [now(x, view.x), now(y, view.y)];
       const inside = inRoom([px, py]);
-      if (near) lines.push(near[1].said);
+      if (near && near[1].said) lines.push(near[1].said);
+      const heat = near && near[1].count ? near[1] : null;
+      if (heat) lines.push(`${heat.count} operations`);
       cursor.replaceChildren();
       if (inside && nx && nx.unit !== "place") {
         lines.push(write[nx.unit](nx.value(px)));
         cursor.append(made("line", { class: "one", x1: px, x2: px, y1: room.top, y2: room.bottom }));
       }
+      if (heat && ny) lines.push([heat.now[1][1], heat.now[0][1]].map((at) => write[ny.unit](ny.value(at))).join(" to "));
       if (inside && ny) {
         const curves = data.filter(({ part, said }) => said && part.tagName === "path" && !part.classList.contains("dim"));
         const values = curves.map((mark) => [height(mark.now, px), mark]).filter(([at]) => at !== null).sort((a, b) => a[0] - b[0]);
@@ -374,11 +328,10 @@
     const tools = document.createElement("div");
     tools.className = "tools";
     if (x || y) tools.append(button("+", "nearer", () => step(STEP)), button("\u2212", "farther", () => step(1 / STEP)), button("1:1", "the whole figure", () => zoom({ x: null, y: null })));
-    const name = (svg.getAttribute("aria-label") || "figure").toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "");
-    tools.append(button("SVG", "take the drawing as SVG", () => give(new Blob([taken(svg).text], { type: "image/svg+xml" }), `${name}.svg`)));
-    tools.append(button("PNG", "take the drawing as PNG", async () => give(await picture(svg), `${name}.png`)));
     const run = document.querySelector("nav.web").dataset.run;
-    if (run && figure.dataset.file) {
+    const file = run && figure.dataset.file;
+    tools.append(...buttons(svg, !file));
+    if (file) {
       const link = document.createElement("a");
       link.href = `/runs/${encodeURIComponent(run)}/data/${figure.dataset.file}`;
       link.download = "";
@@ -399,10 +352,10 @@
   document.addEventListener("drawn", all);
 
   // which stack is chosen stands in the address
-  const buttons = [...document.querySelectorAll(".legend button")];
+  const stacks = [...document.querySelectorAll(".legend button")];
   const wanted = page.searchParams.get("pick");
-  if (wanted !== null) { const found = buttons.find((one) => one.textContent.trim() === wanted); if (found) found.click(); }
-  buttons.forEach((one) => one.addEventListener("click", () => {
+  if (wanted !== null) { const found = stacks.find((one) => one.textContent.trim() === wanted); if (found) found.click(); }
+  stacks.forEach((one) => one.addEventListener("click", () => {
     if (one.getAttribute("aria-pressed") === "true") page.searchParams.set("pick", one.textContent.trim()); else page.searchParams.delete("pick");
     history.replaceState(null, "", page);
   }));

@@ -103,6 +103,7 @@ fn ops(value: f64) -> OpOutcome {
         intended: None,
         ops_per_second: vec![],
         bytes_per_second: vec![],
+        over_time: None,
     }
 }
 

@@ -78,6 +78,18 @@ fn waterfalls_fit_eighty_columns_and_pictures_are_sound_xml() {
         let fsync = only(&moments, &chain);
         let text = terminal::waterfall(&fsync) + &terminal::table(&Summary::of(std::slice::from_ref(&fsync)));
         assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        let drawing =
+            report::fsync::flame::flame(&Summary::of(std::slice::from_ref(&fsync)), "fsync on <here>")
+                .unwrap();
+        let flame = drawing.file("fsync on <here>");
+        // each level's parts fill it, and the first level is the call
+        let data = flame.split_once("<metadata>").unwrap().1.split_once("</metadata>").unwrap().0;
+        let rows: Vec<Vec<&str>> = data.lines().skip(1).map(|line| line.rsplit(',').collect()).collect();
+        let sum_at = |depth: &str| -> f64 {
+            rows.iter().filter(|row| row[3] == depth).map(|row| row[1].parse::<f64>().unwrap()).sum()
+        };
+        assert!((sum_at("0") - fsync.total_ns as f64).abs() <= 1.0, "{data}");
+        assert!((sum_at("1") - sum_at("2")).abs() <= 8.0, "{data}");
         let svg = svg::waterfall(&fsync);
         assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
         assert_eq!(svg.matches("<rect").count(), svg.matches("</rect>").count() + 7);

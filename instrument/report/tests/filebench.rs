@@ -28,6 +28,7 @@ fn op(
         intended: None,
         ops_per_second: Vec::new(),
         bytes_per_second: Vec::new(),
+        over_time: None,
     }
 }
 

@@ -398,6 +398,7 @@ fn summarize(
         intended: pace.rate.map(|_| counts.intended),
         ops_per_second: counts.ops_by_second,
         bytes_per_second: counts.bytes_by_second,
+        over_time: None,
     });
     let outcome = Outcome {
         measured_seconds,

@@ -285,6 +285,7 @@ fn program(
         intended: None,
         ops_per_second: Vec::new(),
         bytes_per_second: Vec::new(),
+        over_time: None,
     };
     // what the program counts has no time of its own; its sync calls have
     let counted = if name == "sysbench" { "transaction" } else { "operation" };

@@ -96,6 +96,7 @@ pub fn run(job: &Job, seed: u64) -> Result<Outcome, SimulateError> {
             intended: None,
             ops_per_second: Vec::new(),
             bytes_per_second: Vec::new(),
+            over_time: None,
         }],
         metrics: parts.map(metric).to_vec(),
         notes: vec![format!("simulated in virtual time: one fsync on {}, device {}", job.stack, job.device)],

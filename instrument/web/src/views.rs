@@ -164,7 +164,8 @@ pub async fn compare(Given(state): Given<State>, uri: Uri) -> Page {
     };
     let a = id(a)?.to_string();
     let b = query.get("b").map(|b| id(b).map(str::to_string)).transpose()?;
-    let text = with_index(&state, move |index| {
+    // Of many runs the past is long to go through: the page is kept until the store changes, as those of trends are.
+    let made = move |index: &mut Index| {
         let thresholds = Thresholds::default();
         let a = index.store().load_run(&a)?;
         let Some(b) = b else {
@@ -177,7 +178,8 @@ pub async fn compare(Given(state): Given<State>, uri: Uri) -> Page {
         let known = record::compare::known(past, &a, &b);
         let compared = record::compare::compare(&a, &b, &Ground { spread, known, anchor: None }, &thresholds);
         report::web::comparison(&compared, thresholds.margin, &a.id, Some(&b.id)).map_err(failed)
-    });
+    };
+    let text = with_index(&state, move |index| index.kept(&uri.to_string(), made));
     Ok(page(text.await?))
 }
 

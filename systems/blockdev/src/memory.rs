@@ -7,9 +7,11 @@ pub(crate) use host::daemon::{leave_cgroup, lock_memory as lock};
 /// machine, or again like any other.
 pub(crate) fn urgent(on: bool) -> Result<(), String> {
     let (policy, sched_priority) = if on { (libc::SCHED_RR, 1) } else { (libc::SCHED_OTHER, 0) };
-    let how = libc::sched_param { sched_priority };
-    // SAFETY: thread 0 is this one, and `how` is a valid structure that the kernel only reads.
-    if unsafe { libc::sched_setscheduler(0, policy, &raw const how) } == 0 {
+    // The system call itself, whose `sched_param` is this one number: musl's function refuses always, since the kernel's sets
+    // a thread and POSIX's a process.
+    let how: libc::c_int = sched_priority;
+    // SAFETY: thread 0 is this one, and `how` is what the kernel only reads.
+    if unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const how) } == 0 {
         return Ok(());
     }
     let error = std::io::Error::last_os_error();

@@ -243,6 +243,7 @@ fn outcome(name: String, kind: &str, direction: Direction, part: &Value) -> OpOu
         intended: None,
         ops_per_second: Vec::new(),
         bytes_per_second: Vec::new(),
+        over_time: None,
     }
 }
 

@@ -245,6 +245,7 @@ impl Told {
             intended: None,
             ops_per_second: Vec::new(),
             bytes_per_second: Vec::new(),
+            over_time: None,
         }
     }
 }

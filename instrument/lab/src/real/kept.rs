@@ -279,6 +279,7 @@ fn outcome(name: String, operations: u64, seconds: f64) -> Outcome {
             intended: None,
             ops_per_second: Vec::new(),
             bytes_per_second: Vec::new(),
+            over_time: None,
         }],
         metrics: Vec::new(),
         notes: Vec::new(),

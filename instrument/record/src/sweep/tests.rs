@@ -50,6 +50,7 @@ fn trial(run: &Run, cell: u32, status: Status) -> Trial {
         intended: rate.map(|_| values),
         ops_per_second: vec![done as u64; 10],
         bytes_per_second: Vec::new(),
+        over_time: None,
     };
     let outcome = Outcome {
         measured_seconds: 10.0,

@@ -17,7 +17,7 @@ const ROW: u32 = 16;
 const ROWS_MAX: usize = 60;
 
 /// The colour of a part; told apart also without red and green (after Okabe and Ito, 2008).
-fn colour(part: Part) -> &'static str {
+pub(super) fn colour(part: Part) -> &'static str {
     match part {
         Part::DataWrite => "#0072b2",
         Part::JournalWrite => "#009e73",

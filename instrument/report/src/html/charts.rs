@@ -10,7 +10,7 @@ use crate::view::flowop::Flowop;
 use crate::view::{Measure, Point, Stack, View};
 
 /// Width of a figure that takes half the page, in pixels.
-const HALF: f64 = 520.0;
+pub(super) const HALF: f64 = 520.0;
 /// Width of one of three figures side by side.
 const THIRD: f64 = 336.0;
 
@@ -40,6 +40,7 @@ pub fn results(view: &View<'_>, column: usize, inks: &[Ink]) -> String {
     };
     let mut d = Drawing::new(HALF, bottom + 38.0);
     d.across(&x, if paced { Quantity::Nanoseconds } else { Quantity::Rate });
+    d.datum(&[&"stack", &"trial", &if paced { "p99_ns" } else { "operations_per_second" }]);
     for tick in x.ticks(5) {
         d.line("grid", (x.at(tick), top), (x.at(tick), bottom));
         d.text("tick", (x.at(tick), bottom + 15.0), Anchor::Middle, &pretty(&round(&measure.show(tick))));
@@ -63,6 +64,7 @@ pub fn results(view: &View<'_>, column: usize, inks: &[Ink]) -> String {
         d.line(&format!("median {ink}"), (x.at(estimate.value), y - 10.0), (x.at(estimate.value), y + 10.0));
         for ((trial, _), value) in point.results().zip(&point.values) {
             let title = format!("{}, trial {}: {}", stack.name, trial.index + 1, measure.show_full(*value));
+            d.datum(&[&stack.name, &(trial.index + 1), value]);
             let class = format!("trial {ink} t{}", trial.index + 1);
             d.dot(&class, (x.at(*value), y), 3.5, &pretty(&title));
         }
@@ -81,6 +83,13 @@ pub struct Curve<'a> {
     pub class: String,
     /// What is drawn.
     pub histogram: &'a Histogram,
+}
+
+impl Curve<'_> {
+    /// Which latencies these are, as the tables say it.
+    fn kind(&self) -> &'static str {
+        if self.class.ends_with(" due") { "intended" } else { "service" }
+    }
 }
 
 /// Shares of operations above which percentiles are drawn: 1 - q.
@@ -102,6 +111,7 @@ pub fn percentiles(curves: &[Curve<'_>], label: &str) -> String {
     let mut d = Drawing::new(HALF, bottom + 38.0);
     d.across(&x, Quantity::Depth);
     d.up(&y, Quantity::Nanoseconds);
+    d.datum(&[&"curve", &"latency", &"share_above", &"ns"]);
     for tick in y.ticks(7) {
         d.line("grid", (left, y.at(tick)), (right, y.at(tick)));
         d.text("tick", (left - 8.0, y.at(tick) + 4.0), Anchor::End, &pretty(&short_duration(tick)));
@@ -114,18 +124,83 @@ pub fn percentiles(curves: &[Curve<'_>], label: &str) -> String {
         let own = (1.0 / curve.histogram.count() as f64).clamp(1e-6, 0.5);
         let steps = 96;
         let (first, last) = (depth(0.5), depth(own));
+        let mut rows = Vec::new();
         let points: Vec<(f64, f64)> = (0..=steps)
             .filter_map(|step| {
                 let depth = first + (last - first) * f64::from(step) / f64::from(steps);
-                let value = curve.histogram.quantile(1.0 - 10f64.powf(-depth))?;
+                let tail = 10f64.powf(-depth);
+                let value = curve.histogram.quantile(1.0 - tail)?;
+                rows.push((tail, value));
                 Some((x.at(depth), y.at(value as f64)))
             })
             .collect();
+        for (tail, value) in rows {
+            d.datum(&[&curve.name, &curve.kind(), &format!("{tail:.3e}"), &value]);
+        }
         d.path(&format!("curve {}", curve.class), &points, curve.name);
     }
     d.text("axis", ((left + right) / 2.0, bottom + 33.0), Anchor::Middle, "percentile of the operations");
     d.finish(label)
 }
+
+/// Points of a distribution's curve.
+const CDF_POINTS: usize = 120;
+
+/// The tail of one flowop's distribution: the share of operations that took longer, 1 - F, both axes logarithmic, down to one
+/// in 100,000 (99.999 %). A curve ends at its longest operation but one: beyond the longest there is none.
+pub fn tail(curves: &[Curve<'_>], label: &str) -> String {
+    let full: Vec<&Curve<'_>> = curves.iter().filter(|curve| curve.histogram.count() > 0).collect();
+    let low = full.iter().filter_map(|c| c.histogram.min()).min().unwrap_or(1).max(1) as f64;
+    let high = full.iter().filter_map(|c| c.histogram.max()).max().unwrap_or(10) as f64;
+    let most = full.iter().map(|c| c.histogram.count()).max().unwrap_or(1) as f64;
+    let (left, right, top, bottom) = (56.0, THIRD - 10.0, 8.0, 138.0);
+    let x = Scale::log(low / 1.2, high * 1.2, left, right);
+    let y = Scale::log((1.0 / most).clamp(DEEPEST, 0.1), 1.0, bottom, top);
+    let mut d = Drawing::new(THIRD, bottom + 20.0);
+    d.across(&x, Quantity::Nanoseconds);
+    d.up(&y, Quantity::Tail);
+    d.datum(&[&"stack", &"ns", &"share_longer"]);
+    for tick in y.ticks(6) {
+        d.line("grid", (left, y.at(tick)), (right, y.at(tick)));
+        let percent = (tick * 1e5).round() / 1e3;
+        d.text("tick", (left - 6.0, y.at(tick) + 4.0), Anchor::End, &format!("{percent} %"));
+    }
+    for tick in x.ticks(5) {
+        d.line("grid", (x.at(tick), top), (x.at(tick), bottom));
+        d.text("tick", (x.at(tick), bottom + 15.0), Anchor::Middle, &pretty(&short_duration(tick)));
+    }
+    for curve in full {
+        let mut points = vec![(x.at(curve.histogram.min().unwrap_or(1) as f64), y.at(1.0))];
+        for (value, longer) in tail_points(curve.histogram) {
+            points.push((x.at(value), y.at(longer)));
+            d.datum(&[&curve.name, &value, &longer]);
+        }
+        d.path(&format!("curve {}", curve.class), &points, curve.name);
+    }
+    d.finish(label)
+}
+
+/// The smallest share of a tail that is drawn: beyond p99.999.
+const DEEPEST: f64 = 1e-5;
+
+/// `(value, share of the values above it)`: even in the logarithm of the share, where its curve is seen.
+fn tail_points(histogram: &Histogram) -> Vec<(f64, f64)> {
+    let count = histogram.count() as f64;
+    let mut above = histogram.count();
+    let mut points: Vec<(f64, f64)> = Vec::new();
+    for bucket in histogram.iter() {
+        above -= bucket.count;
+        let longer = above as f64 / count;
+        let far = |&(_, last): &(f64, f64)| last / longer >= TAIL_STEP;
+        if longer >= DEEPEST && points.last().is_none_or(far) {
+            points.push(((bucket.high_exclusive - 1) as f64, longer));
+        }
+    }
+    points
+}
+
+/// Points of a tail lie this factor apart, at least: 120 of them down to 1 in 100,000.
+const TAIL_STEP: f64 = 1.1;
 
 /// Cumulative distribution of one flowop, a curve for each stack.
 pub fn cdf(curves: &[Curve<'_>], label: &str) -> String {
@@ -138,6 +213,7 @@ pub fn cdf(curves: &[Curve<'_>], label: &str) -> String {
     let mut d = Drawing::new(THIRD, bottom + 20.0);
     d.across(&x, Quantity::Nanoseconds);
     d.up(&y, Quantity::Share);
+    d.datum(&[&"stack", &"ns", &"share_not_longer"]);
     for (share, name) in [(0.0, "0 %"), (0.5, "50 %"), (1.0, "100 %")] {
         d.line("grid", (left, y.at(share)), (right, y.at(share)));
         d.text("tick", (left - 6.0, y.at(share) + 4.0), Anchor::End, name);
@@ -149,9 +225,10 @@ pub fn cdf(curves: &[Curve<'_>], label: &str) -> String {
     for curve in full {
         let start = curve.histogram.min().unwrap_or(1) as f64;
         let mut points = vec![(x.at(start), y.at(0.0))];
-        points.extend(
-            curve.histogram.cdf_points(120).into_iter().map(|(v, share)| (x.at(v as f64), y.at(share))),
-        );
+        for (value, share) in curve.histogram.cdf_points(CDF_POINTS) {
+            points.push((x.at(value as f64), y.at(share)));
+            d.datum(&[&curve.name, &value, &share]);
+        }
         d.path(&format!("curve {}", curve.class), &points, curve.name);
     }
     d.finish(label)
@@ -170,6 +247,7 @@ pub fn over_time(view: &View<'_>, column: usize, row: usize, ink: Ink) -> Option
     let mut d = Drawing::new(THIRD, bottom + 20.0);
     d.across(&x, Quantity::Seconds);
     d.up(&y, Quantity::Rate);
+    d.datum(&[&"stack", &"trial", &"second", &"operations"]);
     for tick in y.ticks(3) {
         d.line("grid", (left, y.at(tick)), (right, y.at(tick)));
         d.text("tick", (left - 6.0, y.at(tick) + 4.0), Anchor::End, &round(&format::scaled(tick)));
@@ -182,6 +260,9 @@ pub fn over_time(view: &View<'_>, column: usize, row: usize, ink: Ink) -> Option
         let seconds = outcome.io_ops_by_second();
         let points: Vec<(f64, f64)> =
             seconds.iter().enumerate().map(|(at, ops)| (x.at(at as f64), y.at(*ops as f64))).collect();
+        for (second, ops) in seconds.iter().enumerate() {
+            d.datum(&[&stack.name, &(trial.index + 1), &second, ops]);
+        }
         let title = format!("{}, trial {}", stack.name, trial.index + 1);
         d.path(&format!("series {} t{}", ink.class(), trial.index + 1), &points, &title);
     }
@@ -227,7 +308,7 @@ pub fn flowop_names(by_stack: &[Vec<Flowop>]) -> Vec<&str> {
 }
 
 /// Ticks are round: `50.0 k` is written as `50 k`.
-fn round(text: &str) -> String {
+pub(super) fn round(text: &str) -> String {
     let (number, unit) = text.split_once(' ').unwrap_or((text, ""));
     let number =
         if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
@@ -235,7 +316,7 @@ fn round(text: &str) -> String {
 }
 
 /// Ticks are powers of ten, or 2 and 5 times them: no decimals.
-fn short_duration(ns: f64) -> String {
+pub(super) fn short_duration(ns: f64) -> String {
     let (size, unit) = match ns {
         _ if ns >= 0.999e9 => (ns / 1e9, "s"),
         _ if ns >= 0.999e6 => (ns / 1e6, "ms"),
@@ -243,4 +324,24 @@ fn short_duration(ns: f64) -> String {
         _ => (ns, "ns"),
     };
     format!("{size:.0} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_is_exact_where_it_has_points() {
+        let histogram: Histogram = (1..=1_000_000_u64).collect();
+        let points = tail_points(&histogram);
+        assert!((20..=130).contains(&points.len()), "{}", points.len());
+        for (value, longer) in &points {
+            assert!((longer - (1.0 - value / 1e6)).abs() < 1e-9, "{value} {longer}");
+        }
+        let (value, last) = points.last().unwrap();
+        assert!(*last >= DEEPEST && *last < 1e-2 && *value < 1e6, "{value} {last}");
+        assert!(tail_points(&Histogram::new()).is_empty());
+        // of a single value none is longer
+        assert!(tail_points(&[7].into_iter().collect()).is_empty());
+    }
 }

@@ -5,12 +5,14 @@
 //! | `mod` | the page and its parts; the text is in `templates/` |
 //! | `parts` | the rows of its tables |
 //! | `charts` | its figures |
+//! | `heat` | latency over time |
 //! | `text` | typographic signs |
 //!
 //! Styles are in `templates/style.css`, the little script (highlighting, opening what is folded before printing)
 //! in `templates/page.js`. Every colour is a CSS variable, with a light and a dark value.
 
 pub(crate) mod charts;
+mod heat;
 mod parts;
 mod text;
 

@@ -122,6 +122,8 @@ pub struct LoadPart {
     pub percentiles: String,
     pub latencies: Vec<LatencyRow>,
     pub over_time: Vec<Panel>,
+    /// Latency over time; empty where it was not stored.
+    pub heat: Vec<Panel>,
     pub flowops: Vec<FlowopPart>,
     pub tables: Vec<StackTable>,
 }
@@ -149,6 +151,8 @@ pub struct FlowopPart {
     pub name: String,
     pub kind: String,
     pub svg: String,
+    /// The tail of the same distribution.
+    pub tail: String,
 }
 
 /// The flowops of one stack.
@@ -181,13 +185,17 @@ pub fn load(view: &View<'_>, column: usize, inks: &[Ink]) -> Option<LoadPart> {
         view.measured(column).map(|(row, _, point)| (row, point.service(), point.intended())).collect();
     let by_stack: Vec<Vec<Flowop>> = view.measured(column).map(|(_, _, point)| flowops(point)).collect();
     let rows: Vec<usize> = services.iter().map(|(row, ..)| *row).collect();
-    let panels = rows.iter().filter_map(|row| {
-        Some(Panel {
-            class: inks[*row].class(),
-            name: view.stacks[*row].name.clone(),
-            svg: charts::over_time(view, column, *row, inks[*row])?,
-        })
-    });
+    type Chart = fn(&View<'_>, usize, usize, Ink) -> Option<String>;
+    let panels = |chart: Chart| {
+        let panel = |row: &usize| {
+            Some(Panel {
+                class: inks[*row].class(),
+                name: view.stacks[*row].name.clone(),
+                svg: chart(view, column, *row, inks[*row])?,
+            })
+        };
+        rows.iter().filter_map(panel).collect()
+    };
     Some(LoadPart {
         anchor: anchor(column),
         label: load.label.clone(),
@@ -199,7 +207,8 @@ pub fn load(view: &View<'_>, column: usize, inks: &[Ink]) -> Option<LoadPart> {
             &format!("Latency by percentile of {}", load.label),
         ),
         latencies: latencies(view, &services, inks),
-        over_time: panels.collect(),
+        over_time: panels(charts::over_time),
+        heat: panels(super::heat::heat_map),
         flowops: distributions(view, &rows, &by_stack, inks),
         tables: rows.iter().zip(&by_stack).map(|(row, ops)| table(view, *row, ops, inks[*row])).collect(),
     })
@@ -269,7 +278,8 @@ fn distributions(view: &View<'_>, rows: &[usize], by_stack: &[Vec<Flowop>], inks
             })
             .collect();
         let svg = charts::cdf(&curves, &format!("Distribution of the service time of {name}"));
-        Some(FlowopPart { name: name.to_string(), kind, svg })
+        let tail = charts::tail(&curves, &format!("Tail of the service time of {name}"));
+        Some(FlowopPart { name: name.to_string(), kind, svg, tail })
     };
     charts::flowop_names(by_stack).into_iter().filter_map(part).collect()
 }
@@ -512,6 +522,8 @@ pub struct FsyncLine {
     /// Time and share of each part.
     pub cells: Vec<(String, String)>,
     pub remarks: Vec<String>,
+    /// Where the time of all of them went, as SVG.
+    pub flame: Option<String>,
     /// The fsync of median length, as SVG.
     pub waterfall: Option<String>,
 }
@@ -537,6 +549,11 @@ pub fn fsyncs(view: &View<'_>, inks: &[Ink]) -> Vec<FsyncPart> {
                 })
                 .collect(),
             remarks: row.remarks(),
+            flame: {
+                let label =
+                    format!("Fsyncs of {} on {}", view.loads[column].label, view.stacks[row.row].name);
+                crate::fsync::flame::flame(&row.split.summary, &label).map(|drawing| drawing.finish(&label))
+            },
             waterfall: row.split.typical.as_ref().map(crate::fsync::svg::waterfall),
         };
         let heads = parts.iter().map(|part| part.name()).collect();

@@ -49,6 +49,7 @@ fn trial(cell: u32, index: u32, ops: u64) -> Trial {
             service,
             ops_per_second: vec![ops],
             bytes_per_second: vec![ops * 4096],
+            over_time: None,
         }],
         metrics: vec![Metric { name: "disk_writes".into(), unit: "1".into(), value: ops as f64 }],
         notes: Vec::new(),
