@@ -119,12 +119,16 @@ impl Service {
             let mut index = first.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
             let _ = index.entries().map(drop).and_then(|()| index.past().map(drop));
         });
-        let mut ending = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
+        // before anybody knows the address: a script's background job inherits that SIGINT is ignored, and one that came
+        // now would be lost
+        use tokio::signal::unix::{SignalKind, signal};
+        let mut pressed = signal(SignalKind::interrupt())?;
+        let mut ending = signal(SignalKind::terminate())?;
         ready(&entrance);
         std::io::stdout().flush()?;
         tokio::select! {
             served = std::future::IntoFuture::into_future(axum::serve(listener, router(state))) => served?,
-            pressed = tokio::signal::ctrl_c() => pressed?,
+            _ = pressed.recv() => {}
             _ = ending.recv() => {}
         }
         Ok(())
