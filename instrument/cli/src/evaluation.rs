@@ -16,7 +16,7 @@ pub struct Evaluating {
     /// Small sizes, some minutes: the same as --scale quick
     #[arg(long, conflicts_with = "scale")]
     pub quick: bool,
-    /// Sizes: quick, default (within an hour), paper (the original's, as far as the machine has room), or the study's own
+    /// Sizes: quick, default (an hour or two), paper (the original's, as far as the machine has room), or the study's own
     #[arg(long, value_name = "SCALE")]
     pub scale: Option<String>,
     /// The device of every row: an emulated SSD, image:SIZE, a real disk; or a whole stack [default: the study's]

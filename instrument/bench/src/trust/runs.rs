@@ -161,7 +161,7 @@ pub fn within(trust: &Trust, program: &Program, tally: &mut Tally) -> anyhow::Re
         let [in_blocks, of_trials] = variances(&cells[0], &cells[1])?;
         paired += in_blocks;
         unpaired += of_trials;
-        tally.beside(held, format!("paired / unpaired variance {:.2}", paired / unpaired));
+        tally.beside(held, format!("paired / unpaired variance {:.2} (0.8 wanted)", paired / unpaired));
         made += 1;
     }
     Ok(())
