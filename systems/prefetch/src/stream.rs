@@ -72,7 +72,7 @@ pub struct Stream {
     pub rate: u64,
     /// No growth before the run has this many bytes.
     pub hold_bytes: u64,
-    /// Nothing is asked for before this time, ns: see [`Device::turn_ns`](crate::Device::turn_ns).
+    /// Nothing is asked for before this time, ns: see [`Model::turn_ns`](crate::model::Model::turn_ns).
     pub paced_ns: u64,
     /// Bytes asked for in this turn.
     pub turn_bytes: u64,
