@@ -175,7 +175,7 @@ fn what_is_explained_and_predicted_is_what_the_schemas_say() {
     check("whatif-1", &bench.said(&[0], "whatif order --trace fsyncs.json --json"));
     let cache = "explain cache --on ext4@ideal:64M --job work.f --for 200ms --json";
     check("explain-cache-1", &bench.said(&[0], cache));
-    let fuse = "explain fuse --on betrfs@image:256M --job work.f --for 200ms --json";
+    let fuse = "explain fuse --on betrfs@ideal:256M --job work.f --for 200ms --json";
     check("explain-fuse-1", &bench.said(&[0], fuse));
 }
 
