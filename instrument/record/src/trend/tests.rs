@@ -2,6 +2,8 @@ use stats::rng::SplitMix;
 
 use super::*;
 use crate::plan;
+use crate::results::Run;
+use crate::study::Study;
 
 /// A run without trials of one workload on two stacks.
 fn head(settings: &str) -> Run {
