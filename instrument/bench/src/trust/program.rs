@@ -20,8 +20,6 @@ const MAIL: &str = "set $nfiles=1000\nset $nthreads=8\n\
       flowop readwholefile name=read,fd=1,iosize=1m\n\
       flowop closefile name=close2,fd=1\n\
     } }\nrun 60\n";
-/// Threads of the loads below.
-pub const THREADS: u32 = 2;
 /// One operation, before which B has more work to do.
 const ONE: &str = "set $work=0\ndefine file name=f,path=/one,size=64m,prealloc\n\
     define process name=p { thread name=t,instances=2 {\n\
