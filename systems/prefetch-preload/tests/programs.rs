@@ -4,7 +4,6 @@ mod common;
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Program that is needed, and what is run in a directory with `big` (8 MiB), `text` and `tree/`.
 const PROGRAMS: [(&str, &str); 75] = [
@@ -285,51 +284,48 @@ fn run(directory: &Path, script: &str, mode: Option<&str>, statistics: &Path) ->
     command.output().unwrap()
 }
 
-/// Without the library, in the mode that people use, and in one of the others, which take turns.
-fn does_the_same(number: usize, program: &str, script: &str, statistics: &Path, shown: bool) {
-    let directory = common::directory();
-    prepare(directory.path());
-    let alone = run(directory.path(), script, None, statistics);
-    assert!(!alone.stdout.is_empty(), "{program}: {}", String::from_utf8_lossy(&alone.stderr));
-    if shown {
-        eprintln!("{}", String::from_utf8_lossy(&alone.stdout));
-    }
-    let said = |output: &Output| {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (text(&output.stdout), text(&output.stderr), output.status)
-    };
-    for mode in ["auto", ["fetch-all", "os-only", "predict"][number % 3]] {
-        common::drop_cache(&directory.path().join("big"));
-        let under = run(directory.path(), script, Some(mode), statistics);
-        assert_eq!(said(&alone), said(&under), "{program} in mode {mode}: {script}");
-    }
-}
-
 #[test]
 fn real_programs_do_the_same() {
     let lacking: Vec<_> = REQUIRED.into_iter().filter(|program| !is_installed(program)).collect();
     assert!(lacking.is_empty(), "install what every such machine has: {}", lacking.join(", "));
     let statistics = common::directory();
+    let (mut ran, mut not_run) = (0, Vec::new());
     // One of them alone, for looking closer.
     let only = std::env::var("LOADLINE_PROGRAM").ok();
-    let is_meant = |program: &str| only.as_deref().is_none_or(|only| only == program);
-    let meant = PROGRAMS.into_iter().filter(|(program, _)| is_meant(program));
-    let (there, not_there): (Vec<_>, Vec<_>) = meant.partition(|(program, _)| is_installed(program));
-    let not_run: Vec<_> = not_there.into_iter().map(|(program, _)| program).collect();
-    // each script has a directory of its own, and many wait: two at a time
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                loop {
-                    let number = next.fetch_add(1, Ordering::Relaxed);
-                    let Some((program, script)) = there.get(number) else { return };
-                    does_the_same(number, program, script, statistics.path(), only.is_some());
-                }
-            });
+    for (program, script) in
+        PROGRAMS.into_iter().filter(|(program, _)| only.as_deref().is_none_or(|o| o == *program))
+    {
+        if !is_installed(program) {
+            not_run.push(program);
+            continue;
         }
-    });
-    let ran = there.len();
+        let directory = common::directory();
+        prepare(directory.path());
+        let alone = run(directory.path(), script, None, statistics.path());
+        assert!(!alone.stdout.is_empty(), "{program}: {}", String::from_utf8_lossy(&alone.stderr));
+        if only.is_some() {
+            eprintln!("{}", String::from_utf8_lossy(&alone.stdout));
+        }
+        // Every program in the mode that people use; the others in turn.
+        for mode in ["auto", ["fetch-all", "os-only", "predict"][ran % 3]] {
+            common::drop_cache(&directory.path().join("big"));
+            let under = run(directory.path(), script, Some(mode), statistics.path());
+            assert_eq!(
+                (
+                    String::from_utf8_lossy(&alone.stdout),
+                    String::from_utf8_lossy(&alone.stderr),
+                    alone.status
+                ),
+                (
+                    String::from_utf8_lossy(&under.stdout),
+                    String::from_utf8_lossy(&under.stderr),
+                    under.status
+                ),
+                "{program} in mode {mode}: {script}"
+            );
+        }
+        ran += 1;
+    }
     eprintln!("{ran} of {} scripts of real programs", ran + not_run.len());
     if !not_run.is_empty() {
         eprintln!("not run, since not installed: {}", not_run.join(", "));
