@@ -19,6 +19,8 @@ const WORKLOAD: &str = "define fileset name=files,path=/tmp,size=4k,entries=200,
       flowop deletefile name=delete,filesetname=files\n\
     } }\nrun 60\n";
 
+/// Rows that go on beside each other.
+const AT_A_TIME: usize = 4;
 /// What tells the seeds of rows apart.
 const SEED_STEP: u64 = 1_000_003;
 /// Set in the process that has a mount namespace of its own: no other doctor meets what is killed here.
@@ -333,10 +335,10 @@ fn kill_all() {
     let only = std::env::var("LOADLINE_COMMAND").unwrap_or_default();
     let rows: Vec<_> =
         COMMANDS.into_iter().enumerate().filter(|(_, (name, ..))| name.contains(&only)).collect();
-    // most of a row is waiting: two at a time, each in a place of its own
+    // most of a row is waiting: several at a time, each in a place of its own
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for _ in 0..2 {
+        for _ in 0..AT_A_TIME {
             scope.spawn(|| {
                 let place = Place::new();
                 while let Some((number, row)) = rows.get(next.fetch_add(1, Ordering::Relaxed)) {
