@@ -510,7 +510,9 @@ mod tests {
 
     #[test]
     fn numbers_are_read_as_the_standard_library_reads_them() {
-        for text in ["0", "7", "007", "-1", "+5", "100", "999999999999999999", "9223372036854775807", "", "-", "1 "] {
+        for text in
+            ["0", "7", "007", "-1", "+5", "100", "999999999999999999", "9223372036854775807", "", "-", "1 "]
+        {
             assert_eq!(decimal(text.as_bytes()), text.parse().ok(), "{text}");
         }
         for wrong in [&b"9223372036854775808"[..], b"\xff", b"0x10", b"1\n"] {
