@@ -56,18 +56,6 @@ fn cpu_seconds(additions: u64) -> f64 {
     now() - begin
 }
 
-/// Stores to memory a second, as the flowop `hog` makes them.
-pub fn stores_per_second() -> f64 {
-    const STORES: u64 = 20_000_000;
-    let mut buffer = [0_u8; 4096];
-    let begin = std::time::Instant::now();
-    for store in 0..STORES {
-        buffer[store as usize % 4096] = black_box(store as u8);
-    }
-    black_box(&buffer);
-    STORES as f64 / begin.elapsed().as_secs_f64()
-}
-
 /// Processes that want all of a processor each, until they are dropped.
 pub struct Competing(Vec<Child>);
 

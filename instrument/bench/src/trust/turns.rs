@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
+use anyhow::{Context, bail};
 use stats::slices;
 
 use super::options::{PLANTED, SLOWER, Trust};
 use super::program::{self, Program};
-use super::spin::{self, Spins};
+use super::spin::Spins;
 use super::tally::{Limit, Tally};
 
 /// Of slices in the checks.
@@ -83,12 +84,7 @@ pub fn planted(trust: &Trust, program: &Program, tally: &mut Tally, stack: &str)
     while tally.next(made, program::LOADS.len()) {
         let name = program::LOADS[made].0;
         let home = program.home()?;
-        // a tenth of the time of an operation, in stores to memory
-        home.run(&["run", name, "--on", stack, "--for", "500ms", "-n", "1"])?;
-        let alone =
-            home.report()?.trials().next().map(|trial| trial.seconds / trial.operations.max(1) as f64);
-        let seconds = alone.unwrap_or(0.0) * f64::from(program::THREADS) * SLOWER;
-        let b = format!("work={:.0}", (seconds * spin::stores_per_second()).max(1.0));
+        let b = format!("work={:.0}", stores_for(&home, name, stack)?);
         let common =
             ["ab", stack, stack, "-w", name, "--set-b", &b, "--budget", &budget, "--target", "0.01", "-q"];
         let said = home.ab(&[&common[..], &["--slices", SLICE]].concat())?;
@@ -114,6 +110,34 @@ pub fn planted(trust: &Trust, program: &Program, tally: &mut Tally, stack: &str)
         made += 1;
     }
     Ok(())
+}
+
+/// Stores to memory that make an operation of this load take a tenth longer. So many are made that it takes twice as long: that says
+/// what one costs in the program as it was built, whatever else an operation is.
+fn stores_for(home: &program::Home, load: &str, stack: &str) -> anyhow::Result<f64> {
+    /// Stores of the first guess; each next one has four times as many.
+    const FEW: u64 = 10_000;
+    /// About half a second: no operation of these loads takes so long.
+    const MOST: u64 = 1_000_000_000;
+    let seconds = |stores: u64| -> anyhow::Result<f64> {
+        let work = format!("work={stores}");
+        home.run(&["run", load, "--on", stack, "--set", &work, "--for", "500ms", "-n", "1"])?;
+        let report = home.report()?;
+        let trial = report.trials().next().context("a run without a trial")?;
+        Ok(trial.seconds / trial.operations.max(1) as f64)
+    };
+    let without = seconds(0)?;
+    let mut stores = FEW;
+    while stores <= MOST {
+        let with = seconds(stores)?;
+        if with > 2.0 * without {
+            return Ok((SLOWER * stores as f64 * without / (with - without)).max(1.0));
+        }
+        stores *= 4;
+    }
+    bail!(
+        "{MOST} stores to memory before each operation of {load} on {stack} do not make it take twice as long"
+    )
 }
 
 /// The number that stands before some words.
