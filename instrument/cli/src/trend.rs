@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use lab::Store;
 use record::results::MetricName;
-use record::trend::{self, Trend, Wanted};
+use record::trend::{self, Asks, Trend, Wanted};
 
 use crate::options::Options;
 use crate::screen::{self, Exit, bad_input};
@@ -74,11 +74,11 @@ pub fn trend(options: &Options, arguments: &Arguments) -> anyhow::Result<Exit> {
         metric,
         every_seconds: every.0,
     };
-    let heads = store.heads()?;
-    let mut trends = trend::trends(&heads, &past, &wanted);
+    let asks = Asks::of(&store.heads()?);
+    let mut trends = trend::trends(&asks, &past, &wanted);
     if trends.is_empty() {
         let any = Wanted { workload: None, stack: None, anchor: None, ..wanted };
-        return Err(bad_input(nothing(&trend::trends(&heads, &past, &any), arguments)));
+        return Err(bad_input(nothing(&trend::trends(&asks, &past, &any), arguments)));
     }
     // only of what changed, the environments are looked at
     for change in trends.iter_mut().flat_map(|trend| &mut trend.changes) {

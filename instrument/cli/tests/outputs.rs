@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use needs::needs;
 use serde_json::Value;
 
 /// Where a value departs from a schema: the words of JSON Schema 2020-12 that our schemas use; any other is refused.
@@ -35,7 +36,7 @@ fn departures(root: &Value, schema: &Value, value: &Value, at: &str, found: &mut
                     }
                 }
             }
-            "type" | "const" | "enum" | "minimum" | "items" | "anyOf" | "$ref" => {}
+            "type" | "const" | "enum" | "minimum" | "items" | "anyOf" | "$ref" | "additionalProperties" => {}
             other => panic!("{at}: the word {other} is not known here"),
         }
     }
@@ -61,9 +62,18 @@ fn departures(root: &Value, schema: &Value, value: &Value, at: &str, found: &mut
     }
     if let (Some(Value::Object(known)), Some(fields)) = (schema.get("properties"), value.as_object()) {
         for (name, value) in fields {
-            if let Some(schema) = known.get(name) {
-                departures(root, schema, value, &format!("{at}.{name}"), found);
+            match known.get(name) {
+                Some(schema) => departures(root, schema, value, &format!("{at}.{name}"), found),
+                // records as they are stored have a version of their own
+                None if schema.get("additionalProperties").is_some() => {}
+                None => found.push(format!("{at}.{name}: the schema does not tell of it")),
             }
+        }
+    }
+    let each = schema.get("additionalProperties").filter(|each| each.is_object());
+    if let (Some(schema), Some(fields)) = (each, value.as_object()) {
+        for (name, value) in fields {
+            departures(root, schema, value, &format!("{at}.{name}"), found);
         }
     }
 }
@@ -119,8 +129,8 @@ impl Bench {
     }
 }
 
-/// Two runs of two trials on two directories.
-fn measured() -> Bench {
+/// A folder with a load.
+fn with_load() -> Bench {
     let bench = Bench(tempfile::tempdir().unwrap());
     let load = "define fileset name=files,path=/tmp,size=4k,entries=50,dirwidth=20,prealloc=80\n\
         define process name=p { thread name=t {\n\
@@ -130,6 +140,12 @@ fn measured() -> Bench {
           flowop deletefile name=delete,filesetname=files\n\
         } }\nrun 60\n";
     std::fs::write(bench.path("work.f"), load).unwrap();
+    bench
+}
+
+/// Two runs of two trials on two directories.
+fn measured() -> Bench {
+    let bench = with_load();
     ["a", "b"].iter().for_each(|name| std::fs::create_dir(bench.path(name)).unwrap());
     for name in ["before", "after"] {
         bench.said(&[0], &format!("run work.f --on dir:a,dir:b --for 300ms -n 2 --name {name}"));
@@ -147,6 +163,22 @@ fn outputs_for_programs_are_what_their_schemas_say() {
     check("report-2", &bench.said(&[0], "report after --format json"));
     let sweep = "sweep work.f --on dir:a --rates 50,100 --for 300ms -n 1 --json";
     check("sweep-1", &bench.said(&[0, 4], sweep));
+    let simulate = "simulate work.f --stack ext4,opext4 --containers 2,3 --for 50ms --quiet --json";
+    check("simulate-1", &bench.said(&[0], simulate));
+}
+
+#[test]
+fn what_is_explained_and_predicted_is_what_the_schemas_say() {
+    needs!(Root, Mounts, Loop, Fuse, Ext4, Tracing);
+    let bench = with_load();
+    let fsyncs = bench.said(&[0], "explain fsync --on ext4@980pro:64M --count 10 --json");
+    check("explain-fsync-1", &fsyncs);
+    std::fs::write(bench.path("fsyncs.json"), fsyncs).unwrap();
+    check("whatif-1", &bench.said(&[0], "whatif order --trace fsyncs.json --json"));
+    let cache = "explain cache --on ext4@ideal:64M --job work.f --for 200ms --json";
+    check("explain-cache-1", &bench.said(&[0], cache));
+    let fuse = "explain fuse --on betrfs@ideal:256M --job work.f --for 200ms --json";
+    check("explain-fuse-1", &bench.said(&[0], fuse));
 }
 
 #[test]

@@ -66,6 +66,24 @@ fn a_script_is_simulated_stored_and_shown_in_every_form() {
     assert!(report.contains("fsync_p99_ms"), "stored as any run is");
 }
 
+/// What docs/order.md shows is what its command draws; LOADLINE_WRITE_FIGURES=1 draws it anew.
+#[test]
+fn the_documentation_shows_what_is_drawn() {
+    let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    let page = std::fs::read_to_string(documents.join("order.md")).unwrap();
+    let line = page.lines().find_map(|line| line.trim().strip_prefix("loadline ")?.strip_suffix("order.svg"));
+    let mut words: Vec<&str> = line.expect("the command is there").split_whitespace().collect();
+    words.push("drawn.svg");
+    let home = tempfile::tempdir().unwrap();
+    told(&loadline(home.path(), &words), 0);
+    let drawn = std::fs::read_to_string(home.path().join("drawn.svg")).unwrap();
+    let file = documents.join("figures/order.svg");
+    if std::env::var_os("LOADLINE_WRITE_FIGURES").is_some() {
+        std::fs::write(&file, &drawn).unwrap();
+    }
+    assert!(std::fs::read_to_string(&file).unwrap() == drawn, "{} is not what is drawn now", file.display());
+}
+
 #[test]
 fn a_trace_has_streams_and_epochs() {
     let home = tempfile::tempdir().unwrap();

@@ -216,6 +216,45 @@ fn a_store_of_the_future_is_left_alone() {
 }
 
 #[test]
+fn the_past_is_told_with_and_without_the_index_that_an_older_store_gets() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    let study = eight_cells(2, "");
+    let ids: Vec<String> = (0..3).map(|_| store.begin(&study, &[]).unwrap().id).collect();
+    // of the second run nothing; of the others in another order than their ids may have
+    for id in [&ids[2], &ids[0]] {
+        let failed = || Status::Failed { message: "EIO".into() };
+        for (cell, index, status) in [
+            (1, 1, Status::Done),
+            (0, 0, failed()),
+            (0, 0, Status::Done),
+            (1, 0, Status::Done),
+            (2, 0, Status::Done),
+        ] {
+            store.add_trial(id, &trial(cell, index, status)).unwrap();
+        }
+        store.add_trial(id, &trial(2, 0, failed())).unwrap();
+    }
+    let past = store.past().unwrap();
+    let seen: Vec<_> = past.iter().map(|one| (one.run.clone(), one.cell, one.values.len())).collect();
+    let of = |id: &String| [(id.clone(), 0, 1), (id.clone(), 1, 2)];
+    assert_eq!(seen, [of(&ids[0]), of(&ids[2])].concat(), "the latest attempt of each trial counts");
+    assert!(past[1].values[0] < past[1].values[1], "in the order of the trials: {:?}", past[1].values);
+    let each: Vec<_> = ids.iter().flat_map(|id| store.past_of(id).unwrap()).collect();
+    assert_eq!(each, past);
+    drop(store);
+    let file = folder.path().join("loadline.db");
+    let index = "SELECT count(*) FROM sqlite_master WHERE name = 'trials_in_short'";
+    let has_index = || -> i64 {
+        rusqlite::Connection::open(&file).unwrap().query_row(index, [], |row| row.get(0)).unwrap()
+    };
+    rusqlite::Connection::open(&file).unwrap().execute("DROP INDEX trials_in_short", []).unwrap();
+    let looking = Store::open_to_read(folder.path()).unwrap();
+    assert_eq!((looking.past().unwrap(), has_index()), (past.clone(), 0), "whoever reads changes nothing");
+    assert_eq!((open(folder.path()).past().unwrap(), has_index()), (past, 1));
+}
+
+#[test]
 fn a_damaged_record_is_an_error_and_not_a_panic() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = open(folder.path());

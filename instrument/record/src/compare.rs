@@ -1,5 +1,7 @@
 //! Compares two runs, or the stacks of one run: verdicts by cell, and what differs in the environment.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 use stats::between::{self, Answer, Basis};
 use stats::blocked::Trial;
@@ -87,21 +89,19 @@ pub struct Past {
 pub fn spread(past: &[Past], a: &Run, b: &Run) -> Spread {
     let now = a.started.max(b.started);
     let others = past.iter().filter(|one| one.run != a.id && one.run != b.id);
-    let mut groups: Vec<((&str, u32), Group)> = Vec::new();
+    let mut places: HashMap<(&str, u32), usize> = HashMap::new();
+    let mut groups: Vec<Group> = Vec::new();
     for one in others {
         let Ok(summary) = Summary::of_values(&one.values) else { continue };
         let age_days = now.duration_since(one.started).as_secs_f64() / 86_400.0;
         let run = history::Past { summary, age_days: age_days.max(0.0), flagged: false };
-        let key = (one.study_hash.as_str(), one.cell);
-        match groups.iter_mut().find(|(known, _)| *known == key) {
-            Some((_, group)) => group.runs.push(run),
-            None => {
-                let own = [&a.study_hash, &b.study_hash].contains(&&one.study_hash);
-                groups.push((key, Group { own, runs: vec![run] }));
-            }
-        }
+        let place = *places.entry((one.study_hash.as_str(), one.cell)).or_insert_with(|| {
+            let own = [&a.study_hash, &b.study_hash].contains(&&one.study_hash);
+            groups.push(Group { own, runs: Vec::new() });
+            groups.len() - 1
+        });
+        groups[place].runs.push(run);
     }
-    let groups: Vec<Group> = groups.into_iter().map(|(_, group)| group).collect();
     let environment = a.trials.iter().find_map(|trial| trial.environment.as_ref());
     let is_virtual = environment.is_none_or(|environment| environment.cpu.virtualisation.is_some());
     let other_boot = conditions(a).boot.zip(conditions(b).boot).is_some_and(|(a, b)| a != b);

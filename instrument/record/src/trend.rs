@@ -4,23 +4,22 @@
 //! on. The rule is that of [`stats::change`]; which changes an earlier look had raised is found by looking at the series
 //! as it grew, so that a trend depends on nothing but the stored runs.
 
+mod asks;
+
 use std::collections::HashMap;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use serde_json::{Map, Value};
 use stats::change::{self, Standing};
 
 use crate::compare::{Conclusion, Past};
 use crate::diff::Difference;
-use crate::results::{Cell, MetricName, Run};
-use crate::study::{Settings, Study};
+use crate::results::MetricName;
+
+pub use asks::{AskedCell, Asks};
 
 /// How far back it is replayed which changes had been raised, in points beyond the window of [`stats::change`].
 const REPLAYED: usize = 2 * change::WINDOW;
-/// Settings that a result does not depend on, and `containers`, which is a parameter of the cell.
-const IRRELEVANT: [&str; 9] =
-    ["title", "seed", "trials", "order", "timeout", "keep", "stop_early", "turns", "containers"];
 
 /// Which series are wanted.
 #[derive(Debug, Clone, PartialEq)]
@@ -123,39 +122,30 @@ pub fn conclusion(trends: &[Trend]) -> Conclusion {
     }
 }
 
-/// The series that are wanted, the one with most points first. `heads` has one run of each study, its trials are not
-/// looked at; `past` has the values, the oldest run first.
-pub fn trends(heads: &[Run], past: &[Past], wanted: &Wanted<'_>) -> Vec<Trend> {
-    let heads: HashMap<&str, &Run> = heads.iter().rev().map(|run| (run.study_hash.as_str(), run)).collect();
-    // studies recur, runs are many: what a cell was asked is read once
-    let mut known: HashMap<(&str, u32), (String, Vec<String>)> = HashMap::new();
+/// The series that are wanted, the one with most points first. `asks` knows every study, `past` has the values, the oldest
+/// run first.
+pub fn trends(asks: &Asks, past: &[Past], wanted: &Wanted<'_>) -> Vec<Trend> {
     let logs: HashMap<(&str, u32), Option<f64>> = match wanted.anchor {
         Some(_) => past.iter().map(|one| ((one.run.as_str(), one.cell), mean_log(&one.values))).collect(),
         None => HashMap::new(),
     };
-    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut places: HashMap<usize, usize> = HashMap::new();
     let mut trends: Vec<Trend> = Vec::new();
     for one in past {
-        let Some(head) = heads.get(one.study_hash.as_str()) else { continue };
-        let Some(cell) = head.cell(one.cell).filter(|cell| is_wanted(cell, wanted)) else { continue };
-        let Some(mut value) = mean_log(&one.values) else { continue };
+        let Some(asked) = asks.cell(&one.study_hash, one.cell) else { continue };
+        let Some(mut value) = is_wanted(asked, wanted).then(|| mean_log(&one.values)).flatten() else {
+            continue;
+        };
         if let Some(anchor) = wanted.anchor {
-            let beside = |other: &&Cell| {
-                other.stack == anchor
-                    && other.workload == cell.workload
-                    && other.parameters == cell.parameters
-            };
-            let Some(other) = head.cells.iter().find(beside) else { continue };
-            let Some(base) = logs.get(&(one.run.as_str(), other.id)).copied().flatten() else { continue };
+            let Some(other) = asks.beside(&one.study_hash, &asked.cell, anchor) else { continue };
+            let Some(base) = logs.get(&(one.run.as_str(), other)).copied().flatten() else { continue };
             value -= base;
         }
-        let (key, settings) =
-            known.entry((one.study_hash.as_str(), one.cell)).or_insert_with(|| asked(head, cell));
-        let at = *places.entry(key.clone()).or_insert_with(|| {
+        let at = *places.entry(asked.series).or_insert_with(|| {
             trends.push(Trend {
-                load: cell.load_label(),
-                stack: cell.stack.clone(),
-                settings: settings.clone(),
+                load: asked.load.clone(),
+                stack: asked.cell.stack.clone(),
+                settings: asked.settings.clone(),
                 metric: wanted.metric,
                 anchor: wanted.anchor.map(Into::into),
                 points: Vec::new(),
@@ -170,42 +160,10 @@ pub fn trends(heads: &[Run], past: &[Past], wanted: &Wanted<'_>) -> Vec<Trend> {
     trends
 }
 
-fn is_wanted(cell: &Cell, wanted: &Wanted<'_>) -> bool {
-    wanted.workload.is_none_or(|name| cell.workload == name || cell.load_label() == name)
-        && wanted.stack.is_none_or(|stack| cell.stack == stack)
-        && wanted.anchor.is_none_or(|anchor| cell.stack != anchor)
-}
-
-/// What a cell was asked, as a key, and for readers.
-fn asked(head: &Run, cell: &Cell) -> (String, Vec<String>) {
-    let (mut load, mut settings, mut set) = (Value::Null, Map::new(), Vec::new());
-    if let Ok(study) = Study::from_stored(&head.study) {
-        if let Some(workload) = study.workloads.into_iter().find(|one| one.label() == cell.workload) {
-            set = workload.variables(&[]);
-            load = serde_json::to_value(workload).unwrap_or_default();
-            if let Value::Object(load) = &mut load {
-                // how often, and what else was swept, is no matter of this cell; nor is where a text was read from
-                load.retain(|name, _| !["trials", "parameters", "origin"].contains(&name.as_str()));
-            }
-        }
-        settings = object(&study.study);
-    }
-    let usual = object(&Settings::default());
-    settings.retain(|name, value| !IRRELEVANT.contains(&name.as_str()) && usual.get(name) != Some(value));
-    let others = settings.iter().map(|(name, value)| match value {
-        Value::String(text) => format!("{name}={text}"),
-        other => format!("{name}={other}"),
-    });
-    let shown = set.into_iter().map(|(name, value)| format!("{name}={value}")).chain(others).collect();
-    let parameters = serde_json::to_value(&cell.parameters).unwrap_or_default();
-    (Value::from(vec![load, parameters, cell.stack.clone().into(), settings.into()]).to_string(), shown)
-}
-
-fn object(settings: &Settings) -> Map<String, Value> {
-    match serde_json::to_value(settings) {
-        Ok(Value::Object(fields)) => fields,
-        _ => Map::new(),
-    }
+fn is_wanted(asked: &AskedCell, wanted: &Wanted<'_>) -> bool {
+    wanted.workload.is_none_or(|name| asked.cell.workload == name || asked.load == name)
+        && wanted.stack.is_none_or(|stack| asked.cell.stack == stack)
+        && wanted.anchor.is_none_or(|anchor| asked.cell.stack != anchor)
 }
 
 fn mean_log(values: &[f64]) -> Option<f64> {

@@ -165,16 +165,7 @@ impl Drawing {
 
     /// A line of the figures that it shows: the first one names the columns. They go with the drawing.
     pub fn datum(&mut self, values: &[&dyn std::fmt::Display]) {
-        for (at, value) in values.iter().enumerate() {
-            let value = value.to_string();
-            let comma = if at == 0 { "" } else { "," };
-            if value.contains([',', '"', '\n']) {
-                let _ = write!(self.data, "{comma}\"{}\"", value.replace('"', "\"\""));
-            } else {
-                let _ = write!(self.data, "{comma}{value}");
-            }
-        }
-        self.data.push('\n');
+        csv_line(&mut self.data, values);
     }
 
     fn axis(&mut self, name: &str, scale: &Scale, quantity: Quantity) {
@@ -282,8 +273,23 @@ impl Drawing {
     }
 }
 
+/// A line of CSV.
+pub(crate) fn csv_line(csv: &mut String, values: &[&dyn std::fmt::Display]) {
+    for (at, value) in values.iter().enumerate() {
+        let value = value.to_string();
+        let comma = if at == 0 { "" } else { "," };
+        // Writing to a String cannot fail.
+        let _ = if value.contains([',', '"', '\n']) {
+            write!(csv, "{comma}\"{}\"", value.replace('"', "\"\""))
+        } else {
+            write!(csv, "{comma}{value}")
+        };
+    }
+    csv.push('\n');
+}
+
 /// Figures behind a drawing, where SVG has a place for them.
-fn metadata(csv: &str) -> String {
+pub(crate) fn metadata(csv: &str) -> String {
     if csv.is_empty() { String::new() } else { format!("<metadata>{}</metadata>", escape(csv)) }
 }
 

@@ -96,6 +96,20 @@ fn waterfalls_fit_eighty_columns_and_pictures_are_sound_xml() {
     }
 }
 
+/// The picture of the guide is that of the recording which the other tests have; LOADLINE_WRITE_FIGURES=1 draws it anew.
+#[test]
+fn the_documentation_shows_what_is_drawn() {
+    let (moments, chain) = ext4_on_loop();
+    let label = "fsync on ext4";
+    let summary = Summary::of(&explained(&moments, &chain).fsyncs);
+    let drawn = report::fsync::flame::flame(&summary, label).unwrap().file(label);
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures/fsync-flame.svg");
+    if std::env::var_os("LOADLINE_WRITE_FIGURES").is_some() {
+        std::fs::write(&file, &drawn).unwrap();
+    }
+    assert!(std::fs::read_to_string(&file).unwrap() == drawn, "{} is not what is drawn now", file.display());
+}
+
 #[test]
 fn the_artifacts_tables() {
     let (moments, chain) = ext4_on_loop();

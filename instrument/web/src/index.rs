@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use lab::Store;
 use lab::store::{Listed, StoreError};
 use record::compare::Past;
-use record::results::{Cell, Run};
+use record::trend::Asks;
 
 use crate::kept::Kept;
 
@@ -21,10 +21,6 @@ pub struct Fixed {
     pub title: String,
     /// When it began.
     pub started: Timestamp,
-    /// Labels of its workloads, each once, with commas between.
-    pub workloads: String,
-    /// Labels of its stacks, each once, with commas between.
-    pub stacks: String,
     /// Hash of its study.
     pub study_hash: String,
 }
@@ -55,7 +51,7 @@ pub struct Counts {
     pub opened: u64,
     /// Times that the list of runs was read.
     pub lists: u64,
-    /// Records of runs that were unpacked for the list: one for each study.
+    /// Records of runs that were unpacked for what their studies ask: one for each study.
     pub heads: u64,
     /// Runs whose trials were counted one by one.
     pub counted: u64,
@@ -69,20 +65,35 @@ pub struct Index {
     /// The last row of the table of trials that was seen.
     row: i64,
     entries: Vec<Entry>,
-    /// What each study asks, by its hash; studies recur, runs are many.
-    studies: HashMap<String, Asked>,
-    /// Throughputs of every run, for the version of the store at which they were read.
-    past: Option<(i64, Vec<Past>, Vec<Run>)>,
+    /// Labels of each study that is known, by its hash; studies recur, runs are many.
+    labels: HashMap<String, Labels>,
+    /// What the cells of these studies ask.
+    asks: Asks,
+    /// Entries whose studies were looked at, from the oldest on.
+    learned: usize,
+    past: Throughputs,
     kept: Kept,
     counts: Counts,
 }
 
-/// What the runs of a study have in common.
-#[derive(Debug)]
-struct Asked {
-    workloads: String,
-    stacks: String,
-    cells: Vec<Cell>,
+/// What is said of a study in a list.
+#[derive(Debug, Clone, Default)]
+pub struct Labels {
+    /// Labels of its workloads, each once, with commas between.
+    pub workloads: String,
+    /// Labels of its stacks, each once, with commas between.
+    pub stacks: String,
+}
+
+/// Throughputs of every run.
+#[derive(Debug, Default)]
+struct Throughputs {
+    /// The store's version at which they were read.
+    version: Option<i64>,
+    /// The last row of the table of trials that was seen.
+    row: i64,
+    /// The oldest run first.
+    all: Vec<Past>,
 }
 
 impl Index {
@@ -97,8 +108,10 @@ impl Index {
             version: None,
             row: 0,
             entries: Vec::new(),
-            studies: HashMap::new(),
-            past: None,
+            labels: HashMap::new(),
+            asks: Asks::default(),
+            learned: 0,
+            past: Throughputs::default(),
             kept: Kept::default(),
             counts: Counts { opened: 1, ..Counts::default() },
         })
@@ -131,6 +144,7 @@ impl Index {
         self.counts.lists += 1;
         // should it fail half way, the next look begins anew
         self.version = None;
+        self.learned = 0;
         let listed = self.store.listed()?;
         let mut known: HashMap<String, Entry> =
             self.entries.drain(..).map(|entry| (entry.id.clone(), entry)).collect();
@@ -145,7 +159,7 @@ impl Index {
             let (fixed, done) = match known.remove(&one.id) {
                 Some(entry) if extended.contains(&one.id) => (entry.fixed, None),
                 Some(entry) => (entry.fixed, Some(entry.done)),
-                None => (self.fixed(&one)?, all.as_mut().map(|all| all.remove(&one.id).unwrap_or(0))),
+                None => (fixed(&one), all.as_mut().map(|all| all.remove(&one.id).unwrap_or(0))),
             };
             let done = match done {
                 Some(done) => done,
@@ -168,22 +182,51 @@ impl Index {
         Ok(())
     }
 
-    /// What of a run does not change; its record is read only when no run of the same study was.
-    fn fixed(&mut self, one: &Listed) -> Result<Fixed, StoreError> {
-        if !self.studies.contains_key(&one.study_hash) {
+    /// All runs, the oldest first, and what the list says of the studies that are known, by their hashes.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn listed(&mut self) -> Result<(&[Entry], &HashMap<String, Labels>), StoreError> {
+        self.entries()?;
+        Ok((&self.entries, &self.labels))
+    }
+
+    /// What the list says of a study; empty when it is not known yet.
+    pub fn labels(&self, study_hash: &str) -> Labels {
+        self.labels.get(study_hash).cloned().unwrap_or_default()
+    }
+
+    /// Reads what the study of a run asks, when it is not known: a record of the run is unpacked.
+    ///
+    /// # Errors
+    /// The store cannot be read, or a record is damaged.
+    pub fn learn(&mut self, id: &str, study_hash: &str) -> Result<(), StoreError> {
+        if !self.asks.knows(study_hash) {
             self.counts.heads += 1;
-            let run = self.store.head(&one.id)?;
+            let run = self.store.head(id)?;
             let (workloads, stacks) = (run.workloads().join(", "), run.stacks().join(", "));
-            self.studies.insert(one.study_hash.clone(), Asked { workloads, stacks, cells: run.cells });
+            self.labels.insert(study_hash.to_string(), Labels { workloads, stacks });
+            self.asks.add(&run);
         }
-        let asked = &self.studies[&one.study_hash];
-        Ok(Fixed {
-            workloads: asked.workloads.clone(),
-            stacks: asked.stacks.clone(),
-            title: one.title.clone(),
-            started: one.started,
-            study_hash: one.study_hash.clone(),
-        })
+        Ok(())
+    }
+
+    /// The same for every run; up to `records` records are unpacked. Whether all studies are known now.
+    ///
+    /// # Errors
+    /// See [`Index::learn`].
+    pub fn learn_all(&mut self, records: u64) -> Result<bool, StoreError> {
+        self.entries()?;
+        let enough = self.counts.heads.saturating_add(records);
+        while let Some(entry) = self.entries.get(self.learned) {
+            if self.counts.heads == enough {
+                return Ok(false);
+            }
+            let (id, study_hash) = (entry.id.clone(), entry.fixed.study_hash.clone());
+            self.learn(&id, &study_hash)?;
+            self.learned += 1;
+        }
+        Ok(true)
     }
 
     /// Workload with parameters, stack, and number of runs of each series; the most frequent first.
@@ -191,37 +234,70 @@ impl Index {
     /// # Errors
     /// The store cannot be read.
     pub fn series(&mut self) -> Result<Vec<(String, String, usize)>, StoreError> {
-        self.entries()?;
+        self.learn_all(u64::MAX)?;
         let mut runs: HashMap<&str, usize> = HashMap::new();
         for entry in self.entries.iter().filter(|entry| entry.done > 0) {
             *runs.entry(&entry.fixed.study_hash).or_default() += 1;
         }
-        let mut series: HashMap<(String, String), usize> = HashMap::new();
+        let mut series: HashMap<(&str, &str), usize> = HashMap::new();
         for (hash, number) in runs {
-            for cell in self.studies.get(hash).into_iter().flat_map(|asked| &asked.cells) {
-                *series.entry((cell.load_label(), cell.stack.clone())).or_default() += number;
+            for asked in self.asks.cells(hash) {
+                *series.entry((&asked.load, &asked.cell.stack)).or_default() += number;
             }
         }
-        let mut series: Vec<_> =
-            series.into_iter().map(|((load, stack), runs)| (load, stack, runs)).collect();
+        let mut series: Vec<_> = series
+            .into_iter()
+            .map(|((load, stack), runs)| (load.to_string(), stack.to_string(), runs))
+            .collect();
         series.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (&a.0, &a.1).cmp(&(&b.0, &b.1))));
         Ok(series)
     }
 
-    /// Throughputs of all runs, and a run of each study without its trials; read again only when the store has changed.
+    /// Throughputs of all runs, the oldest first. When the store has changed, those of runs with new trials are read again.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn past(&mut self) -> Result<(&[Past], &[Run], &Store), StoreError> {
+    pub fn past(&mut self) -> Result<&[Past], StoreError> {
         let version = self.store.data_version()?;
-        if self.past.as_ref().is_none_or(|(of, ..)| *of != version) {
-            self.past = Some((version, self.store.past()?, self.store.heads()?));
+        if self.past.version != Some(version) {
+            self.refresh_past(version)?;
         }
-        let (past, heads) = self
-            .past
-            .as_ref()
-            .map_or((&[][..], &[][..]), |(_, past, heads)| (past.as_slice(), heads.as_slice()));
-        Ok((past, heads, &self.store))
+        Ok(&self.past.all)
+    }
+
+    fn refresh_past(&mut self, version: i64) -> Result<(), StoreError> {
+        self.entries()?;
+        // should it fail half way, the next look begins anew
+        let known = std::mem::take(&mut self.past);
+        let places: HashMap<&str, usize> =
+            self.entries.iter().enumerate().map(|(place, entry)| (entry.id.as_str(), place)).collect();
+        // rows of deleted trials are given again: what came behind them cannot be told
+        let is_deleted = known.all.iter().any(|one| !places.contains_key(one.run.as_str()));
+        let (extended, row) = self.store.extended_since(known.row)?;
+        let all = if known.version.is_none() || is_deleted {
+            self.store.past()?
+        } else {
+            let changed: HashSet<&str> = extended.iter().map(String::as_str).collect();
+            let mut all = known.all;
+            all.retain(|one| !changed.contains(one.run.as_str()));
+            for run in &extended {
+                all.extend(self.store.past_of(run)?);
+            }
+            all.sort_by_key(|one| places.get(one.run.as_str()).copied().unwrap_or(usize::MAX));
+            all
+        };
+        self.past = Throughputs { version: Some(version), row, all };
+        Ok(())
+    }
+
+    /// The same, and what every study asks.
+    ///
+    /// # Errors
+    /// The store cannot be read, or a record is damaged.
+    pub fn history(&mut self) -> Result<(&[Past], &Asks, &Store), StoreError> {
+        self.learn_all(u64::MAX)?;
+        self.past()?;
+        Ok((&self.past.all, &self.asks, &self.store))
     }
 
     /// A text that was made of this version of the store, or what `make` makes, which is kept.
@@ -241,4 +317,9 @@ impl Index {
         self.kept.put(version, name, &text);
         Ok(text)
     }
+}
+
+/// What of a run does not change.
+fn fixed(one: &Listed) -> Fixed {
+    Fixed { title: one.title.clone(), started: one.started, study_hash: one.study_hash.clone() }
 }

@@ -36,6 +36,11 @@ pub use door::Token;
 use index::Index;
 use state::State;
 
+/// Records that are unpacked in one go while nobody has asked yet: some milliseconds.
+const RECORDS_AHEAD: u64 = 20;
+/// Between two of these.
+const PAUSE: std::time::Duration = std::time::Duration::from_micros(100);
+
 /// Why the server does not start or goes away.
 #[derive(Debug, thiserror::Error)]
 pub enum WebError {
@@ -113,12 +118,8 @@ impl Service {
         };
         let door = Arc::new(door::Door::new(address, token));
         let state = State { index: Arc::new(Mutex::new(index)), door };
-        // whoever comes first finds the list read; one that cannot be read is told to whoever asks for it
         let first = state.index.clone();
-        tokio::task::spawn_blocking(move || {
-            let mut index = first.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-            let _ = index.entries().map(drop).and_then(|()| index.past().map(drop));
-        });
+        tokio::task::spawn_blocking(move || read_ahead(&first));
         // before anybody knows the address: a script's background job inherits that SIGINT is ignored, and one that came
         // now would be lost
         use tokio::signal::unix::{SignalKind, signal};
@@ -132,6 +133,19 @@ impl Service {
             _ = ending.recv() => {}
         }
         Ok(())
+    }
+}
+
+/// Whoever comes first finds read what pages of many runs are made of; what cannot be read is told to whoever asks for it. A
+/// little at a time, so that nobody who comes meanwhile waits for all of it.
+fn read_ahead(index: &Mutex<Index>) {
+    let index = || index.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if index().entries().is_err() || index().past().is_err() {
+        return;
+    }
+    while matches!(index().learn_all(RECORDS_AHEAD), Ok(false)) {
+        // a lock that is taken again at once is not given to whoever waits
+        std::thread::sleep(PAUSE);
     }
 }
 

@@ -13,7 +13,7 @@ use record::trend::{self, Trend, Wanted};
 use report::web::{ASSETS, Filter, List, RunLine, SeriesLine};
 use stats::Thresholds;
 
-use crate::index::{Entry, Index};
+use crate::index::{Entry, Index, Labels};
 use crate::query::{Query, encoded};
 use crate::so_far::so_far;
 use crate::state::{Page, Refusal, State, failed, id, with_index};
@@ -47,16 +47,25 @@ pub async fn runs(Given(state): Given<State>, uri: Uri) -> Page {
     };
     let (from, to) = (day("from", &filter.from)?, day("to", &filter.to)?);
     let list = with_index(&state, move |index| {
+        let any_study = filter.workload.is_empty() && filter.stack.is_empty();
+        if !any_study {
+            index.learn_all(u64::MAX)?;
+        }
+        let (entries, labels) = index.listed()?;
         let fits = |entry: &&Entry| {
             let began = entry.fixed.started.to_zoned(TimeZone::UTC).date();
+            let asks = |labels: &Labels| {
+                labels.workloads.contains(&filter.workload) && labels.stacks.contains(&filter.stack)
+            };
             lab::store::is_meant(&filter.words, &entry.id, entry.name.as_deref(), &entry.fixed.title)
-                && entry.fixed.workloads.contains(&filter.workload)
-                && entry.fixed.stacks.contains(&filter.stack)
+                && (any_study || labels.get(&entry.fixed.study_hash).is_some_and(asks))
                 && from.is_none_or(|from| began >= from)
                 && to.is_none_or(|to| began <= to)
         };
-        let entries = index.entries()?;
-        let found: Vec<&Entry> = entries.iter().rev().filter(fits).collect();
+        let first = (number - 1).saturating_mul(PAGE_RUNS);
+        let fitting: Vec<&Entry> = entries.iter().rev().filter(fits).collect();
+        let (stored, found) = (entries.len(), fitting.len());
+        let shown: Vec<Entry> = fitting.into_iter().skip(first).take(PAGE_RUNS).cloned().collect();
         let link = |number: usize| {
             let said = [
                 ("q", &filter.words),
@@ -69,13 +78,12 @@ pub async fn runs(Given(state): Given<State>, uri: Uri) -> Page {
             let said: String = said.map(|(name, value)| format!("&{name}={}", encoded(value))).collect();
             format!("/?page={number}{said}")
         };
-        let first = (number - 1).saturating_mul(PAGE_RUNS);
         Ok(List {
-            lines: found.iter().skip(first).take(PAGE_RUNS).map(|entry| line(entry)).collect(),
-            found: found.len(),
-            stored: entries.len(),
+            lines: shown.iter().map(|entry| line(index, entry)).collect::<Result<_, _>>()?,
+            found,
+            stored,
             newer: (number > 1).then(|| link(number - 1)),
-            older: (found.len() > first.saturating_add(PAGE_RUNS)).then(|| link(number + 1)),
+            older: (found > first.saturating_add(PAGE_RUNS)).then(|| link(number + 1)),
             filter,
         })
     });
@@ -91,8 +99,10 @@ fn day(name: &str, text: &str) -> Result<Option<Date>, Refusal> {
     Ok(Some(date))
 }
 
-fn line(entry: &Entry) -> RunLine {
-    RunLine {
+fn line(index: &mut Index, entry: &Entry) -> Result<RunLine, StoreError> {
+    index.learn(&entry.id, &entry.fixed.study_hash)?;
+    let Labels { workloads, stacks } = index.labels(&entry.fixed.study_hash);
+    Ok(RunLine {
         id: entry.id.clone(),
         name: entry.name.clone(),
         title: entry.fixed.title.clone(),
@@ -101,9 +111,9 @@ fn line(entry: &Entry) -> RunLine {
         is_extended: entry.is_extended,
         done: entry.done,
         planned: entry.planned,
-        workloads: entry.fixed.workloads.clone(),
-        stacks: entry.fixed.stacks.clone(),
-    }
+        workloads,
+        stacks,
+    })
 }
 
 async fn load(state: &State, word: &str) -> Result<Run, Refusal> {
@@ -173,7 +183,7 @@ pub async fn compare(Given(state): Given<State>, uri: Uri) -> Page {
             return report::web::comparison(&compared, thresholds.margin, &a.id, None).map_err(failed);
         };
         let b = index.store().load_run(&b)?;
-        let past = index.past()?.0;
+        let past = index.past()?;
         let spread = record::compare::spread(past, &a, &b);
         let known = record::compare::known(past, &a, &b);
         let compared = record::compare::compare(&a, &b, &Ground { spread, known, anchor: None }, &thresholds);
@@ -273,22 +283,17 @@ impl Asked {
         let (workload, stack) = (self.workload.as_deref(), self.stack.as_deref());
         let (anchor, metric, every_seconds) = (self.anchor.as_deref(), self.metric, self.every_seconds);
         let wanted = Wanted { workload, stack, anchor, metric, every_seconds };
-        let (past, heads, store) = index.past()?;
+        let (past, asks, store) = index.history()?;
         let mut trends = match metric {
-            MetricName::Throughput => trend::trends(heads, past, &wanted),
+            MetricName::Throughput => trend::trends(asks, past, &wanted),
             // every trial of the runs that have it has to be read
             other => {
-                let has = |head: &&Run| {
-                    head.cells.iter().any(|cell| {
-                        let load = cell.load_label();
-                        workload.is_none_or(|wanted| wanted == cell.workload || wanted == load)
-                            && stack.is_none_or(|wanted| wanted == cell.stack)
-                    })
+                let is = |asked: &trend::AskedCell| {
+                    workload.is_none_or(|wanted| wanted == asked.cell.workload || wanted == asked.load)
+                        && stack.is_none_or(|wanted| wanted == asked.cell.stack)
                 };
-                let hashes: Vec<&str> =
-                    heads.iter().filter(has).map(|head| head.study_hash.as_str()).collect();
-                let past = store.past_by(other, |run| hashes.contains(&run.study_hash.as_str()))?;
-                trend::trends(heads, &past, &wanted)
+                let past = store.past_by(other, |run| asks.cells(&run.study_hash).iter().any(is))?;
+                trend::trends(asks, &past, &wanted)
             }
         };
         for change in trends.iter_mut().flat_map(|trend| &mut trend.changes) {

@@ -353,6 +353,29 @@ fn figures_are_read_zoomed_and_taken() {
     let data = browser
         .value("fetch(document.querySelector('section.load .tools a').href).then((answer) => answer.text())");
     assert!(data.as_str().unwrap().contains("hog"), "{data}");
+    // latency over time: a map for each stack, beside each other, with the figures behind it
+    let desk = json!({ "width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": false });
+    browser.call("Emulation.setDeviceMetricsOverride", desk);
+    let maps = browser.value(
+        "[...document.querySelectorAll('figure:has(svg rect.heat)')].map((map) => { const box = map.getBoundingClientRect(); \
+         return [map.querySelector('figcaption').textContent, Math.round(box.y)]; })",
+    );
+    let (ext4, xfs) = (&maps[0], &maps[1]);
+    assert_eq!((&ext4[0], &xfs[0], &ext4[1]), (&json!("ext4"), &json!("xfs"), &xfs[1]), "{maps}");
+    browser.value("document.querySelector('figure:has(svg rect.heat)').nextElementSibling.remove()");
+    let alone = browser.value(
+        "(() => { const map = document.querySelector('figure:has(svg rect.heat)'); \
+         return map.getBoundingClientRect().width / map.parentElement.getBoundingClientRect().width; })()",
+    );
+    assert!(alone.as_f64().unwrap() < 0.6, "a map alone takes {alone} of the page");
+    browser.value(
+        "[...document.querySelectorAll('figure:has(svg rect.heat) .tools button')].find((one) => one.textContent === 'Data').click()",
+    );
+    let data = browser.value("window.given.pop().text()");
+    let data = data.as_str().unwrap();
+    assert!(data.starts_with("stack,from_seconds,to_seconds,low_ns,high_ns,operations\next4,0,1,"), "{data}");
+    browser.middle("figure svg rect.heat");
+    browser.picture("heat-map");
     browser.assert_quiet("figures");
 }
 

@@ -148,7 +148,7 @@ pub fn within(trust: &Trust, program: &Program, tally: &mut Tally) -> anyhow::Re
     let called = tally.row("R6", "within a run, equal stacks: better or worse", Limit::AtMost(9, 100));
     let stacks = format!("{},{}", home.directory("one")?, home.directory("two")?);
     let times = trust.times(100, 5);
-    let (mut paired, mut unpaired, mut made) = (0.0, 0.0, 0);
+    let (mut shares, mut made) = (Shares::default(), 0);
     while tally.next(made, times) {
         let seed = made.to_string();
         home.run(&["run", "mail.f", "--on", &stacks, "--for", "200ms", "-n", "6", "--seed", &seed])?;
@@ -158,10 +158,8 @@ pub fn within(trust: &Trust, program: &Program, tally: &mut Tally) -> anyhow::Re
         tally.count(held, end("low") <= 1.0 && end("high") >= 1.0);
         tally.count(called, is_called(said.verdict(finding)));
         let cells = home.logarithms()?;
-        let [in_blocks, of_trials] = variances(&cells[0], &cells[1])?;
-        paired += in_blocks;
-        unpaired += of_trials;
-        tally.beside(held, format!("paired / unpaired variance {:.2} (0.8 wanted)", paired / unpaired));
+        shares.add(&cells[0], &cells[1])?;
+        tally.beside(held, format!("paired / unpaired variance {:.2} (0.8 wanted)", shares.ratio()));
         made += 1;
     }
     Ok(())
@@ -170,31 +168,44 @@ pub fn within(trust: &Trust, program: &Program, tally: &mut Tally) -> anyhow::Re
 /// A study of 54 cells: the two stacks of a set of parameters run right after each other, so that their ratio varies less than
 /// they do.
 pub fn study(trust: &Trust, program: &Program, tally: &mut Tally) -> anyhow::Result<()> {
-    let row =
-        tally.row("R6", "54 cells: variance in blocks below 0.8 of that of trials", Limit::AtLeast(1, 1));
+    let (cells, files) =
+        if trust.quick { (12, "100,200") } else { (54, "100,200,300,400,500,600,700,800,900") };
+    let what = format!("{cells} cells: variance in blocks below {UNPAIRED_SHARE} of that of trials");
+    let row = tally.row("R6", what, Limit::AtLeast(1, 1));
     let home = program.home()?;
     let stacks = format!("{},{}", home.directory("one")?, home.directory("two")?);
-    let files = if trust.quick { "100,200" } else { "100,200,300,400,500,600,700,800,900" };
     let sets = [format!("nfiles={files}"), "nthreads=2,4,8".into()];
     if tally.next(0, 1) {
         let words = ["run", "mail.f", "--on", &stacks, "--for", "250ms", "-n", "4"];
         home.run(&[&words[..], &["--set", &sets[0], "--set", &sets[1]]].concat())?;
         let cells = home.logarithms()?;
-        let (mut paired, mut unpaired) = (0.0, 0.0);
+        let mut shares = Shares::default();
         for (a, b) in home.pairs()? {
-            let [in_blocks, of_trials] = variances(&cells[a], &cells[b])?;
-            paired += in_blocks;
-            unpaired += of_trials;
+            shares.add(&cells[a], &cells[b])?;
         }
-        tally.count(row, paired < UNPAIRED_SHARE * unpaired);
-        tally.beside(row, format!("{} cells, {:.2}", cells.len(), paired / unpaired));
+        tally.count(row, shares.ratio() < UNPAIRED_SHARE);
+        tally.beside(row, format!("{} cells, {:.2}", cells.len(), shares.ratio()));
     }
     Ok(())
 }
 
-/// Variance of `ln(B/A)` in blocks; sum of the variances of both sides.
-fn variances(a: &[f64], b: &[f64]) -> anyhow::Result<[f64; 2]> {
-    let d: Vec<f64> = a.iter().zip(b).map(|(a, b)| b - a).collect();
-    let variance = |values: &[f64]| stats::history::Summary::of_logs(values).map(|all| all.variance);
-    Ok([variance(&d)?, variance(a)? + variance(b)?])
+/// Sums over pairs of cells: the variance of `ln(B/A)` in blocks, and the variances of both sides.
+#[derive(Default)]
+struct Shares {
+    paired: f64,
+    unpaired: f64,
+}
+
+impl Shares {
+    fn add(&mut self, a: &[f64], b: &[f64]) -> anyhow::Result<()> {
+        let d: Vec<f64> = a.iter().zip(b).map(|(a, b)| b - a).collect();
+        let variance = |values: &[f64]| stats::history::Summary::of_logs(values).map(|all| all.variance);
+        self.paired += variance(&d)?;
+        self.unpaired += variance(a)? + variance(b)?;
+        Ok(())
+    }
+
+    fn ratio(&self) -> f64 {
+        self.paired / self.unpaired
+    }
 }

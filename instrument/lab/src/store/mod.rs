@@ -7,6 +7,7 @@
 //! | `error` | what can go wrong |
 //! | `merge` | joining the runs of shards |
 //! | `owner` | which process extends a run, so that two never do |
+//! | `past` | what all runs yielded, and what they asked |
 //! | `watch` | looking on: a store that is only read, and what has changed in it |
 //!
 //! Several processes may use a store at the same time: it is in WAL mode, every write is one short
@@ -15,6 +16,7 @@
 mod error;
 mod merge;
 mod owner;
+mod past;
 mod schema;
 mod watch;
 
@@ -25,10 +27,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use record::compare::Past;
 use record::deal;
 use record::plan;
-use record::results::{MetricName, Run, Trial, VERSION};
+use record::results::{Run, Trial, VERSION};
 use record::shard::Shard;
 use record::study::Study;
 
@@ -267,82 +268,6 @@ impl Store {
             })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
-    }
-
-    /// Throughputs of every cell of every run, the oldest run first: what tells how much runs of this machine differ.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    pub fn past(&self) -> Result<Vec<Past>, StoreError> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT runs.id, runs.study_hash, runs.started, trials.cell, trials.ops_per_second
-             FROM trials JOIN runs ON runs.id = trials.run
-             WHERE trials.status = 'done' AND trials.ops_per_second > 0
-                   AND trials.row IN (SELECT max(row) FROM trials GROUP BY run, cell, trial)
-             ORDER BY runs.rowid, trials.cell, trials.trial",
-        )?;
-        let mut past: Vec<Past> = Vec::new();
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let (run, cell, throughput): (String, u32, f64) = (row.get(0)?, row.get(3)?, row.get(4)?);
-            match past.last_mut() {
-                Some(last) if last.run == run && last.cell == cell => last.values.push(throughput),
-                _ => past.push(Past {
-                    run,
-                    study_hash: row.get(1)?,
-                    started: time(row.get(2)?),
-                    cell,
-                    values: vec![throughput],
-                }),
-            }
-        }
-        Ok(past)
-    }
-
-    /// The same by another metric, of which every trial has to be read: of the runs that `wanted` says.
-    ///
-    /// # Errors
-    /// The store cannot be read, or a record is damaged.
-    pub fn past_by(
-        &self,
-        metric: MetricName,
-        wanted: impl Fn(&Summary) -> bool,
-    ) -> Result<Vec<Past>, StoreError> {
-        let mut past = Vec::new();
-        for summary in self.runs()?.iter().filter(|summary| wanted(summary)) {
-            let run = self.load_run(&summary.id)?;
-            for cell in &run.cells {
-                let done = run.trials_of(cell.id).filter(|trial| trial.status.is_done());
-                let values: Vec<f64> = done.filter_map(|trial| metric.of(trial.outcome.as_ref()?)).collect();
-                if !values.is_empty() {
-                    past.push(Past {
-                        run: run.id.clone(),
-                        study_hash: run.study_hash.clone(),
-                        cell: cell.id,
-                        started: run.started,
-                        values,
-                    });
-                }
-            }
-        }
-        Ok(past)
-    }
-
-    /// A run of each study, without its trials: what its cells are.
-    ///
-    /// # Errors
-    /// The store cannot be read, or a record is damaged.
-    pub fn heads(&self) -> Result<Vec<Run>, StoreError> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT id, record FROM runs WHERE rowid IN (SELECT max(rowid) FROM runs GROUP BY study_hash)",
-        )?;
-        let mut rows = statement.query([])?;
-        let mut heads = Vec::new();
-        while let Some(row) = rows.next()? {
-            let id: String = row.get(0)?;
-            heads.push(unpack(&id, row.get_ref(1)?.as_blob().unwrap_or_default())?);
-        }
-        Ok(heads)
     }
 
     /// Runs of this study that are not complete, the oldest first.

@@ -2,6 +2,8 @@ use stats::rng::SplitMix;
 
 use super::*;
 use crate::plan;
+use crate::results::Run;
+use crate::study::Study;
 
 /// A run without trials of one workload on two stacks.
 fn head(settings: &str) -> Run {
@@ -64,7 +66,11 @@ fn levels(before: usize, after: usize, change: f64) -> Vec<f64> {
 #[test]
 fn a_lower_level_is_found_where_it_began() {
     let head = head("");
-    let found = trends(std::slice::from_ref(&head), &past(&head, &levels(12, 6, 0.9), 0.0), &wanted("ext4"));
+    let found = trends(
+        &Asks::of(std::slice::from_ref(&head)),
+        &past(&head, &levels(12, 6, 0.9), 0.0),
+        &wanted("ext4"),
+    );
     let [trend] = found.as_slice() else { panic!("{found:?}") };
     let [change] = trend.changes.as_slice() else { panic!("{trend:?}") };
     assert_eq!((change.at, change.better, change.standing), (12, false, Standing::Reported));
@@ -72,7 +78,11 @@ fn a_lower_level_is_found_where_it_began() {
     assert!((change.ratio() - 0.9).abs() < 0.02, "{change:?}");
     assert_eq!(trend.conclusion(), Conclusion::SomeWorse);
     // of the other stack nothing is to be told, of both together it is
-    let other = trends(std::slice::from_ref(&head), &past(&head, &levels(12, 6, 0.9), 0.0), &wanted("tmpfs"));
+    let other = trends(
+        &Asks::of(std::slice::from_ref(&head)),
+        &past(&head, &levels(12, 6, 0.9), 0.0),
+        &wanted("tmpfs"),
+    );
     assert_eq!((other[0].changes.len(), conclusion(&other)), (0, Conclusion::NoWorse));
 }
 
@@ -80,7 +90,7 @@ fn a_lower_level_is_found_where_it_began() {
 fn a_mended_level_is_no_failure_any_more() {
     let head = head("");
     let levels = [levels(12, 10, 0.8), vec![1000.0; 8]].concat();
-    let found = trends(std::slice::from_ref(&head), &past(&head, &levels, 0.0), &wanted("ext4"));
+    let found = trends(&Asks::of(std::slice::from_ref(&head)), &past(&head, &levels, 0.0), &wanted("ext4"));
     assert_eq!(
         found[0].changes.iter().map(|change| (change.at, change.better)).collect::<Vec<_>>(),
         [(12, false), (22, true)]
@@ -92,10 +102,10 @@ fn a_mended_level_is_no_failure_any_more() {
 fn what_the_machine_did_to_both_stacks_goes_with_an_anchor() {
     let head = head("");
     let past = past(&head, &levels(12, 6, 0.9), 1.0);
-    let blind = trends(std::slice::from_ref(&head), &past, &wanted("ext4"));
+    let blind = trends(&Asks::of(std::slice::from_ref(&head)), &past, &wanted("ext4"));
     assert_eq!(blind[0].changes, [], "a machine of +-50 % hides 10 %");
     let anchored = Wanted { anchor: Some("tmpfs"), ..wanted("ext4") };
-    let found = trends(std::slice::from_ref(&head), &past, &anchored);
+    let found = trends(&Asks::of(std::slice::from_ref(&head)), &past, &anchored);
     assert_eq!(found[0].changes.iter().map(|change| change.at).collect::<Vec<_>>(), [12]);
     assert!((found[0].points[0].value - 0.2).abs() < 0.02, "{:?}", found[0].points[0]);
 }
@@ -103,18 +113,23 @@ fn what_the_machine_did_to_both_stacks_goes_with_an_anchor() {
 #[test]
 fn other_settings_are_another_series_and_other_trials_are_not() {
     let heads = [head(""), head("trials = 9"), head("seconds = 5")];
+    let asks = Asks::of(&heads);
     let all: Vec<Past> = heads.iter().flat_map(|head| past(head, &[1000.0], 0.0)).collect();
     let each = Wanted { every_seconds: 0.0, ..wanted("ext4") };
-    let found = trends(&heads, &all, &each);
+    let found = trends(&asks, &all, &each);
     let shown: Vec<_> = found.iter().map(|trend| (trend.points.len(), trend.settings.clone())).collect();
     assert_eq!(shown, [(2, vec![]), (1, vec!["seconds=5.0".to_string()])]);
     // the same hour is one point
-    assert_eq!(trends(&heads, &all, &wanted("ext4"))[0].points[0].runs.len(), 2);
+    assert_eq!(trends(&asks, &all, &wanted("ext4"))[0].points[0].runs.len(), 2);
 }
 
 #[test]
 fn few_points_are_no_answer() {
     let head = head("");
-    let found = trends(std::slice::from_ref(&head), &past(&head, &levels(5, 4, 0.5), 0.0), &wanted("ext4"));
+    let found = trends(
+        &Asks::of(std::slice::from_ref(&head)),
+        &past(&head, &levels(5, 4, 0.5), 0.0),
+        &wanted("ext4"),
+    );
     assert_eq!((found[0].points.len(), conclusion(&found)), (9, Conclusion::CannotTell));
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::terminal::{micros, rows, title};
+use crate::plot::{csv_line, metadata};
 use record::fsync::Breakdown;
 use record::fsync::Part;
 use record::fsync::interval::Interval;
@@ -34,6 +35,8 @@ pub(super) fn colour(part: Part) -> &'static str {
 pub fn waterfall(fsync: &Breakdown) -> String {
     let call = Interval::new(fsync.start_ns, fsync.start_ns + fsync.total_ns);
     let (mut body, mut y) = (String::new(), 18);
+    let mut data = String::new();
+    csv_line(&mut data, &[&"level", &"what", &"from_ns", &"to_ns", &"part"]);
     let heading = format!("{}: {} us", title(fsync), micros(fsync.total_ns));
     text(&mut body, 4, y, "start", &heading, true);
     y += 10;
@@ -48,6 +51,8 @@ pub fn waterfall(fsync: &Breakdown) -> String {
             let label =
                 if row.rwbs.is_empty() { row.label.into() } else { format!("{} {}", row.label, row.rwbs) };
             text(&mut body, 12, y, "start", &label, false);
+            let end = start + row.span.length();
+            csv_line(&mut data, &[&level.name, &label, &start, &end, &row.part.map_or("", Part::name)]);
             let Some(part) = row.part else {
                 let _ = writeln!(body, r#"<path d="M{x:.1} {} v10" stroke="currentColor"/>"#, y - 10);
                 continue;
@@ -69,8 +74,9 @@ pub fn waterfall(fsync: &Breakdown) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
          height=\"{height}\" role=\"img\" font-family=\"sans-serif\" font-size=\"11\">\n\
-         <title>{}</title>\n{body}</svg>\n",
-        escape(&heading)
+         <title>{}</title>\n{}\n{body}</svg>\n",
+        escape(&heading),
+        metadata(&data)
     )
 }
 

@@ -17,9 +17,9 @@ const COLUMNS_MAX: usize = 64;
 const SHADES: f64 = 8.0;
 
 /// How many operations took how long, step by step from the beginning of the measured interval, all trials of a stack
-/// together. Shades are by the logarithm of the count, so that a single stall is seen beside thousands of quick ones.
-/// `None`: no trial has it stored.
-pub fn heat_map(view: &View<'_>, column: usize, row: usize, ink: Ink) -> Option<String> {
+/// together: a map for each stack of a load that has it stored, by row. All have the same axes. Shades are by the logarithm of
+/// the count, so that a single stall is seen beside thousands of quick ones.
+pub fn heat_maps(view: &View<'_>, column: usize, inks: &[Ink]) -> Vec<(usize, String)> {
     let kept = |row: usize| {
         let each = view.point(row, column).results().filter_map(|(_, outcome)| outcome.io_over_time());
         each.reduce(|mut all, one| {
@@ -27,17 +27,45 @@ pub fn heat_map(view: &View<'_>, column: usize, row: usize, ink: Ink) -> Option<
             all
         })
     };
-    let own = kept(row)?;
-    // all stacks of a load have the same axes
-    let all: Vec<OverTime> = view.measured(column).filter_map(|(row, ..)| kept(row)).collect();
-    let buckets = || all.iter().flat_map(OverTime::steps).flat_map(|step| step.buckets());
-    let low = buckets().map(|(low, ..)| low).min()?.max(1) as f64;
-    let high = buckets().map(|(_, high, _)| high).max()? as f64;
-    let length = all.iter().map(|one| one.steps().len() * one.step_seconds() as usize).max()?;
-    let map = Map::of(&own);
+    let all: Vec<(usize, OverTime)> =
+        view.measured(column).filter_map(|(row, ..)| Some((row, kept(row)?))).collect();
+    let Some(extent) = Extent::of(&all) else { return Vec::new() };
+    let drawn =
+        |(row, own): &(usize, OverTime)| (*row, heat_map(view, (*row, column), own, &extent, inks[*row]));
+    all.iter().map(drawn).collect()
+}
+
+/// From where to where the axes of a load go.
+struct Extent {
+    low_ns: f64,
+    high_ns: f64,
+    seconds: f64,
+}
+
+impl Extent {
+    /// `None` when nothing was counted.
+    fn of(all: &[(usize, OverTime)]) -> Option<Extent> {
+        let steps = || all.iter().flat_map(|(_, one)| one.steps());
+        let length = |one: &OverTime| one.steps().len() * one.step_seconds() as usize;
+        Some(Extent {
+            low_ns: steps().flat_map(|step| step.buckets()).map(|(low, ..)| low).min()?.max(1) as f64,
+            high_ns: steps().flat_map(|step| step.buckets()).map(|(_, high, _)| high).max()? as f64,
+            seconds: all.iter().map(|(_, one)| length(one)).max()? as f64,
+        })
+    }
+}
+
+fn heat_map(
+    view: &View<'_>,
+    (row, column): (usize, usize),
+    own: &OverTime,
+    extent: &Extent,
+    ink: Ink,
+) -> String {
+    let map = Map::of(own);
     let (left, right, top, bottom) = (62.0, HALF - 12.0, 8.0, 182.0);
-    let x = Scale::linear(0.0, length as f64, left, right);
-    let y = Scale::log(low, high, bottom, top);
+    let x = Scale::linear(0.0, extent.seconds, left, right);
+    let y = Scale::log(extent.low_ns, extent.high_ns, bottom, top);
     let mut d = Drawing::new(HALF, bottom + 36.0);
     d.across(&x, Quantity::Seconds);
     d.up(&y, Quantity::Nanoseconds);
@@ -64,7 +92,7 @@ pub fn heat_map(view: &View<'_>, column: usize, row: usize, ink: Ink) -> Option<
         Anchor::Middle,
         &format!("time; the darkest: {} operations in {} s", format::count(map.most), map.step_seconds),
     );
-    Some(d.finish(&format!("Latency over time of {} on {name}", view.loads[column].label)))
+    d.finish(&format!("Latency over time of {} on {name}", view.loads[column].label))
 }
 
 /// Counts by step and bucket.

@@ -186,16 +186,16 @@ pub fn load(view: &View<'_>, column: usize, inks: &[Ink]) -> Option<LoadPart> {
     let by_stack: Vec<Vec<Flowop>> = view.measured(column).map(|(_, _, point)| flowops(point)).collect();
     let rows: Vec<usize> = services.iter().map(|(row, ..)| *row).collect();
     type Chart = fn(&View<'_>, usize, usize, Ink) -> Option<String>;
-    let panels = |chart: Chart| {
-        let panel = |row: &usize| {
-            Some(Panel {
-                class: inks[*row].class(),
-                name: view.stacks[*row].name.clone(),
-                svg: chart(view, column, *row, inks[*row])?,
-            })
-        };
-        rows.iter().filter_map(panel).collect()
+    let panel = |row: usize, svg: String| Panel {
+        class: inks[row].class(),
+        name: view.stacks[row].name.clone(),
+        svg,
     };
+    let panels = |chart: Chart| {
+        let drawn = |row: &usize| Some(panel(*row, chart(view, column, *row, inks[*row])?));
+        rows.iter().filter_map(drawn).collect()
+    };
+    let maps = super::heat::heat_maps(view, column, inks);
     Some(LoadPart {
         anchor: anchor(column),
         label: load.label.clone(),
@@ -208,7 +208,7 @@ pub fn load(view: &View<'_>, column: usize, inks: &[Ink]) -> Option<LoadPart> {
         ),
         latencies: latencies(view, &services, inks),
         over_time: panels(charts::over_time),
-        heat: panels(super::heat::heat_map),
+        heat: maps.into_iter().map(|(row, svg)| panel(row, svg)).collect(),
         flowops: distributions(view, &rows, &by_stack, inks),
         tables: rows.iter().zip(&by_stack).map(|(row, ops)| table(view, *row, ops, inks[*row])).collect(),
     })

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use lab::Store;
 use record::Study;
 use record::results::{Run, Status, Trial};
+use stats::over_time::Follower;
 use stats::{Direction, Ended, Histogram, Metric, OpClass, OpOutcome, Outcome};
 use web::Service;
 
@@ -32,6 +33,8 @@ fn study(title: &str) -> Study {
 fn trial(cell: u32, index: u32, ops: u64) -> Trial {
     let mut service = Histogram::new();
     service.record_n(1_000, ops);
+    let mut follower = Follower::default();
+    follower.close(1, &service);
     let outcome = Outcome {
         measured_seconds: 1.0,
         warmup_seconds: 0.0,
@@ -49,7 +52,7 @@ fn trial(cell: u32, index: u32, ops: u64) -> Trial {
             service,
             ops_per_second: vec![ops],
             bytes_per_second: vec![ops * 4096],
-            over_time: None,
+            over_time: follower.finish(),
         }],
         metrics: vec![Metric { name: "disk_writes".into(), unit: "1".into(), value: ops as f64 }],
         notes: Vec::new(),

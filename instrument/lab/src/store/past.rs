@@ -1,0 +1,133 @@
+//! What all runs yielded, and what they asked. Throughputs are read without opening a trial's record: from an index that
+//! holds them ([`super::schema`]); a store without it gives the same, slower.
+
+use std::collections::HashMap;
+
+use jiff::Timestamp;
+use record::compare::Past;
+use record::results::{MetricName, Run};
+use rusqlite::Row;
+
+use super::error::StoreError;
+use super::{Store, Summary, time, unpack};
+
+/// Of each cell and trial the latest row: SQLite takes the other columns from the row that has the maximum.
+const LATEST: &str =
+    "SELECT run, cell, status, ops_per_second, max(row) FROM trials GROUP BY run, cell, trial";
+/// The same of one run.
+const LATEST_OF_RUN: &str =
+    "SELECT run, cell, status, ops_per_second, max(row) FROM trials WHERE run = ?1 GROUP BY run, cell, trial";
+
+impl Store {
+    /// Throughputs of every cell of every run, the oldest run first: what tells how much runs of this machine differ.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn past(&self) -> Result<Vec<Past>, StoreError> {
+        let mut statement =
+            self.connection.prepare_cached("SELECT id, study_hash, started FROM runs ORDER BY rowid")?;
+        let mut runs: HashMap<String, (usize, String, Timestamp)> = HashMap::new();
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let place = runs.len();
+            runs.insert(row.get(0)?, (place, row.get(1)?, time(row.get(2)?)));
+        }
+        let mut past: Vec<(usize, Past)> = Vec::new();
+        let mut statement = self.connection.prepare_cached(LATEST)?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let Some((cell, throughput)) = result(row)? else { continue };
+            let run = row.get_ref(0)?.as_str().unwrap_or_default();
+            match past.last_mut() {
+                Some((_, last)) if last.cell == cell && last.run == run => last.values.push(throughput),
+                _ => {
+                    // one that has begun since
+                    let Some((place, study_hash, started)) = runs.get(run) else { continue };
+                    let (run, study_hash, started) = (run.to_string(), study_hash.clone(), *started);
+                    past.push((*place, Past { run, study_hash, started, cell, values: vec![throughput] }));
+                }
+            }
+        }
+        past.sort_by_key(|(place, _)| *place);
+        Ok(past.into_iter().map(|(_, one)| one).collect())
+    }
+
+    /// The same of one run, by its id; empty when there is none.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn past_of(&self, run: &str) -> Result<Vec<Past>, StoreError> {
+        let mut statement =
+            self.connection.prepare_cached("SELECT study_hash, started FROM runs WHERE id = ?1")?;
+        let mut rows = statement.query([run])?;
+        let Some(row) = rows.next()? else { return Ok(Vec::new()) };
+        let (study_hash, started): (String, Timestamp) = (row.get(0)?, time(row.get(1)?));
+        let mut past: Vec<Past> = Vec::new();
+        let mut statement = self.connection.prepare_cached(LATEST_OF_RUN)?;
+        let mut rows = statement.query([run])?;
+        while let Some(row) = rows.next()? {
+            let Some((cell, throughput)) = result(row)? else { continue };
+            match past.last_mut() {
+                Some(last) if last.cell == cell => last.values.push(throughput),
+                _ => {
+                    let (run, study_hash) = (run.to_string(), study_hash.clone());
+                    past.push(Past { run, study_hash, started, cell, values: vec![throughput] });
+                }
+            }
+        }
+        Ok(past)
+    }
+
+    /// The same by another metric, of which every trial has to be read: of the runs that `wanted` says.
+    ///
+    /// # Errors
+    /// The store cannot be read, or a record is damaged.
+    pub fn past_by(
+        &self,
+        metric: MetricName,
+        wanted: impl Fn(&Summary) -> bool,
+    ) -> Result<Vec<Past>, StoreError> {
+        let mut past = Vec::new();
+        for summary in self.runs()?.iter().filter(|summary| wanted(summary)) {
+            let run = self.load_run(&summary.id)?;
+            for cell in &run.cells {
+                let done = run.trials_of(cell.id).filter(|trial| trial.status.is_done());
+                let values: Vec<f64> = done.filter_map(|trial| metric.of(trial.outcome.as_ref()?)).collect();
+                if !values.is_empty() {
+                    past.push(Past {
+                        run: run.id.clone(),
+                        study_hash: run.study_hash.clone(),
+                        cell: cell.id,
+                        started: run.started,
+                        values,
+                    });
+                }
+            }
+        }
+        Ok(past)
+    }
+
+    /// A run of each study, without its trials: what its cells are.
+    ///
+    /// # Errors
+    /// The store cannot be read, or a record is damaged.
+    pub fn heads(&self) -> Result<Vec<Run>, StoreError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT id, record FROM runs WHERE rowid IN (SELECT max(rowid) FROM runs GROUP BY study_hash)",
+        )?;
+        let mut rows = statement.query([])?;
+        let mut heads = Vec::new();
+        while let Some(row) = rows.next()? {
+            let id: String = row.get(0)?;
+            heads.push(unpack(&id, row.get_ref(1)?.as_blob().unwrap_or_default())?);
+        }
+        Ok(heads)
+    }
+}
+
+/// Cell and throughput of a trial's latest row, if it has a result.
+fn result(row: &Row<'_>) -> Result<Option<(u32, f64)>, StoreError> {
+    let is_done = row.get_ref(2)?.as_str() == Ok("done");
+    let throughput = row.get::<_, Option<f64>>(3)?.filter(|value| is_done && *value > 0.0);
+    Ok(throughput.map(|value| (row.get(1).unwrap_or_default(), value)))
+}

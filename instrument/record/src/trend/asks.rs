@@ -1,0 +1,123 @@
+//! What the cells of studies ask: which of them belong to one series.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use crate::results::{Cell, Run};
+use crate::study::{Settings, Study};
+
+/// Settings that a result does not depend on, and `containers`, which is a parameter of the cell.
+const IRRELEVANT: [&str; 9] =
+    ["title", "seed", "trials", "order", "timeout", "keep", "stop_early", "turns", "containers"];
+
+/// What the cells of many studies ask, found once for each study: studies recur, runs are many. What a study asks follows
+/// from its hash, so that nothing here ever has to be found anew.
+#[derive(Debug, Default)]
+pub struct Asks {
+    studies: HashMap<String, Vec<AskedCell>>,
+    /// Number of the series by what is asked. Many studies ask the same: its text is held once.
+    series: HashMap<String, usize>,
+}
+
+/// A cell, and what it asks.
+#[derive(Debug)]
+pub struct AskedCell {
+    /// The cell.
+    pub cell: Cell,
+    /// The workload with its parameters.
+    pub load: String,
+    /// Which series it belongs to.
+    pub(super) series: usize,
+    /// What the workload sets, and settings other than the usual ones.
+    pub(super) settings: Vec<String>,
+}
+
+impl Asks {
+    /// Of one run of each study; their trials are not looked at.
+    pub fn of(heads: &[Run]) -> Asks {
+        let mut asks = Asks::default();
+        heads.iter().for_each(|head| asks.add(head));
+        asks
+    }
+
+    /// Adds the study of a run, if it is not known.
+    pub fn add(&mut self, head: &Run) {
+        if self.knows(&head.study_hash) {
+            return;
+        }
+        let study = Study::from_stored(&head.study).ok();
+        let unusual = study.as_ref().map(unusual).unwrap_or_default();
+        let cells = head.cells.iter().map(|cell| {
+            let (key, settings) = asked(study.as_ref(), &unusual, cell);
+            let next = self.series.len();
+            let series = *self.series.entry(key).or_insert(next);
+            AskedCell { cell: cell.clone(), load: cell.load_label(), series, settings }
+        });
+        let cells = cells.collect();
+        self.studies.insert(head.study_hash.clone(), cells);
+    }
+
+    /// Whether a study is known, by its hash.
+    pub fn knows(&self, study_hash: &str) -> bool {
+        self.studies.contains_key(study_hash)
+    }
+
+    /// The cells of a study; none when it is not known.
+    pub fn cells(&self, study_hash: &str) -> &[AskedCell] {
+        self.studies.get(study_hash).map_or(&[], Vec::as_slice)
+    }
+
+    /// A cell of a study by its id.
+    pub(super) fn cell(&self, study_hash: &str, id: u32) -> Option<&AskedCell> {
+        self.cells(study_hash).iter().find(|asked| asked.cell.id == id)
+    }
+
+    /// Id of the cell of a study with the same load on another stack.
+    pub(super) fn beside(&self, study_hash: &str, cell: &Cell, stack: &str) -> Option<u32> {
+        let is = |other: &Cell| {
+            other.stack == stack && other.workload == cell.workload && other.parameters == cell.parameters
+        };
+        self.cells(study_hash).iter().find(|asked| is(&asked.cell)).map(|asked| asked.cell.id)
+    }
+}
+
+/// Settings that a result depends on, and that are other than the usual ones.
+fn unusual(study: &Study) -> Map<String, Value> {
+    let mut settings = object(&study.study);
+    let usual = object(&Settings::default());
+    settings.retain(|name, value| !IRRELEVANT.contains(&name.as_str()) && usual.get(name) != Some(value));
+    settings
+}
+
+/// What a cell was asked, as a key, and for readers.
+fn asked(study: Option<&Study>, settings: &Map<String, Value>, cell: &Cell) -> (String, Vec<String>) {
+    let (mut load, mut set) = (Value::Null, Vec::new());
+    if let Some(workload) =
+        study.and_then(|study| study.workloads.iter().find(|one| one.label() == cell.workload))
+    {
+        set = workload.variables(&[]);
+        load = serde_json::to_value(workload).unwrap_or_default();
+        if let Value::Object(load) = &mut load {
+            // how often, and what else was swept, is no matter of this cell; nor is where a text was read from
+            load.retain(|name, _| !["trials", "parameters", "origin"].contains(&name.as_str()));
+        }
+    }
+    let others = settings.iter().map(|(name, value)| match value {
+        Value::String(text) => format!("{name}={text}"),
+        other => format!("{name}={other}"),
+    });
+    let shown = set.into_iter().map(|(name, value)| format!("{name}={value}")).chain(others).collect();
+    let parameters = serde_json::to_value(&cell.parameters).unwrap_or_default();
+    (
+        Value::from(vec![load, parameters, cell.stack.clone().into(), settings.clone().into()]).to_string(),
+        shown,
+    )
+}
+
+fn object(settings: &Settings) -> Map<String, Value> {
+    match serde_json::to_value(settings) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    }
+}
