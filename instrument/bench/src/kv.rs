@@ -10,7 +10,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use kv::client::{self, Shared};
 use kv::patterns::{Bench, Pattern};
 use kv::redis::mux::{self, Layout};
-use kv::redis::resp::{Address, Wire};
+use kv::redis::resp::{Address, Login, Wire};
 use kv::redis::ring::Ring;
 use kv::redis::{Log, Servers, fill};
 use kv::{Job, KvError, PatternJob, Workload};
@@ -189,6 +189,8 @@ fn redis(pairs: &Pairs, tmpfs: &std::path::Path, wanted: &dyn Fn(&str) -> bool) 
         fill::load(&mut Ring::connect(&login, false)?, &shared, &|| false, &|_| {})?;
         // its keys are others: so many draws that hardly one is missing
         redis_benchmark("set", socket, 50, 16, 6 * REDIS_KEYS)?;
+        // ours are as old: what was loaded in order lies otherwise in the server's memory than what was overwritten at random
+        overwrite(&login, 6 * REDIS_KEYS)?;
         for (connections, pipeline) in LAYOUTS {
             let name_of_case = format!("{name} redis, {connections} conn, pipe {pipeline}");
             if !wanted(&name_of_case) {
@@ -213,6 +215,20 @@ fn redis(pairs: &Pairs, tmpfs: &std::path::Path, wanted: &dyn Fn(&str) -> bool) 
         }
     }
     Ok(servers.stop()?)
+}
+
+/// So many updates of our keys, drawn at random.
+fn overwrite(login: &Login, updates: u64) -> anyhow::Result<()> {
+    let mut workload = workload('c', true)?;
+    workload.operations = updates;
+    let shared = Shared::new(&workload, SEED)?;
+    let layout = Layout { terminals: 50, pipeline: 16, threads: 1, cluster: false };
+    let parts = mux::parts(login, &layout, &shared, &Arc::new(AtomicU64::new(0)))?;
+    let kinds = client::kinds(&workload);
+    // it ends with its operations, long before
+    let pace = Pace { warmup_seconds: 0.0, seconds: 60.0, rate: None };
+    let run = |part: mux::Part, clock: &Clock<'_>| part.run(clock, kinds.len());
+    rate(drive::drive_with(&kinds, parts, &pace, &|| false, run)).map(drop)
 }
 
 fn redis_benchmark(

@@ -30,7 +30,9 @@ pub enum KvError {
     #[error("{0}")]
     Server(String),
     /// The way to the server broke.
-    #[error("the connection to {0} broke: {1}")]
+    #[error(
+        "the connection to {0} broke: {1}; does a server of Redis listen there, and does it still run? its log says more"
+    )]
     Gone(String, String),
     /// The server is not there, or does not let us in.
     #[error("{0}")]

@@ -388,6 +388,12 @@ impl Watch<'_> {
 fn describe(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
         (Some(9), _) => "killed by signal 9: by the time-out, or for want of memory".into(),
+        // librocksdb of Debian is built with assertions
+        (Some(6), _) => {
+            "killed by signal 6: a library gave up, as RocksDB's does when its disk is full; give the stack \
+                         more room (image:SIZE, 980pro:SIZE), or load less"
+                .into()
+        }
         (Some(signal), _) => format!("killed by signal {signal}"),
         (_, code) => format!("exit code {}", code.unwrap_or(-1)),
     }

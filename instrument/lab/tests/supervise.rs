@@ -104,6 +104,9 @@ fn an_end_without_a_result_is_an_error_that_says_how_it_ended() {
         departure.result,
         Err("the trial's process ended without a result (killed by signal 11)".into())
     );
+    let (departure, _) = child("read request; kill -ABRT $$", None, &never());
+    let error = departure.result.unwrap_err();
+    assert!(error.contains("signal 6") && error.contains("give the stack more room"), "{error}");
 }
 
 #[test]

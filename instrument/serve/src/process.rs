@@ -22,6 +22,19 @@ const TICK: Duration = Duration::from_millis(5);
 /// Bytes of a program's messages that an error shows.
 const MESSAGE_BYTES: usize = 800;
 
+/// What helps a server, or its installation, whose disk is full.
+pub const FULL_DISK: &str =
+    "; its disk is full: give the stack more room (image:SIZE, 980pro:SIZE), or load less";
+/// What helps a server that was killed: it does not do that itself.
+const KILLED: &str =
+    "; it was killed from outside: if memory was short (`dmesg` tells), give it less (--set cache=64M)";
+
+/// Whether a server's or program's messages tell of a full disk: in words, or by the number of the error (ENOSPC is 28).
+pub fn tells_full_disk(text: &str) -> bool {
+    const SIGNS: [&str; 4] = ["No space left on device", "error 28", "errno: 28", "error number 28"];
+    SIGNS.iter().any(|sign| text.contains(sign))
+}
+
 /// What a server is called, who it runs as, and how it is told to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
@@ -89,7 +102,9 @@ pub fn run(mut command: Command) -> Result<(), ServeError> {
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     let from = text.char_indices().rev().nth(MESSAGE_BYTES).map_or(0, |(at, _)| at);
-    Err(ServeError::Server(format!("{name} failed ({}): {}", describe(output.status), text[from..].trim())))
+    let remedy = if tells_full_disk(&text) { FULL_DISK } else { "" };
+    let (how, end) = (describe(output.status), text[from..].trim());
+    Err(ServeError::Server(format!("{name} failed ({how}){remedy}; the end of what it says:\n{end}")))
 }
 
 /// Finds a program: in these directories, then in PATH and the directories of root.
@@ -162,6 +177,12 @@ impl Processes {
             self.status = self.child.try_wait().ok().flatten();
         }
         self.status.map(describe)
+    }
+
+    /// What would help after it has ended so.
+    pub fn remedy(&self) -> &'static str {
+        let killed = self.status.and_then(|status| status.signal()) == Some(Signal::KILL.as_raw());
+        if killed { KILLED } else { "" }
     }
 
     /// The first process and its children.

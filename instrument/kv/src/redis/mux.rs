@@ -17,7 +17,7 @@ use super::LATER;
 use super::resp::Login;
 use super::ring::Ring;
 pub use super::terminal::Layout;
-use super::terminal::{Pending, Terminal};
+use super::terminal::{Pending, Running, Terminal};
 
 /// Events that are taken at once.
 const EVENTS: usize = 256;
@@ -72,6 +72,42 @@ struct Loop<'a, 'b> {
     /// Commands to be sent again: terminal, connection, command.
     later: Vec<(usize, usize, Pending)>,
     next_later: Instant,
+}
+
+/// Operations of one kind that began, were due and ended at the same moments, as those of a pipeline do: counted at once.
+struct Alike<'a> {
+    now: Instant,
+    second: Option<usize>,
+    counts: &'a mut Counts,
+    kind: usize,
+    began: Instant,
+    due: Option<Instant>,
+    ops: u64,
+    bytes: u64,
+}
+
+impl<'a> Alike<'a> {
+    fn new(now: Instant, second: Option<usize>, counts: &'a mut Counts) -> Alike<'a> {
+        Alike { now, second, counts, kind: 0, began: now, due: None, ops: 0, bytes: 0 }
+    }
+
+    fn add(&mut self, op: &Running) {
+        if (op.step.kind, op.began, op.due) != (self.kind, self.began, self.due) {
+            self.count();
+            (self.kind, self.began, self.due) = (op.step.kind, op.began, op.due);
+        }
+        self.ops += 1;
+        self.bytes += op.bytes;
+    }
+
+    fn count(&mut self) {
+        let (ops, bytes) = (std::mem::take(&mut self.ops), std::mem::take(&mut self.bytes));
+        if let (Some(second), true) = (self.second, ops > 0) {
+            let due = self.due.map(|due| self.now.saturating_duration_since(due));
+            let service = self.now.saturating_duration_since(self.began);
+            self.counts.count(self.kind, Some(Done::Moved { ops, bytes }), service, due, second);
+        }
+    }
 }
 
 impl Part {
@@ -219,14 +255,10 @@ impl Loop<'_, '_> {
         terminal.ring.wires[node].fill()?;
         // all of them were here by now: a clock for each would count the reading of those before it as well
         let now = Instant::now();
-        let (second, counts) = (self.clock.second(now), &mut self.counts);
-        terminal.take(node, &mut later, &mut |op| {
-            if let Some(second) = second {
-                let due = op.due.map(|due| now.saturating_duration_since(due));
-                let done = Done::Moved { ops: 1, bytes: op.bytes };
-                counts.count(op.step.kind, Some(done), now.saturating_duration_since(op.began), due, second);
-            }
-        })?;
+        let mut alike = Alike::new(now, self.clock.second(now), &mut self.counts);
+        let taken = terminal.take(node, &mut later, &mut |op| alike.add(op));
+        alike.count();
+        taken?;
         for node in known..terminal.ring.wires.len() {
             self.add(number, terminal, node)?;
         }

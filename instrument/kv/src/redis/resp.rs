@@ -147,8 +147,7 @@ fn parse_within(text: &[u8], depth: u32) -> Result<(Reply<'_>, usize), Incomplet
     if text.len() < after {
         return Err(Incomplete::More);
     }
-    let number =
-        || std::str::from_utf8(line).ok().and_then(|line| line.parse::<i64>().ok()).ok_or(Incomplete::Wrong);
+    let number = || decimal(line).ok_or(Incomplete::Wrong);
     match kind {
         b'+' => Ok((Reply::Simple(line), after)),
         b'-' => Ok((Reply::Error(line), after)),
@@ -178,7 +177,18 @@ fn parse_within(text: &[u8], depth: u32) -> Result<(Reply<'_>, usize), Incomplet
     }
 }
 
+/// A number as Redis writes it. Lengths have few digits: they are not worth a check for UTF-8 and overflow at each step.
+#[inline]
+fn decimal(line: &[u8]) -> Option<i64> {
+    const SURE_DIGITS: usize = 18;
+    if line.is_empty() || line.len() > SURE_DIGITS || !line.iter().all(u8::is_ascii_digit) {
+        return std::str::from_utf8(line).ok()?.parse().ok();
+    }
+    Some(line.iter().fold(0, |number, digit| 10 * number + i64::from(digit - b'0')))
+}
+
 /// Appends a command.
+#[inline]
 pub fn command(out: &mut Vec<u8>, words: &[&[u8]]) {
     number(out, b'*', words.len());
     for word in words {
@@ -461,6 +471,11 @@ pub fn refusal(line: &str, text: &[u8]) -> KvError {
             "Redis: {text}; give user and password in the address (redis://user:password@host:port)"
         ));
     }
+    if text.contains("cluster support disabled") {
+        return KvError::Refused(format!(
+            "Redis: {text}; this server is none of a cluster: take --engine redis, or the address of a cluster's master"
+        ));
+    }
     if text.starts_with("OOM") {
         return KvError::Full(format!("Redis, {line}: {text}"));
     }
@@ -491,6 +506,29 @@ mod tests {
         }
         let deep = b"*1\r\n".repeat(1000);
         assert_eq!(parse(&deep), Err(Incomplete::Wrong));
+    }
+
+    #[test]
+    fn numbers_are_read_as_the_standard_library_reads_them() {
+        for text in
+            ["0", "7", "007", "-1", "+5", "100", "999999999999999999", "9223372036854775807", "", "-", "1 "]
+        {
+            assert_eq!(decimal(text.as_bytes()), text.parse().ok(), "{text}");
+        }
+        for wrong in [&b"9223372036854775808"[..], b"\xff", b"0x10", b"1\n"] {
+            assert_eq!(decimal(wrong), None, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn refusals_say_what_to_do() {
+        for (told, remedy) in [
+            ("NOAUTH Authentication required.", "give user and password"),
+            ("ERR This instance has cluster support disabled", "--engine redis"),
+        ] {
+            let error = refusal("CLUSTER SLOTS", told.as_bytes());
+            assert!(matches!(&error, KvError::Refused(text) if text.contains(remedy)), "{error}");
+        }
     }
 
     #[test]

@@ -368,7 +368,8 @@ impl Servers {
         while start.elapsed() < Duration::from_secs(2) {
             for node in 0..self.nodes.len() {
                 if let Some(status) = self.nodes[node].processes.ended() {
-                    let text = format!("Redis died ({status}) while {what}");
+                    let remedy = self.nodes[node].processes.remedy();
+                    let text = format!("Redis died ({status}) while {what}{remedy}");
                     return KvError::Server(self.explain(node, &text));
                 }
             }

@@ -10,7 +10,7 @@ pub enum DbError {
     #[error("{0}")]
     Duplicate(String),
     /// The connection broke: what was under way may or may not have happened.
-    #[error("the connection broke: {0}")]
+    #[error("the connection broke: {0}; does the server still run, and what does its log say?")]
     Gone(String),
     /// The server does not let us in, or is not there.
     #[error("{0}")]

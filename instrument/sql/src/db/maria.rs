@@ -137,7 +137,15 @@ fn sorted(error: mysql::Error) -> DbError {
             1021 | 1114 => DbError::Full(text),
             // ER_GET_ERRNO, ER_ERROR_ON_WRITE with ENOSPC in it
             1030 | 1026 | 3 if text.contains("28") => DbError::Full(text),
-            1044 | 1045 | 1698 => DbError::Refused(format!(
+            1044 => DbError::Refused(format!(
+                "{text}; let this user use it (GRANT ALL ON the database), or name another database or user in the address"
+            )),
+            // ER_UNKNOWN_STORAGE_ENGINE
+            1286 => DbError::Refused(format!(
+                "{text}; the server has no such engine: give it its plugin (of MyRocks: mariadb-plugin-rocksdb, INSTALL \
+                 SONAME 'ha_rocksdb'), or take another --engine"
+            )),
+            1045 | 1698 => DbError::Refused(format!(
                 "{text}; give user and password in the address (--address mysql://user:password@host:port/database)"
             )),
             1049 => DbError::Refused(format!("{text}; make it (CREATE DATABASE), or name another one")),
@@ -154,5 +162,21 @@ fn sorted(error: mysql::Error) -> DbError {
             _ => DbError::Gone(text),
         },
         _ => DbError::Other(text),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_say_what_to_do() {
+        for (code, remedy) in
+            [(1044, "GRANT ALL"), (1045, "user and password"), (1049, "CREATE DATABASE"), (1286, "--engine")]
+        {
+            let told = mysql::MySqlError { state: "HY000".into(), message: "no".into(), code };
+            let error = sorted(mysql::Error::MySqlError(told));
+            assert!(matches!(&error, DbError::Refused(text) if text.contains(remedy)), "{code}: {error}");
+        }
     }
 }

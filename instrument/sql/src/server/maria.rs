@@ -103,6 +103,8 @@ pub(super) fn command(
         // RocksDB would use the page cache beside its own cache, and InnoDB does not
         command.args(["--rocksdb-use-direct-reads=1", "--rocksdb-use-direct-io-for-flush-and-compaction=1"]);
         command.arg("--rocksdb-lock-wait-timeout=10");
+        // as InnoDB and PostgreSQL do; without it two transactions that wait for each other wait for that timeout
+        command.arg("--rocksdb-deadlock-detect=ON");
     }
     Ok((command, socket.clone(), Address::Socket(socket)))
 }
@@ -122,13 +124,14 @@ pub(super) fn told(engine: Engine) -> (String, &'static [&'static str]) {
         "log_bin",
         "tx_isolation",
     ];
-    const ROCKSDB: [&str; 8] = [
+    const ROCKSDB: [&str; 9] = [
         "rocksdb_block_cache_size",
         "rocksdb_flush_log_at_trx_commit",
         "rocksdb_wal_recovery_mode",
         "rocksdb_use_direct_reads",
         "rocksdb_use_direct_io_for_flush_and_compaction",
         "rocksdb_lock_wait_timeout",
+        "rocksdb_deadlock_detect",
         "log_bin",
         "tx_isolation",
     ];

@@ -202,18 +202,17 @@ impl Server {
 
     /// Adds the last lines of the server's log to a message, and before them what would help.
     pub fn explain(&self, message: &str) -> String {
-        let remedy = if self.tells_full_disk() { FULL_DISK } else { "" };
+        let remedy = if self.tells_full_disk() { process::FULL_DISK } else { "" };
         match self.log_end(LOG_LINES).as_slice() {
             [] => message.to_string(),
             last => format!("{message}{remedy}; the end of its log:\n  {}", last.join("\n  ")),
         }
     }
 
-    /// Whether the log tells that the disk is full: in words, or by the number of the error (ENOSPC is 28).
+    /// Whether the log tells that the disk is full.
     fn tells_full_disk(&self) -> bool {
-        const SIGNS: [&str; 4] = ["No space left on device", "error 28", "errno: 28", "error number 28"];
         // a server that tries to recover says more after it
-        self.log_end(20 * LOG_LINES).iter().any(|line| SIGNS.iter().any(|sign| line.contains(sign)))
+        self.log_end(20 * LOG_LINES).iter().any(|line| process::tells_full_disk(line))
     }
 
     /// What an error of a connection means, now that the server is looked at: one that has died is named, with its log; so
@@ -221,7 +220,7 @@ impl Server {
     pub fn judge(&mut self, what: &str, error: DbError) -> SqlError {
         if matches!(error, DbError::Gone(_) | DbError::Refused(_) | DbError::Full(_)) {
             if let Some(status) = self.died_by_now() {
-                let died = format!("{} died ({status}) while {what}", self.name());
+                let died = format!("{} died ({status}) while {what}{}", self.name(), self.processes.remedy());
                 return SqlError::Server(self.explain(&died));
             }
             if !matches!(error, DbError::Full(_)) && self.tells_full_disk() {
@@ -326,7 +325,3 @@ pub fn read_back(connection: &mut Connection) -> Result<Vec<(String, String)>, S
     }
     Ok(told)
 }
-
-/// What helps a server whose disk is full.
-const FULL_DISK: &str =
-    "; its disk is full: give the stack more room (image:SIZE, 980pro:SIZE), or load less";
