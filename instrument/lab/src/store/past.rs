@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use record::compare::Past;
 use record::results::{MetricName, Run};
-use rusqlite::Row;
+use rusqlite::{Row, Rows};
 
 use super::error::StoreError;
 use super::{Store, Summary, time, unpack};
@@ -26,30 +26,9 @@ impl Store {
     pub fn past(&self) -> Result<Vec<Past>, StoreError> {
         let mut statement =
             self.connection.prepare_cached("SELECT id, study_hash, started FROM runs ORDER BY rowid")?;
-        let mut runs: HashMap<String, (usize, String, Timestamp)> = HashMap::new();
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let place = runs.len();
-            runs.insert(row.get(0)?, (place, row.get(1)?, time(row.get(2)?)));
-        }
-        let mut past: Vec<(usize, Past)> = Vec::new();
+        let runs = begun(statement.query([])?)?;
         let mut statement = self.connection.prepare_cached(LATEST)?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let Some((cell, throughput)) = result(row)? else { continue };
-            let run = row.get_ref(0)?.as_str().unwrap_or_default();
-            match past.last_mut() {
-                Some((_, last)) if last.cell == cell && last.run == run => last.values.push(throughput),
-                _ => {
-                    // one that has begun since
-                    let Some((place, study_hash, started)) = runs.get(run) else { continue };
-                    let (run, study_hash, started) = (run.to_string(), study_hash.clone(), *started);
-                    past.push((*place, Past { run, study_hash, started, cell, values: vec![throughput] }));
-                }
-            }
-        }
-        past.sort_by_key(|(place, _)| *place);
-        Ok(past.into_iter().map(|(_, one)| one).collect())
+        yielded(statement.query([])?, &runs)
     }
 
     /// The same of one run, by its id; empty when there is none.
@@ -58,24 +37,10 @@ impl Store {
     /// The store cannot be read.
     pub fn past_of(&self, run: &str) -> Result<Vec<Past>, StoreError> {
         let mut statement =
-            self.connection.prepare_cached("SELECT study_hash, started FROM runs WHERE id = ?1")?;
-        let mut rows = statement.query([run])?;
-        let Some(row) = rows.next()? else { return Ok(Vec::new()) };
-        let (study_hash, started): (String, Timestamp) = (row.get(0)?, time(row.get(1)?));
-        let mut past: Vec<Past> = Vec::new();
+            self.connection.prepare_cached("SELECT id, study_hash, started FROM runs WHERE id = ?1")?;
+        let runs = begun(statement.query([run])?)?;
         let mut statement = self.connection.prepare_cached(LATEST_OF_RUN)?;
-        let mut rows = statement.query([run])?;
-        while let Some(row) = rows.next()? {
-            let Some((cell, throughput)) = result(row)? else { continue };
-            match past.last_mut() {
-                Some(last) if last.cell == cell => last.values.push(throughput),
-                _ => {
-                    let (run, study_hash) = (run.to_string(), study_hash.clone());
-                    past.push(Past { run, study_hash, started, cell, values: vec![throughput] });
-                }
-            }
-        }
-        Ok(past)
+        yielded(statement.query([run])?, &runs)
     }
 
     /// The same by another metric, of which every trial has to be read: of the runs that `wanted` says.
@@ -125,9 +90,42 @@ impl Store {
     }
 }
 
+/// Of each run by its id: its place among these rows, the hash of its study, and when it began.
+type Begun = HashMap<String, (usize, String, Timestamp)>;
+
+/// From rows of id, study hash and start.
+fn begun(mut rows: Rows<'_>) -> Result<Begun, StoreError> {
+    let mut runs = Begun::new();
+    while let Some(row) = rows.next()? {
+        let place = runs.len();
+        runs.insert(row.get(0)?, (place, row.get(1)?, time(row.get(2)?)));
+    }
+    Ok(runs)
+}
+
+/// What rows of [`LATEST`] say of these runs, in the order of their places.
+fn yielded(mut rows: Rows<'_>, runs: &Begun) -> Result<Vec<Past>, StoreError> {
+    let mut past: Vec<(usize, Past)> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let Some((cell, throughput)) = result(row)? else { continue };
+        let run = row.get_ref(0)?.as_str().unwrap_or_default();
+        match past.last_mut() {
+            Some((_, last)) if last.cell == cell && last.run == run => last.values.push(throughput),
+            _ => {
+                // one that has begun since
+                let Some((place, study_hash, started)) = runs.get(run) else { continue };
+                let (run, study_hash, started) = (run.to_string(), study_hash.clone(), *started);
+                past.push((*place, Past { run, study_hash, started, cell, values: vec![throughput] }));
+            }
+        }
+    }
+    past.sort_by_key(|(place, _)| *place);
+    Ok(past.into_iter().map(|(_, one)| one).collect())
+}
+
 /// Cell and throughput of a trial's latest row, if it has a result.
 fn result(row: &Row<'_>) -> Result<Option<(u32, f64)>, StoreError> {
     let is_done = row.get_ref(2)?.as_str() == Ok("done");
     let throughput = row.get::<_, Option<f64>>(3)?.filter(|value| is_done && *value > 0.0);
-    Ok(throughput.map(|value| (row.get(1).unwrap_or_default(), value)))
+    throughput.map(|value| Ok((row.get(1)?, value))).transpose()
 }
