@@ -26,8 +26,7 @@ const MESSAGE_BYTES: usize = 800;
 pub const FULL_DISK: &str =
     "; its disk is full: give the stack more room (image:SIZE, 980pro:SIZE), or load less";
 /// What helps a server that was killed: it does not do that itself.
-const KILLED: &str =
-    "; it was killed from outside: if memory was short (`dmesg` tells), give it less (--set cache=64M)";
+const KILLED: &str = "; it was killed from outside: if memory was short (`dmesg` tells), load less, or give a server of SQL less (--set cache=64M)";
 
 /// Whether a server's or program's messages tell of a full disk: in words, or by the number of the error (ENOSPC is 28).
 pub fn tells_full_disk(text: &str) -> bool {
