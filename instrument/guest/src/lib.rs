@@ -11,6 +11,8 @@
 //! | [`accel`] | KVM where it boots a kernel, else emulation; found out, not believed |
 //! | [`setup`] | a guest as data, and QEMU's command line for it |
 //! | [`machine`] | a running guest: started, heard, ended; everything in the journal |
+//! | `monitor` | QEMU's monitor: commands, answers, events |
+//! | [`snapshot`] | booted guests that are kept, so that trials begin where the boot ended |
 //! | [`wire`] | what host and guest say to each other: lines, or one checked block at the end |
 //!
 //! Within the guest:
@@ -29,7 +31,9 @@ pub mod init;
 pub mod kernel;
 pub mod machine;
 pub mod modules;
+mod monitor;
 pub mod setup;
+pub mod snapshot;
 pub mod wire;
 
 pub use error::GuestError;

@@ -15,7 +15,7 @@ use journal::{EntryId, Journal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::setup::{Mode, Setup};
+use crate::setup::Setup;
 use crate::{GuestError, QEMU, wire};
 
 /// The descriptor at which QEMU finds the port.
@@ -31,8 +31,8 @@ pub struct Machine {
     child: Child,
     journal: Arc<Journal>,
     entry: EntryId,
-    /// What is sent goes there; none of a guest that has its job already.
-    port: Option<UnixStream>,
+    /// What is sent goes there: to the guest, or to the monitor of a deterministic one.
+    port: UnixStream,
     heard: Receiver<String>,
     console: Utf8PathBuf,
     /// QEMU's own messages.
@@ -77,22 +77,18 @@ impl Machine {
                 });
             }
         };
-        let (port, heard) = match setup.mode {
-            Mode::Normal { .. } => {
-                let reader = ours.try_clone().map_err(GuestError::at("a socket"))?;
-                (Some(ours), listen(reader))
-            }
-            Mode::Deterministic { .. } => (None, channel().1),
-        };
-        Ok(Machine {
+        let heard = ours.try_clone().map_err(GuestError::at("a socket")).map(listen);
+        let mut machine = Machine {
             child,
             journal: journal.clone(),
             entry,
-            port,
-            heard,
+            port: ours,
+            heard: channel().1,
             console: console.to_owned(),
             messages,
-        })
+        };
+        machine.heard = heard?;
+        Ok(machine)
     }
 
     /// Number of QEMU's process.
@@ -112,11 +108,7 @@ impl Machine {
     pub fn send(&mut self, what: &impl Serialize) -> Result<(), GuestError> {
         let mut line = serde_json::to_vec(what).map_err(|error| GuestError::Damaged(error.to_string()))?;
         line.push(b'\n');
-        let sent = self.port.as_mut().map(|port| port.write_all(&line));
-        match sent {
-            Some(Ok(())) => Ok(()),
-            _ => Err(self.ended("the guest has ended")),
-        }
+        self.port.write_all(&line).map_err(|_| self.ended("the guest has ended"))
     }
 
     /// The next line, if one comes within `patience`.

@@ -55,6 +55,20 @@ pub enum Mode {
     Deterministic {
         /// What all chance comes from.
         seed: u64,
+        /// Which part of its life this is.
+        phase: Phase,
+    },
+}
+
+/// The two parts of a deterministic guest's life. The first is made once, and kept as a stream of QEMU's.
+#[derive(Debug, Clone)]
+pub enum Phase {
+    /// It boots, and stops at the instruction before it looks for its job.
+    Boot,
+    /// It goes on from there.
+    Trial {
+        /// The file of what was kept.
+        stream: Utf8PathBuf,
         /// The file that holds its job.
         job: Utf8PathBuf,
         /// The file that gets what it came to.
@@ -109,15 +123,24 @@ impl Setup {
                 }
                 ("", SERVE)
             }
-            Mode::Deterministic { seed, job, result } => {
+            Mode::Deterministic { seed, phase } => {
                 words.pair("-accel", "tcg,thread=single").pair("-cpu", "max");
                 words
                     .pair("-icount", format!("shift={SHIFT},sleep=off"))
                     .pair("-seed", seed)
                     .pair("-rtc", CLOCK);
                 words.pair("-serial", format!("file:{}", comma(console)));
-                words.pair("-serial", format!("file:{}", comma(result)));
-                words.pair("-fw_cfg", format!("name={},file={}", wire::JOB, comma(job)));
+                // both parts have the same devices, or the one could not go on where the other ended
+                words.pair("-device", "pvpanic").pair("-action", "panic=pause");
+                words.pair("-chardev", format!("socket,id=monitor,fd={port}"));
+                words.pair("-mon", "chardev=monitor,mode=control");
+                match phase {
+                    Phase::Boot => words.pair("-serial", "null"),
+                    Phase::Trial { stream, job, result } => words
+                        .pair("-serial", format!("file:{}", comma(result)))
+                        .pair("-fw_cfg", format!("name={},file={}", wire::JOB, comma(job)))
+                        .pair("-incoming", format!("exec:cat {}", shell(stream))),
+                };
                 (WORDS_DETERMINISTIC, ONCE)
             }
         };
@@ -137,6 +160,11 @@ pub fn version() -> Option<String> {
 /// A path within a list of QEMU's, where a comma is written twice.
 fn comma(path: &Utf8Path) -> String {
     path.as_str().replace(',', ",,")
+}
+
+/// A path as one word of the shell that QEMU gives `exec:` to.
+pub(crate) fn shell(path: &Utf8Path) -> String {
+    format!("'{}'", path.as_str().replace('\'', "'\\''"))
 }
 
 #[derive(Default)]
@@ -172,16 +200,24 @@ mod tests {
 
     #[test]
     fn a_deterministic_guest_gets_nothing_of_the_machine() {
-        let mode = Mode::Deterministic { seed: 7, job: "/p/a,b".into(), result: "/p/result".into() };
-        let line = setup(mode).arguments("/p/console".into(), 3).join(" ");
-        for word in
-            ["-smp 1 ", "-seed 7 ", "sleep=off", "file=/p/a,,b", "mitigations=off", "-- guest-init once"]
-        {
-            assert!(line.contains(word), "{word}: {line}");
+        let trial = Phase::Trial { stream: "/p/it's".into(), job: "/p/a,b".into(), result: "/p/result".into() };
+        let line = |phase| {
+            let setup = setup(Mode::Deterministic { seed: 7, phase });
+            setup.arguments("/p/console".into(), 3).join(" ")
+        };
+        let (boot, trial) = (line(Phase::Boot), line(trial));
+        for line in [&boot, &trial] {
+            for word in ["-smp 1 ", "-seed 7 ", "sleep=off", "mitigations=off", "-- guest-init once", "pvpanic"] {
+                assert!(line.contains(word), "{word}: {line}");
+            }
+            for word in ["-drive", "-netdev", "virtfs", "virtserial", "kvm", "thread=multi"] {
+                assert!(!line.contains(word), "{word}: {line}");
+            }
+            let count = |word| line.matches(word).count();
+            assert_eq!((count("-serial"), count("-device")), (2, 1), "{line}");
         }
-        for word in ["-drive", "-netdev", "virtfs", "-chardev", "kvm", "thread=multi"] {
-            assert!(!line.contains(word), "{word}: {line}");
-        }
+        assert!(trial.contains("file=/p/a,,b") && trial.contains(r"exec:cat '/p/it'\''s'"), "{trial}");
+        assert!(!boot.contains("-incoming") && !boot.contains("fw_cfg"), "{boot}");
     }
 
     #[test]

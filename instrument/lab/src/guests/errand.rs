@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use camino::Utf8Path;
-use guest::setup::{Mode, Setup};
+use guest::setup::{Mode, Phase, Setup};
+use guest::snapshot;
 use guest::{GuestError, Machine};
 use record::environment;
 use record::plan::Slot;
 
-use super::means::{BOOT_PATIENCE, Means, TICK};
+use super::means::{BOOT_PATIENCE, Means, TICK, tell};
 use super::talk::{Answer, Ask, Errand};
 use crate::real::timeout_seconds;
 use crate::runner::{Job, Report};
@@ -69,14 +70,14 @@ fn alone(job: &Job<'_>) -> Errand {
     errand
 }
 
-/// A trial in a guest of its own, in virtual time.
+/// A trial in a guest of its own, in virtual time, from a boot that is kept.
 pub(super) fn once(
     job: &Job<'_>,
     means: &mut Means<'_>,
     seed: u64,
     console: &Utf8Path,
     facts: environment::Guest,
-    setup: &dyn Fn(Mode) -> Setup,
+    setup: &Setup,
 ) -> Result<Report, GuestError> {
     let errand = alone(job);
     let payload = serde_json::to_vec(&errand).map_err(|error| GuestError::Damaged(error.to_string()))?;
@@ -85,9 +86,13 @@ pub(super) fn once(
         let tree = means.tree()?;
         let (question, answer) = (tree.path().join("job"), tree.path().join("result"));
         std::fs::write(&question, &payload).map_err(GuestError::at(question.as_str()))?;
-        let setup = setup(Mode::Deterministic { seed, job: question, result: answer.clone() });
+        let stream = booted(setup, seed, means)?;
+        let phase = Phase::Trial { stream, job: question, result: answer.clone() };
+        let setup = Setup { mode: Mode::Deterministic { seed, phase }, ..setup.clone() };
         let mut machine = Machine::boot(&setup, console, means.journal)?;
-        let found = waited(job, means, &mut machine).and_then(|()| guest::machine::result(&machine, &answer));
+        let found = snapshot::go_on(&mut machine)
+            .and_then(|()| waited(job, means, &mut machine))
+            .and_then(|()| guest::machine::result(&machine, &answer));
         let bytes = match found {
             Err(error @ GuestError::Ended { .. }) if attempt < ATTEMPTS && !means.stopped() => {
                 lost = format!("a guest came to nothing and was booted again: {error}");
@@ -109,6 +114,19 @@ pub(super) fn once(
         };
     }
     Err(GuestError::Damaged(lost))
+}
+
+/// The boot that a trial goes on from.
+fn booted(setup: &Setup, seed: u64, means: &mut Means<'_>) -> Result<camino::Utf8PathBuf, GuestError> {
+    let (stop, progress) = (means.stop, &mut *means.progress);
+    let mut place = snapshot::Place {
+        home: means.site.home(),
+        journal: means.journal,
+        patience: BOOT_PATIENCE,
+        stopped: &|| stop.load(std::sync::atomic::Ordering::Acquire),
+        tell: &mut |text| tell(progress, text),
+    };
+    snapshot::find(setup, seed, &mut place)
 }
 
 /// Waits until a deterministic guest has ended.

@@ -78,12 +78,8 @@ impl Guests {
                 let seed = seed.wrapping_add(u64::from(job.slot.index));
                 let console = self.console(job, means.site.home())?;
                 let facts = facts(&kernel, &image, &tcg(), Some(seed));
-                let setup = |mode| Setup {
-                    kernel: kernel.clone(),
-                    image: image.clone(),
-                    parameters: guest.parameters.clone(),
-                    mode,
-                };
+                let mode = Mode::Deterministic { seed, phase: guest::setup::Phase::Boot };
+                let setup = Setup { kernel, image, parameters: guest.parameters.clone(), mode };
                 errand::once(job, means, seed, &console, facts, &setup)
             }
             None => {
