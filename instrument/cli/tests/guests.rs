@@ -121,8 +121,7 @@ fn file_systems_that_this_kernel_lacks_run_in_one_guest_and_nothing_is_left() {
 #[test]
 fn deterministic_guests_repeat_to_the_bit() {
     needs!(Root, Guest, Ext4Tools);
-    let measured = |title: &str| {
-        let place = Place::new();
+    let measured = |place: &Place, title: &str| {
         let words = [
             "run",
             "work.f",
@@ -142,14 +141,21 @@ fn deterministic_guests_repeat_to_the_bit() {
         assert_eq!(sums.len(), 1, "{run:#}");
         sums[0].as_str().unwrap().to_string()
     };
-    // at the same time: the one is load on the other's machine
+    // at the same time: the one is load on the other's machine; each boots for itself
+    let places = [Place::new(), Place::new()];
     let (one, other) = std::thread::scope(|scope| {
-        let one = scope.spawn(|| measured("one"));
+        let one = scope.spawn(|| measured(&places[0], "one"));
         // neither the run's name nor its study shows in the guest
-        let other = measured("another study");
+        let other = measured(&places[1], "another study");
         (one.join().unwrap(), other)
     });
     assert_eq!(one, other);
+    // from the boot that was kept
+    let boots =
+        || names(places[0].path("home/guests")).into_iter().filter(|name| name.ends_with(".boot")).count();
+    assert_eq!(boots(), 1);
+    assert_eq!(measured(&places[0], "again"), one);
+    assert_eq!(boots(), 1);
 }
 
 #[test]

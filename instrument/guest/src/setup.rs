@@ -200,14 +200,17 @@ mod tests {
 
     #[test]
     fn a_deterministic_guest_gets_nothing_of_the_machine() {
-        let trial = Phase::Trial { stream: "/p/it's".into(), job: "/p/a,b".into(), result: "/p/result".into() };
+        let trial =
+            Phase::Trial { stream: "/p/it's".into(), job: "/p/a,b".into(), result: "/p/result".into() };
         let line = |phase| {
             let setup = setup(Mode::Deterministic { seed: 7, phase });
             setup.arguments("/p/console".into(), 3).join(" ")
         };
         let (boot, trial) = (line(Phase::Boot), line(trial));
         for line in [&boot, &trial] {
-            for word in ["-smp 1 ", "-seed 7 ", "sleep=off", "mitigations=off", "-- guest-init once", "pvpanic"] {
+            for word in
+                ["-smp 1 ", "-seed 7 ", "sleep=off", "mitigations=off", "-- guest-init once", "pvpanic"]
+            {
                 assert!(line.contains(word), "{word}: {line}");
             }
             for word in ["-drive", "-netdev", "virtfs", "virtserial", "kvm", "thread=multi"] {

@@ -12,10 +12,12 @@
 //! | `runs` | checks of runs compared with each other, and of stacks within one |
 //! | `turns` | checks of `ab`: commands, stacks in slices |
 //! | `device` | a file system on an emulated SSD of its own: where a slower device is planted |
+//! | `guests` | deterministic guests: the same, half a percent, options |
 //! | `program` | runs of `loadline` in a home of their own, and what they say |
 //! | `spin` | work whose amount is known: what is planted in commands |
 
 mod device;
+mod guests;
 mod options;
 mod program;
 mod runs;
@@ -82,6 +84,9 @@ fn checks(trust: &Trust, program: &Program, tally: &mut Tally) -> anyhow::Result
     if wanted("within") {
         runs::within(trust, program, tally)?;
         runs::study(trust, program, tally)?;
+    }
+    if wanted("deterministic") {
+        guests::deterministic(trust, program, tally)?;
     }
     Ok(())
 }

@@ -11,8 +11,9 @@ Examples:
   loadline-bench trust --quick                       a few of each, some minutes
   loadline-bench trust --only between                all ten runs of each stack, 45 pairs each
   loadline-bench trust --only slices --count 100
+  loadline-bench trust --only deterministic          in guests: needs no quiet machine
   loadline-bench trust --only commands --minutes 5   as many as there is time for
-Checks: between, anchored (R1); slices (R2); commands (R3); planted (R4); crowded (R5); within (R6): docs/statistics.md.
+Checks: between, anchored (R1); slices (R2); commands (R3); planted (R4); crowded (R5); within (R6); deterministic (R7): docs/statistics.md.
 Ctrl-C, or the end of --minutes, ends it with a table of what there is.
 Exit codes: 0 every limit is met; 1 one is missed; 130 interrupted.")]
 pub struct Trust {

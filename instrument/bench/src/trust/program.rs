@@ -122,9 +122,14 @@ impl Home<'_> {
 
     /// The last run, whole.
     pub fn report(&self) -> anyhow::Result<Said> {
+        self.report_of("last")
+    }
+
+    /// A run, whole.
+    pub fn report_of(&self, run: &str) -> anyhow::Result<Said> {
         let file = self.folder.path().join("report.json");
         let name = file.to_string_lossy();
-        self.run(&["report", "last", "--json", &name])?;
+        self.run(&["report", run, "--json", &name])?;
         Ok(Said(serde_json::from_slice(&std::fs::read(&file)?)?))
     }
 

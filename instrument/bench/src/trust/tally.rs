@@ -23,6 +23,13 @@ pub enum Limit {
 #[derive(Debug, Clone, Copy)]
 pub struct Row(usize);
 
+impl Row {
+    /// Whether both are the same line.
+    pub fn is(self, other: Row) -> bool {
+        self.0 == other.0
+    }
+}
+
 /// A line of the table.
 #[derive(Debug)]
 struct Counted {
