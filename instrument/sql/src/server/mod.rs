@@ -224,7 +224,11 @@ impl Server {
                 return SqlError::Server(self.explain(&died));
             }
             if !matches!(error, DbError::Full(_)) && self.tells_full_disk() {
-                return SqlError::Server(self.explain(&format!("{}, {what}: {error}", self.name())));
+                // whether the server still runs need not be asked: its log tells what happened
+                let (DbError::Gone(text) | DbError::Refused(text) | DbError::Full(text)) = &error else {
+                    return SqlError::Database { what: what.to_string(), error };
+                };
+                return SqlError::Server(self.explain(&format!("{}, {what}: {text}", self.name())));
             }
         }
         SqlError::Database { what: what.to_string(), error }
