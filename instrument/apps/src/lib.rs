@@ -45,3 +45,4 @@ pub use bench::{Bench, Hooks};
 pub use error::AppError;
 pub use load::{Load, Pace, Place};
 pub use parameters::Parameters;
+pub use serve::process::full_disk;

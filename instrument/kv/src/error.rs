@@ -38,9 +38,7 @@ pub enum KvError {
     #[error("{0}")]
     Refused(String),
     /// No room is left.
-    #[error(
-        "{0}; the disk is full, or too small: give the stack more room (image:SIZE, 980pro:SIZE), or load fewer records"
-    )]
+    #[error("{0}; the disk is full, or too small: {more}", more = serve::process::MORE_ROOM)]
     Full(String),
     /// The engine answered an error.
     #[error("{0}")]

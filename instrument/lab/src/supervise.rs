@@ -25,6 +25,9 @@ const RAW_BYTES_MAX: usize = 1 << 20;
 /// A line on standard output longer than this is cut, and is then no message.
 const LINE_BYTES_MAX: u64 = 256 << 20;
 
+/// How the message about a child begins that ended without a word.
+const NO_RESULT: &str = "the trial's process ended without a result";
+
 /// The program that becomes the child, with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Program {
@@ -55,6 +58,13 @@ pub struct Departure {
     pub told: Option<Told>,
     /// What it wrote to standard error.
     pub raw_output: String,
+}
+
+impl Departure {
+    /// Whether it ended without a word.
+    pub(crate) fn is_without_a_word(&self) -> bool {
+        self.result.as_ref().is_err_and(|message| message.starts_with(NO_RESULT))
+    }
 }
 
 /// Why a child was told to end.
@@ -378,9 +388,7 @@ impl Watch<'_> {
             (.., None) => {
                 Err(format!("process {} cannot be killed; it sleeps in the kernel", self.child.id()))
             }
-            (.., Some(status)) => {
-                Err(format!("the trial's process ended without a result ({})", describe(status)))
-            }
+            (.., Some(status)) => Err(format!("{NO_RESULT} ({})", describe(status))),
         }
     }
 }
@@ -388,12 +396,7 @@ impl Watch<'_> {
 fn describe(status: ExitStatus) -> String {
     match (status.signal(), status.code()) {
         (Some(9), _) => "killed by signal 9: by the time-out, or for want of memory".into(),
-        // librocksdb of Debian is built with assertions
-        (Some(6), _) => {
-            "killed by signal 6: a library gave up, as RocksDB's does when its disk is full; give the stack \
-                         more room (image:SIZE, 980pro:SIZE), or load less"
-                .into()
-        }
+        (Some(6), _) => "killed by signal 6: it gave up, or a library in it did".into(),
         (Some(signal), _) => format!("killed by signal {signal}"),
         (_, code) => format!("exit code {}", code.unwrap_or(-1)),
     }

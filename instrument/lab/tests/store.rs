@@ -7,6 +7,7 @@ use std::path::Path;
 use common::{eight_cells, outcome, study};
 use jiff::Timestamp;
 use lab::store::{Store, StoreError};
+use needs::needs;
 use record::results::{Command, Run, Status, Trial};
 
 fn trial(cell: u32, index: u32, status: Status) -> Trial {
@@ -325,4 +326,59 @@ fn runs_are_found_by_name_and_by_how_long_ago() {
     for name in ["", "2026", "last", "last~1", "a b", "-x"] {
         assert!(store.name(&ids[2], name).is_err(), "{name}");
     }
+}
+
+/// Mounts a little memory, and takes it away.
+struct Tight(std::path::PathBuf);
+
+impl Tight {
+    fn new(path: &Path) -> Tight {
+        std::fs::create_dir(path).unwrap();
+        let size = ["-t", "tmpfs", "-o", "size=512k,mode=755", "loadline-store-test"];
+        let mounted = std::process::Command::new("mount").args(size).arg(path).status().unwrap();
+        assert!(mounted.success());
+        Tight(path.to_owned())
+    }
+
+    /// Takes all the room that is left; the file that holds it.
+    fn fill(&self) -> std::path::PathBuf {
+        let path = self.0.join("filler");
+        let mut file = std::fs::File::create(&path).unwrap();
+        while std::io::Write::write_all(&mut file, &[1; 512]).is_ok() {}
+        path
+    }
+}
+
+impl Drop for Tight {
+    fn drop(&mut self) {
+        assert!(std::process::Command::new("umount").arg(&self.0).status().unwrap().success());
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_with_a_remedy_and_loses_nothing() {
+    needs!(Root, Mounts);
+    let folder = tempfile::tempdir().unwrap();
+    let tight = Tight::new(&folder.path().join("tight"));
+    let mut store = open(&tight.0);
+    let id = store.begin(&eight_cells(1, ""), &[]).unwrap().id;
+    store.add_trial(&id, &trial(0, 0, Status::Done)).unwrap();
+    drop(store);
+    // there is no room for what SQLite makes beside a store that is closed, not even to read it
+    let filler = tight.fill();
+    let error =
+        Store::open(&tight.0).and_then(|store| store.runs()).expect_err("the disk is full").to_string();
+    assert!(error.contains("full") && error.contains("--home"), "{error}");
+    std::fs::remove_file(filler).unwrap();
+    // the disk fills up while a run is stored
+    let mut store = open(&tight.0);
+    let filler = tight.fill();
+    let mut added = (1..1000).map(|index| store.add_trial(&id, &trial(0, index, Status::Done)));
+    let error = added.find_map(Result::err).expect("a full disk takes 1000 trials").to_string();
+    assert!(error.contains("full") && error.contains("--home"), "{error}");
+    drop(store);
+    std::fs::remove_file(filler).unwrap();
+    let mut store = open(&tight.0);
+    assert!(store.load_run(&id).unwrap().trials.contains(&trial(0, 0, Status::Done)));
+    store.add_trial(&id, &trial(1, 0, Status::Done)).unwrap();
 }

@@ -22,11 +22,15 @@ const TICK: Duration = Duration::from_millis(5);
 /// Bytes of a program's messages that an error shows.
 const MESSAGE_BYTES: usize = 800;
 
-/// What helps a server, or its installation, whose disk is full.
-pub const FULL_DISK: &str =
-    "; its disk is full: give the stack more room (image:SIZE, 980pro:SIZE), or load less";
+/// What helps a load whose disk is full.
+pub const MORE_ROOM: &str = "give the stack more room (image:SIZE, 980pro:SIZE), or load less";
 /// What helps a server that was killed: it does not do that itself.
 const KILLED: &str = "; it was killed from outside: if memory was short (`dmesg` tells), load less, or give a server of SQL less (--set cache=64M)";
+
+/// What is added to a message about a server, an installation or a load whose disk is full.
+pub fn full_disk() -> String {
+    format!("; its disk is full: {MORE_ROOM}")
+}
 
 /// Whether a server's or program's messages tell of a full disk: in words, or by the number of the error (ENOSPC is 28).
 pub fn tells_full_disk(text: &str) -> bool {
@@ -101,7 +105,7 @@ pub fn run(mut command: Command) -> Result<(), ServeError> {
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     let from = text.char_indices().rev().nth(MESSAGE_BYTES).map_or(0, |(at, _)| at);
-    let remedy = if tells_full_disk(&text) { FULL_DISK } else { "" };
+    let remedy = if tells_full_disk(&text) { full_disk() } else { String::new() };
     let (how, end) = (describe(output.status), text[from..].trim());
     Err(ServeError::Server(format!("{name} failed ({how}){remedy}; the end of what it says:\n{end}")))
 }

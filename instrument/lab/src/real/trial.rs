@@ -26,6 +26,9 @@ const TIMEOUT_SECONDS: f64 = 3600.0;
 /// Bytes of trace that are kept of a trial: some 20,000 fsyncs.
 const TRACE_BYTES_MAX: u64 = 128 << 20;
 
+/// With less than that a file system is full for a load: what is left is too small for what it asked for.
+const FULL_BYTES: u64 = 4 << 20;
+
 /// Where a trial runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'a> {
@@ -141,6 +144,13 @@ impl<'a> Trial<'a> {
         if let (Ok(outcome), Some(status)) = (&mut departure.result, built.ssd_status()) {
             outcome.metrics.extend(evidence::ssd_metrics(&status));
             outcome.notes.extend(self.job.stack.time_scale().and_then(evidence::scale_note));
+        }
+        // an engine in the process that meets a full disk may end it there: RocksDB with Debian's assertions does
+        if departure.is_without_a_word()
+            && built.free_bytes().is_ok_and(|free| free < FULL_BYTES)
+            && let Err(message) = &mut departure.result
+        {
+            message.push_str(&apps::full_disk());
         }
         if let Some(group) = processes.group {
             leave(group, &mut departure);

@@ -2,7 +2,12 @@
 
 use std::path::PathBuf;
 
+use rusqlite::ffi;
 use thiserror::Error;
+
+/// What helps when the store has no room.
+const ELSEWHERE: &str =
+    "make room where it lies, or keep results elsewhere (--home FOLDER, or LOADLINE_HOME)";
 
 /// What went wrong with the store.
 #[derive(Debug, Error)]
@@ -11,7 +16,7 @@ pub enum StoreError {
     #[error("no place for results is known; set LOADLINE_HOME or HOME")]
     NoHome,
     /// The store's folder could not be made.
-    #[error("the folder {path} for results: {source}")]
+    #[error("the folder {path} for results: {source}{remedy}", remedy = room(.source))]
     Folder {
         /// The folder.
         path: PathBuf,
@@ -19,7 +24,7 @@ pub enum StoreError {
         source: std::io::Error,
     },
     /// SQLite's own errors.
-    #[error("the store of results: {0}")]
+    #[error("the store of results: {0}{remedy}", remedy = remedy(.0))]
     Sqlite(#[from] rusqlite::Error),
     /// A stored record cannot be read.
     #[error("a record of run {run} cannot be read: {why}")]
@@ -81,4 +86,63 @@ pub enum StoreError {
         /// The process.
         pid: u32,
     },
+}
+
+/// What would help against an error of SQLite: also to read, it makes a file beside the store, for which a full disk has no
+/// room. Codes of sqlite.org/rescode.html.
+fn remedy(error: &rusqlite::Error) -> String {
+    let Some(error) = error.sqlite_error() else { return String::new() };
+    // it keeps SQLITE_FULL for a write that met ENOSPC; the index of the log in shared memory has a code of its own
+    const WRITES: [i32; 6] = [
+        ffi::SQLITE_IOERR_WRITE,
+        ffi::SQLITE_IOERR_FSYNC,
+        ffi::SQLITE_IOERR_TRUNCATE,
+        ffi::SQLITE_IOERR_SHMOPEN,
+        ffi::SQLITE_IOERR_SHMSIZE,
+        ffi::SQLITE_CANTOPEN,
+    ];
+    match error.extended_code {
+        code if code & 0xff == ffi::SQLITE_FULL => format!("; its disk is full: {ELSEWHERE}"),
+        code if WRITES.contains(&code) => {
+            format!(
+                "; is its disk full, or a quota met (`df` tells)? {ELSEWHERE}; if there is room, `dmesg` tells of a broken disk"
+            )
+        }
+        _ => String::new(),
+    }
+}
+
+/// The same of a folder that cannot be made.
+fn room(error: &std::io::Error) -> String {
+    let full = [std::io::ErrorKind::StorageFull, std::io::ErrorKind::QuotaExceeded].contains(&error.kind());
+    if full { format!("; {ELSEWHERE}") } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_without_room_is_told_with_a_remedy() {
+        let told = |code| {
+            StoreError::Sqlite(rusqlite::Error::SqliteFailure(ffi::Error::new(code), None)).to_string()
+        };
+        assert!(told(ffi::SQLITE_FULL).contains("its disk is full: make room"), "{}", told(ffi::SQLITE_FULL));
+        for code in [ffi::SQLITE_IOERR_SHMSIZE, ffi::SQLITE_IOERR_WRITE, ffi::SQLITE_CANTOPEN] {
+            assert!(
+                told(code).contains("is its disk full") && told(code).contains("--home"),
+                "{}",
+                told(code)
+            );
+        }
+        for code in [ffi::SQLITE_CORRUPT, ffi::SQLITE_IOERR_READ, ffi::SQLITE_BUSY] {
+            assert!(!told(code).contains("full"), "{}", told(code));
+        }
+        let folder = |errno| StoreError::Folder {
+            path: "/x".into(),
+            source: std::io::Error::from_raw_os_error(errno),
+        };
+        assert!(folder(libc::ENOSPC).to_string().contains("make room"), "{}", folder(libc::ENOSPC));
+        assert!(!folder(libc::EACCES).to_string().contains("make room"));
+    }
 }

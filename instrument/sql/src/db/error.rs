@@ -16,7 +16,7 @@ pub enum DbError {
     #[error("{0}")]
     Refused(String),
     /// The server's disk is full.
-    #[error("{0}; its disk is full: give the stack more room (image:SIZE, 980pro:SIZE), or load less")]
+    #[error("{0}{full}", full = serve::process::full_disk())]
     Full(String),
     /// Anything else.
     #[error("{0}")]

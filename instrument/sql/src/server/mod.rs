@@ -202,7 +202,7 @@ impl Server {
 
     /// Adds the last lines of the server's log to a message, and before them what would help.
     pub fn explain(&self, message: &str) -> String {
-        let remedy = if self.tells_full_disk() { process::FULL_DISK } else { "" };
+        let remedy = if self.tells_full_disk() { process::full_disk() } else { String::new() };
         match self.log_end(LOG_LINES).as_slice() {
             [] => message.to_string(),
             last => format!("{message}{remedy}; the end of its log:\n  {}", last.join("\n  ")),
@@ -224,7 +224,11 @@ impl Server {
                 return SqlError::Server(self.explain(&died));
             }
             if !matches!(error, DbError::Full(_)) && self.tells_full_disk() {
-                return SqlError::Server(self.explain(&format!("{}, {what}: {error}", self.name())));
+                // whether the server still runs need not be asked: its log tells what happened
+                let (DbError::Gone(text) | DbError::Refused(text) | DbError::Full(text)) = &error else {
+                    return SqlError::Database { what: what.to_string(), error };
+                };
+                return SqlError::Server(self.explain(&format!("{}, {what}: {text}", self.name())));
             }
         }
         SqlError::Database { what: what.to_string(), error }
