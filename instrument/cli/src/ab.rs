@@ -17,6 +17,7 @@ use record::turns::SoFar;
 use stats::Verdict;
 
 use crate::harm::{cannot_here, wrong};
+use crate::kernels::{Kernels, Load};
 use crate::making::{utf8, with_journal};
 use crate::options::Options;
 use crate::run::{Launch, run_study};
@@ -42,21 +43,25 @@ of the same differ; a build is what counts, and eight are the least. Each slice 
 leaves for later all the same (commits of a journal, collection of an SSD) may fall into the other's turn and pull \
 the ratio to 1: docs/semantics.md.
 
+With --kernel, given twice, the loads run in guests with either kernel, stack by stack, a verdict for each cell; see docs/guests.md.
+
 Examples:
   loadline ab ext4 xfs -w workloads/randomread.f --slices
   loadline ab ext4@860evo xfs@860evo -w workloads/varmail.f
   loadline ab ext4 'ext4,data=journal' -w varmail.f --for 500ms --budget 2m --metric latency_p99
   loadline ab tmpfs tmpfs -w varmail.f --set-b nthreads=15         a variable of the workload
+  loadline ab --kernel debian-6.1 --kernel debian-6.12 -w varmail.f --on ext4@null,xfs@null --deterministic
+  loadline ab --kernel debian-6.12 --kernel 'debian-6.12(mitigations=off)' --study study.toml
   loadline ab 'sort big.txt' 'LC_ALL=C sort big.txt' --drop big.txt
   loadline ab './old --check' './new --check' --target 0.5
 Exit codes: 0 B is better or the same; 1 worse; 4 cannot tell; 130 interrupted.")]
 pub struct Ab {
     /// The baseline: a stack, or a line for the shell
-    #[arg(value_name = "A")]
-    a: String,
+    #[arg(value_name = "A", required_unless_present = "kernel", requires = "b")]
+    a: Option<String>,
     /// What is judged
     #[arg(value_name = "B")]
-    b: String,
+    b: Option<String>,
     /// The load (WML): then A and B are stacks
     #[arg(long, short = 'w', value_name = "FILE", value_hint = ValueHint::FilePath)]
     workload: Option<PathBuf>,
@@ -133,33 +138,59 @@ pub struct Ab {
     /// Write the report as one HTML file too
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "workload")]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    kernels: Kernels,
     /// No progress, only the answer
     #[arg(short, long)]
     quiet: bool,
 }
 
+impl Ab {
+    /// A and B, which clap has asked for.
+    fn sides(&self) -> (&str, &str) {
+        (self.a.as_deref().unwrap_or_default(), self.b.as_deref().unwrap_or_default())
+    }
+
+    fn launch(&self) -> Launch<'_> {
+        Launch {
+            work_dir: self.work_dir.as_deref(),
+            erase: self.erase.as_deref(),
+            shard: None,
+            resume: self.resume,
+            name: self.name.as_deref(),
+            quiet: self.quiet,
+            allow_system: self.allow_system,
+        }
+    }
+}
+
 /// Compares, and says what came of it.
 pub fn ab(options: &Options, arguments: &Ab) -> anyhow::Result<Exit> {
+    if arguments.kernels.are_given() {
+        return kernels(options, arguments);
+    }
     match &arguments.workload {
         Some(file) => stacks(options, arguments, file),
         None => commands(options, arguments).or_else(cannot_here),
     }
 }
 
+fn kernels(options: &Options, arguments: &Ab) -> anyhow::Result<Exit> {
+    let told = |file: &PathBuf| {
+        let title = format!("two kernels: {}", file.display());
+        anyhow::Ok((file.clone(), settings(arguments, title)?))
+    };
+    let workload = arguments.workload.as_ref().map(told).transpose()?;
+    let margin = share(arguments.target)?.0;
+    let load = Load { workload, set: &arguments.set, margin };
+    arguments.kernels.compare(options, load, &arguments.launch())
+}
+
 fn stacks(options: &Options, arguments: &Ab, file: &std::path::Path) -> anyhow::Result<Exit> {
     if file.extension().is_some_and(|extension| extension == "toml") {
         return Err(bad_input("--workload takes one workload (*.f), not a study"));
     }
-    let launch = Launch {
-        work_dir: arguments.work_dir.as_deref(),
-        erase: arguments.erase.as_deref(),
-        shard: None,
-        resume: arguments.resume,
-        name: arguments.name.as_deref(),
-        quiet: arguments.quiet,
-        allow_system: arguments.allow_system,
-    };
-    let (run, ending) = run_study(options, study(arguments, file)?, &launch)?;
+    let (run, ending) = run_study(options, study(arguments, file)?, &arguments.launch())?;
     let Some(so_far) = record::turns::of_run(&run) else { anyhow::bail!("the stored study is damaged") };
     screen::print(&report::turns::answer(&so_far))?;
     if let Some(html) = &arguments.html {
@@ -177,13 +208,13 @@ fn stacks(options: &Options, arguments: &Ab, file: &std::path::Path) -> anyhow::
     Ok(exit(&so_far))
 }
 
-fn study(arguments: &Ab, file: &std::path::Path) -> anyhow::Result<Study> {
+fn settings(arguments: &Ab, title: String) -> anyhow::Result<Settings> {
     let told = |text: &Option<String>, name| text.as_deref().map(|text| seconds(name, text)).transpose();
     let length = told(&arguments.length, "--for")?;
     let io = arguments.io.as_deref().map(str::parse::<Io>).transpose();
     let memory = arguments.memory.as_deref().map(workload::size::parse_bytes).transpose();
-    let settings = Settings {
-        title: format!("{} against {} in turns: {}", arguments.b, arguments.a, file.display()),
+    Ok(Settings {
+        title,
         seed: arguments.seed,
         // without --for, so many operations end a trial by themselves
         seconds: length.or(arguments.ops.is_none().then_some(Seconds(TRIAL_SECONDS))),
@@ -195,8 +226,13 @@ fn study(arguments: &Ab, file: &std::path::Path) -> anyhow::Result<Study> {
         memory: memory.map_err(|error| bad_input(format!("--memory: {error}")))?.map(Bytes),
         allow_system: arguments.allow_system,
         ..Settings::default()
-    };
-    let both = [("A", &arguments.a), ("B", &arguments.b)];
+    })
+}
+
+fn study(arguments: &Ab, file: &std::path::Path) -> anyhow::Result<Study> {
+    let (a, b) = arguments.sides();
+    let settings = settings(arguments, format!("{b} against {a} in turns: {}", file.display()))?;
+    let both = [("A", a), ("B", b)];
     for (side, text) in both {
         let parsed =
             spec::StackSpec::parse_list(text).map_err(|error| bad_input(format!("{side}: {error}")))?;
@@ -208,8 +244,8 @@ fn study(arguments: &Ab, file: &std::path::Path) -> anyhow::Result<Study> {
         }
     }
     let label = |text: &str| spec::StackSpec::parse_list(text).map(|stacks| stacks[0].label());
-    let same = label(&arguments.a).ok() == label(&arguments.b).ok();
-    let on = if same { arguments.a.clone() } else { format!("{},{}", arguments.a, arguments.b) };
+    let same = label(a).ok() == label(b).ok();
+    let on = if same { a.to_string() } else { format!("{a},{b}") };
     let (apps, files) = crate::run::loads(&[file.to_path_buf()]);
     let line = CommandLine { files, apps, on, set: arguments.set.clone(), settings };
     let mut study = lab::read::command_line(&line).map_err(bad_input)?;
@@ -241,7 +277,8 @@ fn study(arguments: &Ab, file: &std::path::Path) -> anyhow::Result<Study> {
 }
 
 fn commands(options: &Options, arguments: &Ab) -> anyhow::Result<Exit> {
-    for (side, line) in [("A", &arguments.a), ("B", &arguments.b)] {
+    let lines = <[&str; 2]>::from(arguments.sides());
+    for (side, line) in ["A", "B"].into_iter().zip(lines) {
         if line.trim().is_empty() {
             return Err(bad_input(format!(
                 "{side} is empty: give a line for the shell, or a stack and --workload"
@@ -268,7 +305,6 @@ fn commands(options: &Options, arguments: &Ab) -> anyhow::Result<Exit> {
         let temporary = utf8(std::env::temp_dir())?.canonicalize_utf8()?;
         let tree = PrivateTree::new(journal, &temporary)?;
         let setting = Setting { journal, stop, scratch: tree.path().as_std_path() };
-        let lines = [arguments.a.as_str(), arguments.b.as_str()];
         let contest = Contest { lines, conditions: &conditions, turns: &turns, seed: arguments.seed };
         let contested = until(setting, contest, &mut |so_far| {
             display.set_length(so_far.blocks_max as u64);
@@ -287,8 +323,7 @@ fn commands(options: &Options, arguments: &Ab) -> anyhow::Result<Exit> {
 }
 
 fn turns(arguments: &Ab, metric: MetricName) -> anyhow::Result<Turns> {
-    let target =
-        Share::new(arguments.target / 100.0).map_err(|error| bad_input(format!("--target: {error}")))?;
+    let target = share(arguments.target)?;
     let budget = seconds("--budget", &arguments.budget)?;
     let slices = arguments.slices.as_deref().map(|text| seconds("--slices", text)).transpose()?;
     let (a, b) = (BTreeMap::new(), BTreeMap::new());
@@ -302,6 +337,10 @@ fn metric(word: &str) -> anyhow::Result<MetricName> {
         let known = "throughput, bandwidth, latency_p50, latency_p99, latency_mean";
         bad_input(format!("--metric {word}: there are {known}"))
     })
+}
+
+fn share(percent: f64) -> anyhow::Result<Share> {
+    Share::new(percent / 100.0).map_err(|error| bad_input(format!("--target: {error}")))
 }
 
 fn seconds(option: &str, text: &str) -> anyhow::Result<Seconds> {

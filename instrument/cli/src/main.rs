@@ -10,6 +10,7 @@
 //! | `sweep` | rates that are offered step by step |
 //! | `trend` | a cell over all stored runs |
 //! | `ab` | two stacks or commands in turns until it is decided |
+//! | `kernels` | `ab` of two kernels in guests |
 //! | `betrfs` | `mkfs`, `mount`, `fsck`, `dump` |
 //! | `ssd` | emulated SSDs as block devices |
 //! | `programs` | programs that workloads start: listed, and refused unless allowed |
@@ -40,6 +41,7 @@ mod explain;
 mod export;
 mod front;
 mod harm;
+mod kernels;
 mod library;
 mod making;
 mod merge;

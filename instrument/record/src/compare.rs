@@ -208,6 +208,18 @@ pub fn compare_stacks(run: &Run, baseline: Option<&str>, thresholds: &Thresholds
     Compared { conclusion: conclude(&pairs), pairs, unpaired: (Vec::new(), alone), environment: Vec::new() }
 }
 
+/// Compares stacks of a run two by two, load by load. Each pair is a baseline and a candidate, by their labels.
+pub fn compare_pairs(run: &Run, stacks: &[(String, String)], thresholds: &Thresholds) -> Compared {
+    let mut pairs = Vec::new();
+    for (baseline, candidate) in stacks {
+        for cell in run.cells.iter().filter(|cell| cell.stack == *candidate) {
+            let partner = run.cells.iter().find(|other| other.stack == *baseline && same_load(other, cell));
+            pairs.extend(partner.and_then(|other| within_run(run, other.id, cell.id, thresholds)));
+        }
+    }
+    Compared { conclusion: conclude(&pairs), pairs, unpaired: Default::default(), environment: Vec::new() }
+}
+
 /// What differs between the environments of two runs: of their first trials that have one. (Later load
 /// averages are the run's own doing.) Threads that others had ready to run are the median over all trials,
 /// seen before each load.

@@ -1,5 +1,5 @@
 //! The guests of a session. One that serves is kept for all trials of its kernel: they follow each other, each on a file
-//! system that is made anew. A deterministic one is booted for each trial.
+//! system that is made anew. A deterministic one begins each trial where its boot ended.
 
 use std::time::Instant;
 
@@ -20,13 +20,16 @@ use super::means::{BOOT_PATIENCE, Means, TICK, tell};
 use super::talk::{Answer, Ask};
 use crate::runner::{Job, Progress, Report};
 
+/// Guests that serve at the same time: two kernels are compared block by block, and each is waiting while the other works.
+const SERVING_MAX: usize = 2;
 /// Console logs that are kept.
 const CONSOLES_MAX: usize = 40;
 
 /// The guests of a session.
 #[derive(Debug, Default)]
 pub struct Guests {
-    serving: Option<Serving>,
+    /// The one that was used last is the last.
+    serving: Vec<Serving>,
     /// What is known of kernels by name: found once a session.
     kernels: Vec<(String, Kernel, Image)>,
     /// What executes a kernel, by its file.
@@ -53,7 +56,7 @@ impl Guests {
             Ok(report) => report,
             Err(error) => {
                 // it is in no state to run another one
-                self.serving = None;
+                self.serving.retain(|serving| Some(&serving.kernel) != job.stack.guest());
                 Report::empty(match error.unavailable() {
                     _ if means.stopped() => Status::Interrupted,
                     Some(why) => {
@@ -84,18 +87,22 @@ impl Guests {
             }
             None => {
                 let disk_bytes = guest::devices::disk_bytes(job.stack);
-                let other = |serving: &Serving| {
-                    serving.kernel != *guest
-                        || disk_bytes.is_some_and(|bytes| serving.disk_bytes != Some(bytes))
+                let other_disk =
+                    |serving: &Serving| disk_bytes.is_some_and(|bytes| serving.disk_bytes != Some(bytes));
+                let known = self.serving.iter().position(|serving| serving.kernel == *guest);
+                let serving = match known.map(|at| self.serving.remove(at)) {
+                    Some(serving) if !other_disk(&serving) => serving,
+                    unfit => {
+                        unfit.into_iter().for_each(Serving::end);
+                        while self.serving.len() >= SERVING_MAX {
+                            self.serving.remove(0).end();
+                        }
+                        let disk_bytes = disk_bytes.or_else(|| disk_of_others(job, guest));
+                        self.boot(job, guest, (kernel, image), disk_bytes, means)?
+                    }
                 };
-                if self.serving.as_ref().is_some_and(other) {
-                    self.end_serving();
-                }
-                if self.serving.is_none() {
-                    let disk_bytes = disk_bytes.or_else(|| disk_of_others(job, guest));
-                    self.serving = Some(self.boot(job, guest, (kernel, image), disk_bytes, means)?);
-                }
-                let Some(serving) = &mut self.serving else {
+                self.serving.push(serving);
+                let Some(serving) = self.serving.last_mut() else {
                     return Err(GuestError::Device("no guest".into()));
                 };
                 errand::served(job, means, &mut serving.machine, &serving.facts)
@@ -194,16 +201,17 @@ impl Guests {
         Ok(folder.join(format!("{}-{:03}.log", job.run, self.booted)))
     }
 
-    fn end_serving(&mut self) {
-        if let Some(Serving { mut machine, .. }) = self.serving.take() {
-            let told = machine.send(&Ask::End).is_ok();
-            machine.end(told);
-        }
-    }
-
     /// Ends what runs.
     pub(crate) fn end(&mut self) {
-        self.end_serving();
+        self.serving.drain(..).for_each(Serving::end);
+    }
+}
+
+impl Serving {
+    /// Tells it to switch itself off, and waits for that.
+    fn end(mut self) {
+        let told = self.machine.send(&Ask::End).is_ok();
+        self.machine.end(told);
     }
 }
 
