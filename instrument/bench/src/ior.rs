@@ -42,14 +42,15 @@ const BOTH: [Phase; 7] = [
     Phase { ours: "file-remove/ops_per_second", theirs: "File removal" },
 ];
 
+// of so many bytes that a phase takes a tenth of a second: in one of ten milliseconds barriers count, and which pages one was given
 const CASES: [Case; 7] = [
-    Case { program: "ior", name: "-F 1m", options: "-F -b 128m -t 1m -e -g", phases: &[WRITE, READ] },
-    Case { program: "ior", name: "-F 4k", options: "-F -b 64m -t 4k -e -g", phases: &[WRITE, READ] },
-    Case { program: "ior", name: "segmented 1m", options: "-b 128m -t 1m -e -g", phases: &[WRITE, READ] },
+    Case { program: "ior", name: "-F 1m", options: "-F -b 1g -t 1m -e -g", phases: &[WRITE, READ] },
+    Case { program: "ior", name: "-F 4k", options: "-F -b 256m -t 4k -e -g", phases: &[WRITE, READ] },
+    Case { program: "ior", name: "segmented 1m", options: "-b 1g -t 1m -e -g", phases: &[WRITE, READ] },
     Case {
         program: "ior",
         name: "strided 47008",
-        options: "-b 47008 -t 47008 -s 2000 -e -g",
+        options: "-b 47008 -t 47008 -s 20000 -e -g",
         phases: &[WRITE, READ],
     },
     Case { program: "mdtest", name: "shared", options: "-n 10000", phases: &BOTH },
@@ -78,7 +79,7 @@ pub fn measure(pairs: &Pairs, tmpfs: &Path, disk: &Path) -> anyhow::Result<()> {
     let (home, loadline, rounds) = (home.path(), loadline.as_path(), pairs.rounds);
     all(&Place { file_system: "tmpfs", folder: folder.path(), home, loadline, rounds })?;
     drop(folder);
-    on_ext4(disk, "4G", |folder| all(&Place { file_system: "ext4", folder, home, loadline, rounds }))
+    on_ext4(disk, "8G", |folder| all(&Place { file_system: "ext4", folder, home, loadline, rounds }))
 }
 
 const SOURCE: &str = "build https://github.com/hpc/ior: ./bootstrap && ./configure && make";
