@@ -70,7 +70,7 @@ fn with_one_look_the_budget_is_used_up() {
         judge(["a".into(), "b".into()], &turns, (1, 110), blocks(1.1, 60)).unwrap()
     };
     let (early, late) = (judged(false), judged(true));
-    assert_eq!((early.verdict.clone(), late.verdict), (Some(Verdict::Better), Some(Verdict::Better)));
+    assert_eq!((early.verdict, late.verdict), (Some(Verdict::Better), Some(Verdict::Better)));
     assert!(early.blocks < 20 && late.blocks == 30, "{} and {} blocks of 4 s", early.blocks, late.blocks);
 }
 
