@@ -124,6 +124,22 @@ fn other_settings_are_another_series_and_other_trials_are_not() {
 }
 
 #[test]
+fn what_is_kept_of_a_study_changes_with_its_version_only() {
+    let text = "stacks = ['ext4']\n[study]\nseconds = 5\n[[workload]]\nfile = 'mail.f'\nset = { nfiles = 7 }\n\
+                parameters = { nthreads = [1, 2] }\n";
+    let study = Study::parse(text, "s.toml", &|_| Ok("run 60".into())).unwrap();
+    let head = Run { cells: plan::cells(&study), study: study.to_toml(), ..head("") };
+    let kept = serde_json::to_string(&asked(&head)).unwrap();
+    let expected = (1, "");
+    assert_eq!(
+        (ASKS_VERSION, kept.as_str()),
+        expected,
+        "a new outcome needs a new number: `trend::asks::VERSION`"
+    );
+    assert_eq!(serde_json::from_str::<Vec<AskedCell>>(&kept).unwrap(), asked(&head));
+}
+
+#[test]
 fn few_points_are_no_answer() {
     let head = head("");
     let found = trends(
