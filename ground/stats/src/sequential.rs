@@ -35,11 +35,14 @@ pub struct Plan {
     pub alpha: f64,
     /// A difference smaller than this is the same: 0.01 (default) reads 1 %.
     pub target: f64,
+    /// Look once, at the end: nothing that is seen ends it before, so the estimate is not drawn to the side on which it stopped,
+    /// and the interval is as narrow as the budget allows. Default: no.
+    pub one_look: bool,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Plan { blocks_max: 110, alpha: 0.05, target: 0.01 }
+        Plan { blocks_max: 110, alpha: 0.05, target: 0.01, one_look: false }
     }
 }
 
@@ -115,7 +118,7 @@ impl Ab {
             made: 0,
             decided: None,
         };
-        ab.schedule(looks(plan.blocks_max));
+        ab.schedule(ab.planned());
         Ok(ab)
     }
 
@@ -155,7 +158,7 @@ impl Ab {
         let last = blocks_max.clamp(FIRST_LOOK, BLOCKS_MAX).max(done + 1);
         if self.decided.is_none() && last != self.plan.blocks_max {
             self.plan.blocks_max = last;
-            self.schedule(looks(last).into_iter().filter(|n| *n > done).collect());
+            self.schedule(self.planned().into_iter().filter(|n| *n > done).collect());
         }
     }
 
@@ -206,6 +209,11 @@ impl Ab {
 
     fn last<'a>(&self, of: &'a [Look]) -> Option<&'a Look> {
         of.get(self.made.checked_sub(1)?)
+    }
+
+    /// After how many blocks to look.
+    fn planned(&self) -> Vec<usize> {
+        if self.plan.one_look { vec![self.plan.blocks_max] } else { looks(self.plan.blocks_max) }
     }
 
     /// Keeps the looks made, plans those to come.

@@ -66,6 +66,9 @@ pub struct Ab {
     /// A difference smaller than this is the same
     #[arg(long, value_name = "PERCENT", default_value_t = 1.0)]
     target: f64,
+    /// Use up the budget and look once, at the end: the narrowest interval, and an estimate that no early end has drawn aside
+    #[arg(long)]
+    one_look: bool,
     /// Of a workload: throughput, bandwidth, latency_p50, latency_p99, latency_mean
     #[arg(long, value_name = "METRIC", default_value = "throughput", requires = "workload")]
     metric: String,
@@ -289,7 +292,8 @@ fn turns(arguments: &Ab, metric: MetricName) -> anyhow::Result<Turns> {
     let budget = seconds("--budget", &arguments.budget)?;
     let slices = arguments.slices.as_deref().map(|text| seconds("--slices", text)).transpose()?;
     let (a, b) = (BTreeMap::new(), BTreeMap::new());
-    Ok(Turns { budget, target, metric, slices, kept_blocks: None, a, b }.in_builds())
+    let one_look = arguments.one_look;
+    Ok(Turns { budget, target, metric, one_look, slices, kept_blocks: None, a, b }.in_builds())
 }
 
 fn metric(word: &str) -> anyhow::Result<MetricName> {

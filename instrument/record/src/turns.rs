@@ -159,7 +159,8 @@ pub fn judge(
 ) -> Option<SoFar> {
     let metric = turns.metric;
     let sense = if metric.higher_is_better() { Sense::HigherIsBetter } else { Sense::LowerIsBetter };
-    let plan = Plan { blocks_max: planned, target: turns.target.0, ..Plan::default() };
+    let one_look = turns.one_look;
+    let plan = Plan { blocks_max: planned, target: turns.target.0, one_look, ..Plan::default() };
     let mut ab = Ab::new(plan, sense, seed).ok()?;
     let (mut spent, mut all, mut blocks_max) = (0.0, [Vec::new(), Vec::new()], planned);
     let mut verdict = None;

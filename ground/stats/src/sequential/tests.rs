@@ -32,6 +32,20 @@ fn a_clear_difference_stops_early_and_stays_decided() {
 }
 
 #[test]
+fn with_one_look_nothing_ends_it_early() {
+    let plan = Plan { blocks_max: 110, one_look: true, ..Plan::default() };
+    let mut ab = Ab::new(plan, Sense::HigherIsBetter, 1).unwrap();
+    assert_eq!(pushed(&mut ab, 39, 0.1), State::GoOn { next_look: 110 });
+    ab.replan(40);
+    assert_eq!(ab.state(), State::GoOn { next_look: 40 });
+    assert_eq!(pushed(&mut ab, 1, 0.1), State::Decided(Verdict::Better));
+    assert!((ab.looks()[0].z - 1.96).abs() < 1e-3, "the fixed test: {:?}", ab.looks());
+    let mut short = Ab::new(plan, Sense::HigherIsBetter, 1).unwrap();
+    pushed(&mut short, 20, 0.1);
+    assert_eq!(short.finish(), State::Decided(Verdict::Better), "the budget was used up before");
+}
+
+#[test]
 fn quiet_equals_are_the_same_and_loud_ones_cannot_be_told() {
     assert_eq!(pushed(&mut ab(110), 110, 0.0), State::Decided(Verdict::Same));
     let mut loud = ab(20);

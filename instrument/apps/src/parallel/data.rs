@@ -23,9 +23,9 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Zeros.
+    /// Memory that is there: of zeros the system would give it page by page, in the time of the first transfer.
     pub(crate) fn new(len: usize) -> Buffer {
-        let bytes = vec![0; len + ALIGNMENT];
+        let bytes = vec![0xff; len + ALIGNMENT];
         let from = bytes.as_ptr().align_offset(ALIGNMENT);
         Buffer { bytes, from, len }
     }

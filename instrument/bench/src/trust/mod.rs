@@ -13,7 +13,7 @@
 //! | `turns` | checks of `ab`: commands, stacks in slices |
 //! | `device` | a file system on an emulated SSD of its own: where a slower device is planted |
 //! | `program` | runs of `loadline` in a home of their own, and what they say |
-//! | `spin` | work whose amount is known: what is planted in commands |
+//! | `spin` | work whose amount is known: what is planted in commands; loads that compete |
 
 mod device;
 mod options;
@@ -47,7 +47,9 @@ pub fn trust(trust: &Trust) -> anyhow::Result<Trusted> {
     let program = Program::new(trust.program.as_deref())?;
     crate::pairs::print_machine();
     let mut tally = Tally::new(trust.minutes)?;
+    let competing = trust.beside.as_deref().map(spin::beside).transpose()?;
     let ended = checks(trust, &program, &mut tally);
+    drop(competing);
     let met = tally.print();
     match ended {
         // a program that was interrupted with this one

@@ -12,6 +12,7 @@ Examples:
   loadline-bench trust --only between                all ten runs of each stack, 45 pairs each
   loadline-bench trust --only slices --count 100
   loadline-bench trust --only commands --minutes 5   as many as there is time for
+  loadline-bench trust --only slices --beside 'cargo clean -q; cargo build -q -j1'
 Checks: between, anchored (R1); slices (R2); commands (R3); planted (R4); crowded (R5); within (R6): docs/statistics.md.
 Ctrl-C, or the end of --minutes, ends it with a table of what there is.
 Exit codes: 0 every limit is met; 1 one is missed; 130 interrupted.")]
@@ -34,6 +35,9 @@ pub struct Trust {
     /// No comparison begins after so many minutes
     #[arg(long, value_name = "N", value_parser = minutes)]
     pub(super) minutes: Option<Duration>,
+    /// A line for the shell that runs over and over beside all checks: a machine with others on it
+    #[arg(long, value_name = "LINE")]
+    pub(super) beside: Option<std::ffi::OsString>,
     /// The program [default: loadline beside this one]
     #[arg(long)]
     pub(super) program: Option<std::path::PathBuf>,

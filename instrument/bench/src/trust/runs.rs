@@ -109,8 +109,9 @@ pub fn crowded(trust: &Trust, program: &Program, tally: &mut Tally) -> anyhow::R
     Ok(())
 }
 
-/// A file system in a daemon beside one in the kernel, with and without a competing load. Told, not judged: where each request
-/// waits for a processor twice, a crowded machine is no fair judge, and no share of the CPU that was left says how unfair.
+/// A file system in a daemon beside one in the kernel, with and without a competing load: one process, as a compiler beside would
+/// be. Told, not judged: where each request waits for a processor twice, a crowded machine is no fair judge, and no share of
+/// the CPU that was left says how unfair. With no processor free at all the ratio goes to either side.
 pub fn daemon(trust: &Trust, program: &Program, tally: &mut Tally) -> anyhow::Result<()> {
     let what = "a FUSE daemon and ext4 beside a competing load: ratio as when quiet";
     let row = tally.row("R5", what, Limit::Told);
@@ -129,7 +130,7 @@ pub fn daemon(trust: &Trust, program: &Program, tally: &mut Tally) -> anyhow::Re
             Some(quiet) => quiet,
             None => *quiet.insert(run()?),
         };
-        let competing = spin::compete(std::thread::available_parallelism().map_or(1, |cores| cores.get()))?;
+        let competing = spin::compete(1)?;
         let [beside, ..] = run()?;
         drop(competing);
         tally.count(row, (low..=high).contains(&beside));

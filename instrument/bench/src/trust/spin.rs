@@ -1,7 +1,11 @@
-//! Work whose amount is known.
+//! Work whose amount is known, and loads that compete.
 
+use std::ffi::OsStr;
 use std::hint::black_box;
-use std::process::{Child, Command};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 /// Adds so many times, each addition after the one before.
 pub fn spin(additions: u64) {
@@ -56,10 +60,10 @@ fn cpu_seconds(additions: u64) -> f64 {
     now() - begin
 }
 
-/// Processes that want all of a processor each, until they are dropped.
+/// Programs that want processors, until they are dropped. Each has a process group of its own, which ends as a whole.
 pub struct Competing(Vec<Child>);
 
-/// Starts them.
+/// Starts `number` processes that want all of a processor each.
 ///
 /// # Errors
 /// They cannot be started.
@@ -67,15 +71,35 @@ pub fn compete(number: usize) -> anyhow::Result<Competing> {
     let this = std::env::current_exe()?;
     let mut competing = Competing(Vec::new());
     for _ in 0..number {
-        competing.0.push(Command::new(&this).args(["spin", &u64::MAX.to_string()]).spawn()?);
+        competing.start(Command::new(&this).args(["spin", &u64::MAX.to_string()]))?;
     }
     Ok(competing)
+}
+
+/// Runs a line for the shell over and over; what it says is thrown away.
+///
+/// # Errors
+/// The shell cannot be started.
+pub fn beside(line: &OsStr) -> anyhow::Result<Competing> {
+    let mut competing = Competing(Vec::new());
+    competing.start(Command::new("sh").args(["-c", "while :; do eval \"$1\"; done", "beside"]).arg(line))?;
+    Ok(competing)
+}
+
+impl Competing {
+    fn start(&mut self, command: &mut Command) -> anyhow::Result<()> {
+        let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.0.push(quiet.process_group(0).spawn()?);
+        Ok(())
+    }
 }
 
 impl Drop for Competing {
     fn drop(&mut self) {
         for child in &mut self.0 {
-            let _ = child.kill();
+            if let Some(group) = Pid::from_raw(child.id() as i32) {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
             let _ = child.wait();
         }
     }

@@ -31,6 +31,9 @@ pub struct Turns {
     /// By what it is decided.
     #[serde(default)]
     pub metric: MetricName,
+    /// Look once, when the budget is used up.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub one_look: bool,
     /// Both stacks are kept, and each trial is a slice of about this length; without it each trial has a fresh stack.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slices: Option<Seconds>,

@@ -11,6 +11,7 @@ fn turns(budget_seconds: f64) -> Turns {
         budget: Seconds(budget_seconds),
         target: Share(0.01),
         metric: MetricName::Throughput,
+        one_look: false,
         slices: None,
         kept_blocks: None,
         a,
@@ -60,6 +61,17 @@ fn blocks_that_cost_more_later_end_it_with_the_budget() {
     dear.iter_mut().skip(10).for_each(|block| block.seconds = 20.0);
     let ended = judge(["a".into(), "b".into()], &turns(120.0), (1, 110), dear).unwrap();
     assert!(ended.verdict.is_some() && ended.blocks < 16, "{ended:?}");
+}
+
+#[test]
+fn with_one_look_the_budget_is_used_up() {
+    let judged = |one_look| {
+        let turns = Turns { one_look, ..turns(120.0) };
+        judge(["a".into(), "b".into()], &turns, (1, 110), blocks(1.1, 60)).unwrap()
+    };
+    let (early, late) = (judged(false), judged(true));
+    assert_eq!((early.verdict.clone(), late.verdict), (Some(Verdict::Better), Some(Verdict::Better)));
+    assert!(early.blocks < 20 && late.blocks == 30, "{} and {} blocks of 4 s", early.blocks, late.blocks);
 }
 
 #[test]
