@@ -30,7 +30,7 @@ setup:
 build: setup
 	$(CARGO) build --release --locked -p loadline -p loadline-prefetch-preload
 
-# Quick to build, without what it does not need (SQL clients); what is installed and benchmarked is built by `build`. A first
+# Quick to build, without what it does not need (SQL clients, LMDB); what is installed and benchmarked is built by `build`. A first
 # table after a few seconds, then the whole study.
 demo: setup
 	$(CARGO) build --profile demo --locked -p loadline --no-default-features

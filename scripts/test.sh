@@ -39,12 +39,12 @@ if ! "$cargo" build --locked "${profile[@]}" -p loadline-prefetch-preload; then
 fi
 
 # Cargo runs one test program after the other, and many wait for disks, servers and clocks. So cargo only says how each is
-# started (test-later.sh), and they can run beside each other: LOADLINE_TEST_JOBS at a time. One, unless that is set: nobody
-# has shown yet that no test is disturbed. What measures, or looks at what all processes share, runs alone at the end.
+# started (test-later.sh), and they run beside each other: LOADLINE_TEST_JOBS at a time, two unless that is set. What
+# measures, or looks at what all processes share, runs alone at the end.
 alone='^(cost|harm|overwrite|daemon|page|series|stress|killed)\.'
 # The longest first, so that no long one is left at the end.
 long='^(command|programs|mounted|suites|real|sql|kv|servers|engines|redis|devices|crash|reproduce|containers|browser|process)\.'
-jobs=${LOADLINE_TEST_JOBS:-1}
+jobs=${LOADLINE_TEST_JOBS:-2}
 export LOADLINE_TEST_PLAN=$private/plan
 mkdir "$LOADLINE_TEST_PLAN" "$private/out"
 

@@ -28,6 +28,16 @@ pub fn report(options: &Options, arguments: &options::Report) -> anyhow::Result<
     if let Some(directory) = &arguments.csv {
         write_csv(directory, &run)?;
     }
+    if let Some(directory) = &arguments.svg {
+        std::fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
+        let figures = html::figures(&run);
+        if figures.is_empty() {
+            eprintln!("no figure: no trial of this run has a result");
+        }
+        for (name, drawing) in figures {
+            write(&directory.join(name), &drawing)?;
+        }
+    }
     match arguments.format {
         Format::Terminal => {
             let style = screen::style(options);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueHint};
 use lab::Store;
 use record::results::MetricName;
-use record::trend::{self, Asks, Trend, Wanted};
+use record::trend::{self, Trend, Wanted};
 
 use crate::options::Options;
 use crate::screen::{self, Exit, bad_input};
@@ -74,7 +74,7 @@ pub fn trend(options: &Options, arguments: &Arguments) -> anyhow::Result<Exit> {
         metric,
         every_seconds: every.0,
     };
-    let asks = Asks::of(&store.heads()?);
+    let asks = store.asks()?;
     let mut trends = trend::trends(&asks, &past, &wanted);
     if trends.is_empty() {
         let any = Wanted { workload: None, stack: None, anchor: None, ..wanted };

@@ -122,6 +122,8 @@ fn a_run_in_a_directory_is_stored_and_reported() {
         serde_json::from_slice(&std::fs::read(bench.path("r.json")).unwrap()).unwrap();
     assert!(json.is_object());
     assert!(bench.path("out/trials.csv").exists() && bench.path("r.hdr").exists());
+    let (_, said) = bench.expect(0, &["report", "--svg", "drawn", "--format", "none"]);
+    assert!(bench.path("drawn/work-results.svg").exists(), "{said}");
     let (text, _) = bench.expect(0, &["report", "last", "--format", "filebench"]);
     assert!(text.contains("Per-Operation Breakdown") && text.contains("IO Summary:"), "{text}");
 }

@@ -256,6 +256,51 @@ fn the_past_is_told_with_and_without_the_index_that_an_older_store_gets() {
 }
 
 #[test]
+fn what_studies_ask_is_kept_and_found_where_it_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open(folder.path());
+    let studies = [eight_cells(2, ""), eight_cells(2, "title = 'another'"), eight_cells(2, "cold = true")];
+    let begun: Vec<Run> = studies.iter().map(|study| store.begin(study, &[]).unwrap()).collect();
+    store.begin(&studies[0], &[]).unwrap();
+    let texts = |store: &Store| -> Vec<String> {
+        let asks = store.asks().unwrap();
+        begun.iter().map(|run| format!("{:?}", asks.cells(&run.study_hash))).collect()
+    };
+    let kept = texts(&store);
+    for (run, kept) in begun.iter().zip(&kept) {
+        let anew: Vec<_> = record::trend::asked(run).into_iter().map(std::sync::Arc::new).collect();
+        assert_eq!((format!("{anew:?}"), anew.len()), (kept.clone(), 8));
+        assert_eq!(store.kept_asks_of(&run.study_hash).unwrap(), Some(anew));
+    }
+    assert!(kept[0] == kept[1] && kept[0] != kept[2], "a title asks nothing, cold caches do");
+    drop(store);
+    // as an older loadline leaves it: without, and with a run that is not kept
+    let file = folder.path().join("loadline.db");
+    let table = |name: &str| format!("asked_{name}_{}", record::trend::ASKS_VERSION);
+    let rows = |name: &str| -> i64 {
+        let count = format!("SELECT count(*) FROM {}", table(name));
+        rusqlite::Connection::open(&file).unwrap().query_row(&count, [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!((rows("studies"), rows("cells")), (3, 16), "equal cells are kept once");
+    let change = |text: &str| rusqlite::Connection::open(&file).unwrap().execute_batch(text).unwrap();
+    change(&format!("DELETE FROM {} WHERE study_hash = '{}'", table("studies"), begun[1].study_hash));
+    assert_eq!(texts(&Store::open_to_read(folder.path()).unwrap()), kept);
+    assert_eq!(open(folder.path()).kept_asks_of(&begun[1].study_hash).unwrap(), None);
+    change(&format!("DROP TABLE {}; DROP TABLE {}", table("studies"), table("cells")));
+    let looking = Store::open_to_read(folder.path()).unwrap();
+    assert_eq!(looking.kept_asks_of(&begun[0].study_hash).unwrap(), None);
+    assert_eq!(texts(&looking), kept, "whoever reads does without");
+    // a record that nobody can read keeps nobody from the others
+    change(&format!("UPDATE runs SET record = x'00' WHERE id = '{}'", begun[2].id));
+    let mut store = open(folder.path());
+    assert_eq!(rows("studies"), 2, "filled again");
+    assert!(matches!(store.asks(), Err(StoreError::Damaged { .. })));
+    store.delete(&begun[1].id).unwrap();
+    store.delete(&begun[0].id).unwrap();
+    assert_eq!(rows("studies"), 1, "one run of that study is left");
+}
+
+#[test]
 fn a_damaged_record_is_an_error_and_not_a_panic() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = open(folder.path());

@@ -16,7 +16,7 @@ use crate::compare::{Conclusion, Past};
 use crate::diff::Difference;
 use crate::results::MetricName;
 
-pub use asks::{AskedCell, Asks};
+pub use asks::{AskedCell, Asks, VERSION as ASKS_VERSION, asked};
 
 /// How far back it is replayed which changes had been raised, in points beyond the window of [`stats::change`].
 const REPLAYED: usize = 2 * change::WINDOW;
@@ -129,7 +129,7 @@ pub fn trends(asks: &Asks, past: &[Past], wanted: &Wanted<'_>) -> Vec<Trend> {
         Some(_) => past.iter().map(|one| ((one.run.as_str(), one.cell), mean_log(&one.values))).collect(),
         None => HashMap::new(),
     };
-    let mut places: HashMap<usize, usize> = HashMap::new();
+    let mut places: HashMap<&str, usize> = HashMap::new();
     let mut trends: Vec<Trend> = Vec::new();
     for one in past {
         let Some(asked) = asks.cell(&one.study_hash, one.cell) else { continue };
@@ -141,7 +141,7 @@ pub fn trends(asks: &Asks, past: &[Past], wanted: &Wanted<'_>) -> Vec<Trend> {
             let Some(base) = logs.get(&(one.run.as_str(), other)).copied().flatten() else { continue };
             value -= base;
         }
-        let at = *places.entry(asked.series).or_insert_with(|| {
+        let at = *places.entry(&asked.series).or_insert_with(|| {
             trends.push(Trend {
                 load: asked.load.clone(),
                 stack: asked.cell.stack.clone(),

@@ -300,16 +300,32 @@ impl Drawing {
     /// The drawing as a file of its own, light, with its style in it.
     pub fn file(self, label: &str) -> String {
         let Drawing { body, width, height, data, .. } = self;
-        let (label, data) = (escape(label), metadata(&data));
-        let colours = STYLE.split_once('}').map_or("", |(colours, _)| colours);
-        let rules = STYLE.lines().filter(|line| line.starts_with("svg ") || line.starts_with(".s"));
-        let rules: String = rules.filter(|line| !line.contains("scroll")).collect::<Vec<_>>().join("\n");
+        let (label, data, light) = (escape(label), metadata(&data), light());
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
-             height=\"{height:.0}\" role=\"img\">\n<title>{label}</title>\n{data}<style>{colours}}}\n{rules}</style>\n\
-             <rect width=\"100%\" height=\"100%\" style=\"fill: var(--card)\"/>\n{body}</svg>\n"
+             height=\"{height:.0}\" role=\"img\">\n<title>{label}</title>\n{data}{light}{body}</svg>\n"
         )
     }
+}
+
+/// A drawing of a page, as [`Drawing::finish`] gives it, as a file of its own.
+pub fn file_of(drawing: &str) -> String {
+    let (head, rest) = drawing.split_once('>').unwrap_or((drawing, ""));
+    let size = head.split_once("viewBox=\"0 0 ").and_then(|(_, size)| size.split_once('"'));
+    let size = size.and_then(|(size, _)| size.split_once(' '));
+    let size =
+        size.map_or_else(String::new, |(width, height)| format!(" width=\"{width}\" height=\"{height}\""));
+    format!("{head} xmlns=\"http://www.w3.org/2000/svg\"{size}>{}{rest}\n", light())
+}
+
+/// The style of a drawing that is a file of its own, and its ground.
+fn light() -> String {
+    let colours = STYLE.split_once('}').map_or("", |(colours, _)| colours);
+    let rules = STYLE.lines().filter(|line| line.starts_with("svg ") || line.starts_with(".s"));
+    let rules: String = rules.filter(|line| !line.contains("scroll")).collect::<Vec<_>>().join("\n");
+    format!(
+        "<style>{colours}}}\n{rules}</style>\n<rect width=\"100%\" height=\"100%\" style=\"fill: var(--card)\"/>\n"
+    )
 }
 
 #[cfg(test)]

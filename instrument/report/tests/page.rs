@@ -107,6 +107,31 @@ fn tags_nest_and_close() {
 }
 
 #[test]
+fn figures_are_files_that_close_and_names_stay_in_the_directory() {
+    for (what, run) in [("whole", fixture::run()), ("partial", fixture::partial()), ("hostile", hostile())] {
+        let figures = report::html::figures(&run);
+        assert!(figures.len() > 4, "{what}: {}", figures.len());
+        let mut names: Vec<&str> = figures.iter().map(|(name, _)| name.as_str()).collect();
+        assert!(
+            names.iter().all(|name| name.ends_with(".svg") && !name.contains(['/', '<', ' '])),
+            "{names:?}"
+        );
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), figures.len(), "{what}: a name twice");
+        for (name, drawing) in &figures {
+            assert!(drawing.starts_with("<svg ") && drawing.ends_with("</svg>\n"), "{name}");
+            assert_eq!(drawing.matches("<style>").count(), 1, "{name}");
+            assert!(drawing.contains(r#" xmlns="http://www.w3.org/2000/svg" width=""#), "{name}");
+            read(name, &format!("<!doctype html>{drawing}"));
+        }
+    }
+    let mut nothing = fixture::run();
+    nothing.trials.clear();
+    assert_eq!(report::html::figures(&nothing), []);
+}
+
+#[test]
 fn nothing_is_fetched() {
     for (name, html) in pages() {
         for forbidden in

@@ -5,12 +5,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use lab::Store;
 use lab::store::{Listed, StoreError};
 use record::compare::Past;
-use record::trend::Asks;
+use record::trend::{self, AskedCell, Asks};
 
 use crate::kept::Kept;
 
@@ -51,7 +52,7 @@ pub struct Counts {
     pub opened: u64,
     /// Times that the list of runs was read.
     pub lists: u64,
-    /// Records of runs that were unpacked for what their studies ask: one for each study.
+    /// Records of runs that were unpacked for what their studies ask, which the store did not keep: one for each study.
     pub heads: u64,
     /// Runs whose trials were counted one by one.
     pub counted: u64,
@@ -69,6 +70,8 @@ pub struct Index {
     labels: HashMap<String, Labels>,
     /// What the cells of these studies ask.
     asks: Asks,
+    /// What the store keeps of its studies was read, all at once; of those that come later each is asked for.
+    is_kept_known: bool,
     /// Entries whose studies were looked at, from the oldest on.
     learned: usize,
     past: Throughputs,
@@ -85,15 +88,33 @@ pub struct Labels {
     pub stacks: String,
 }
 
-/// Throughputs of every run.
+impl Labels {
+    fn of(cells: &[Arc<AskedCell>]) -> Labels {
+        let each_once = |label: fn(&AskedCell) -> &str| {
+            let mut seen: Vec<&str> = Vec::new();
+            for label in cells.iter().map(|asked| label(asked)) {
+                if !seen.contains(&label) {
+                    seen.push(label);
+                }
+            }
+            seen.join(", ")
+        };
+        Labels {
+            workloads: each_once(|asked| &asked.cell.workload),
+            stacks: each_once(|asked| &asked.cell.stack),
+        }
+    }
+}
+
+/// Throughputs of every run, as they were when somebody asked last.
 #[derive(Debug, Default)]
 struct Throughputs {
-    /// The store's version at which they were read.
-    version: Option<i64>,
-    /// The last row of the table of trials that was seen.
-    row: i64,
+    /// They were read.
+    are_known: bool,
     /// The oldest run first.
     all: Vec<Past>,
+    /// Runs with more trials since.
+    stale: HashSet<String>,
 }
 
 impl Index {
@@ -110,6 +131,7 @@ impl Index {
             entries: Vec::new(),
             labels: HashMap::new(),
             asks: Asks::default(),
+            is_kept_known: false,
             learned: 0,
             past: Throughputs::default(),
             kept: Kept::default(),
@@ -145,6 +167,9 @@ impl Index {
         // should it fail half way, the next look begins anew
         self.version = None;
         self.learned = 0;
+        let past = std::mem::take(&mut self.past);
+        // first, so that a trial that is stored meanwhile is behind it, and looked at again
+        let row = self.store.last_row()?;
         let listed = self.store.listed()?;
         let mut known: HashMap<String, Entry> =
             self.entries.drain(..).map(|entry| (entry.id.clone(), entry)).collect();
@@ -153,8 +178,12 @@ impl Index {
         let ids: HashSet<&str> = listed.iter().map(|one| one.id.as_str()).collect();
         // rows of deleted trials are given again: what was counted behind them cannot be told
         let is_deleted = known.keys().any(|id| !ids.contains(id.as_str()));
-        let (extended, row) = self.store.extended_since(if is_deleted { 0 } else { self.row })?;
-        let extended: HashSet<String> = extended.into_iter().collect();
+        let extended: HashSet<String> = match (known.is_empty(), is_deleted) {
+            (true, _) => HashSet::new(),
+            (false, true) => known.keys().cloned().collect(),
+            (false, false) => self.store.extended_since(self.row)?.into_iter().collect(),
+        };
+        let mut past = if is_deleted { Throughputs::default() } else { past };
         for one in listed {
             let (fixed, done) = match known.remove(&one.id) {
                 Some(entry) if extended.contains(&one.id) => (entry.fixed, None),
@@ -178,7 +207,8 @@ impl Index {
                 fixed,
             });
         }
-        (self.version, self.row) = (Some(version), row);
+        past.stale.extend(extended);
+        (self.version, self.row, self.past) = (Some(version), row, past);
         Ok(())
     }
 
@@ -196,17 +226,34 @@ impl Index {
         self.labels.get(study_hash).cloned().unwrap_or_default()
     }
 
-    /// Reads what the study of a run asks, when it is not known: a record of the run is unpacked.
+    /// Reads what the study of a run asks, when it is not known. When the store does not keep it either, a record of the run is
+    /// unpacked.
     ///
     /// # Errors
     /// The store cannot be read, or a record is damaged.
     pub fn learn(&mut self, id: &str, study_hash: &str) -> Result<(), StoreError> {
-        if !self.asks.knows(study_hash) {
-            self.counts.heads += 1;
-            let run = self.store.head(id)?;
-            let (workloads, stacks) = (run.workloads().join(", "), run.stacks().join(", "));
-            self.labels.insert(study_hash.to_string(), Labels { workloads, stacks });
-            self.asks.add(&run);
+        if self.asks.knows(study_hash) {
+            return Ok(());
+        }
+        let cells = match self.store.kept_asks_of(study_hash)? {
+            Some(cells) => cells,
+            None => {
+                self.counts.heads += 1;
+                trend::asked(&self.store.head(id)?).into_iter().map(Arc::new).collect()
+            }
+        };
+        self.labels.insert(study_hash.to_string(), Labels::of(&cells));
+        self.asks.add(study_hash, cells);
+        Ok(())
+    }
+
+    /// Reads what the store keeps of all studies.
+    fn learn_kept(&mut self) -> Result<(), StoreError> {
+        if !self.is_kept_known {
+            self.asks = self.store.kept_asks()?;
+            self.labels =
+                self.asks.studies().map(|(hash, cells)| (hash.to_string(), Labels::of(cells))).collect();
+            self.is_kept_known = true;
         }
         Ok(())
     }
@@ -217,6 +264,7 @@ impl Index {
     /// See [`Index::learn`].
     pub fn learn_all(&mut self, records: u64) -> Result<bool, StoreError> {
         self.entries()?;
+        self.learn_kept()?;
         let enough = self.counts.heads.saturating_add(records);
         while let Some(entry) = self.entries.get(self.learned) {
             if self.counts.heads == enough {
@@ -258,36 +306,22 @@ impl Index {
     /// # Errors
     /// The store cannot be read.
     pub fn past(&mut self) -> Result<&[Past], StoreError> {
-        let version = self.store.data_version()?;
-        if self.past.version != Some(version) {
-            self.refresh_past(version)?;
-        }
-        Ok(&self.past.all)
-    }
-
-    fn refresh_past(&mut self, version: i64) -> Result<(), StoreError> {
         self.entries()?;
         // should it fail half way, the next look begins anew
-        let known = std::mem::take(&mut self.past);
-        let places: HashMap<&str, usize> =
-            self.entries.iter().enumerate().map(|(place, entry)| (entry.id.as_str(), place)).collect();
-        // rows of deleted trials are given again: what came behind them cannot be told
-        let is_deleted = known.all.iter().any(|one| !places.contains_key(one.run.as_str()));
-        let (extended, row) = self.store.extended_since(known.row)?;
-        let all = if known.version.is_none() || is_deleted {
-            self.store.past()?
-        } else {
-            let changed: HashSet<&str> = extended.iter().map(String::as_str).collect();
-            let mut all = known.all;
-            all.retain(|one| !changed.contains(one.run.as_str()));
-            for run in &extended {
+        let Throughputs { are_known, mut all, stale } = std::mem::take(&mut self.past);
+        if !are_known {
+            all = self.store.past()?;
+        } else if !stale.is_empty() {
+            all.retain(|one| !stale.contains(&one.run));
+            for run in &stale {
                 all.extend(self.store.past_of(run)?);
             }
+            let places: HashMap<&str, usize> =
+                self.entries.iter().enumerate().map(|(place, entry)| (entry.id.as_str(), place)).collect();
             all.sort_by_key(|one| places.get(one.run.as_str()).copied().unwrap_or(usize::MAX));
-            all
-        };
-        self.past = Throughputs { version: Some(version), row, all };
-        Ok(())
+        }
+        self.past = Throughputs { are_known: true, all, stale: HashSet::new() };
+        Ok(&self.past.all)
     }
 
     /// The same, and what every study asks.

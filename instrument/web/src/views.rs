@@ -288,7 +288,7 @@ impl Asked {
             MetricName::Throughput => trend::trends(asks, past, &wanted),
             // every trial of the runs that have it has to be read
             other => {
-                let is = |asked: &trend::AskedCell| {
+                let is = |asked: &std::sync::Arc<trend::AskedCell>| {
                     workload.is_none_or(|wanted| wanted == asked.cell.workload || wanted == asked.load)
                         && stack.is_none_or(|wanted| wanted == asked.cell.stack)
                 };

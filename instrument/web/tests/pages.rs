@@ -196,14 +196,29 @@ fn of_thousands_of_runs_each_study_is_read_once() {
         assert!(body.contains("5000 runs stored"), "{body}");
         assert_eq!(body.matches("<tr data-row>").count(), 100);
     }
-    assert_eq!(client.get("/counts").body, "opened 1\nlists 1\nheads 1\ncounted 0\n");
+    assert_eq!(client.get("/counts").body, "opened 1\nlists 1\nheads 0\ncounted 0\n");
     home.add_small_run();
     assert!(client.get("/").body.contains("5001 runs stored"));
-    assert_eq!(client.get("/counts").body, "opened 1\nlists 2\nheads 1\ncounted 1\n");
+    assert_eq!(client.get("/counts").body, "opened 1\nlists 2\nheads 0\ncounted 1\n");
     let oldest = home.ids().remove(0);
     home.store().delete(&oldest).unwrap();
     assert!(client.get("/").body.contains("5000 runs stored"));
-    assert!(client.get("/counts").body.contains("heads 1\n"));
+    assert!(client.get("/counts").body.contains("heads 0\n"));
+}
+
+/// An older loadline stores runs without what their studies ask.
+#[test]
+fn of_an_older_store_one_record_of_each_study_is_read() {
+    let home = Home::with_small_runs(3);
+    let store = rusqlite::Connection::open(home.path().join("loadline.db")).unwrap();
+    store.execute(&format!("DROP TABLE asked_studies_{}", record::trend::ASKS_VERSION), []).unwrap();
+    let server = serve(&home, &[]);
+    let client = Client::of(&server);
+    for _ in 0..2 {
+        assert_eq!(client.get("/?stack=xfs").body.matches("<tr data-row>").count(), 3);
+        assert!(client.get("/trend").body.contains("hog"));
+    }
+    assert_eq!(client.get("/counts").body, "opened 1\nlists 1\nheads 1\ncounted 0\n");
 }
 
 #[test]

@@ -9,6 +9,7 @@
 //! | `lmdb` | LMDB |
 //! | `terminal` | terminals, the load, the reading of all records |
 
+#[cfg(feature = "lmdb")]
 mod lmdb;
 pub mod rocksdb;
 pub mod session;
@@ -29,7 +30,18 @@ use crate::engine::Engine;
 pub fn check(engine: Engine) -> Result<(), KvError> {
     match engine {
         Engine::RocksDb => rocksdb::available(),
+        #[cfg(not(feature = "lmdb"))]
+        Engine::Lmdb => Err(without_lmdb()),
         _ => Ok(()),
+    }
+}
+
+/// Why a build without the feature `lmdb` does not run it, and what to do.
+#[cfg(not(feature = "lmdb"))]
+fn without_lmdb() -> KvError {
+    KvError::Unavailable {
+        reason: "this loadline was built without LMDB, as `make demo` builds it".into(),
+        remedy: "build all of it: make build (then target/release/loadline)".into(),
     }
 }
 
@@ -41,7 +53,10 @@ pub fn open(engine: Engine, path: &Utf8Path, settings: &Settings) -> Result<Box<
     std::fs::create_dir_all(path).map_err(KvError::at(path))?;
     Ok(match engine {
         Engine::Sqlite => Box::new(sqlite::Sqlite::open(path, settings)?),
+        #[cfg(feature = "lmdb")]
         Engine::Lmdb => Box::new(lmdb::Lmdb::open(path, settings)?),
+        #[cfg(not(feature = "lmdb"))]
+        Engine::Lmdb => return Err(without_lmdb()),
         _ => Box::new(rocksdb::Db::open(path.as_std_path(), &rocksdb::Options::of(settings))?),
     })
 }

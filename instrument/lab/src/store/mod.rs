@@ -7,12 +7,14 @@
 //! | `error` | what can go wrong |
 //! | `merge` | joining the runs of shards |
 //! | `owner` | which process extends a run, so that two never do |
-//! | `past` | what all runs yielded, and what they asked |
+//! | `past` | what all runs yielded |
+//! | `asks` | what the cells of each study ask, kept beside the runs |
 //! | `watch` | looking on: a store that is only read, and what has changed in it |
 //!
 //! Several processes may use a store at the same time: it is in WAL mode, every write is one short
 //! transaction that takes the write lock at its beginning, and waits for its turn.
 
+mod asks;
 mod error;
 mod merge;
 mod owner;
@@ -111,6 +113,7 @@ impl Store {
         let mut connection = Connection::open(home.join("loadline.db"))?;
         connection.busy_timeout(BUSY_PATIENCE)?;
         schema::prepare(&mut connection)?;
+        asks::prepare(&mut connection)?;
         Ok(Store { connection, home: home.to_path_buf() })
     }
 
@@ -370,6 +373,7 @@ impl Store {
         let run = self.resume(wanted)?;
         let transaction = self.write()?;
         transaction.execute("DELETE FROM runs WHERE id = ?1", [&run.id])?;
+        asks::forget(&transaction, &run.study_hash)?;
         transaction.commit()?;
         Ok(run.id)
     }
@@ -438,7 +442,7 @@ fn insert_run(
             pack(&run.id, run)?,
         ],
     )?;
-    Ok(())
+    asks::keep(transaction, run)
 }
 
 /// `20261120-191500-ab12`: UTC to the second, then a random tail.

@@ -1,15 +1,15 @@
-//! What all runs yielded, and what they asked. Throughputs are read without opening a trial's record: from an index that
+//! What all runs yielded. Throughputs are read without opening a trial's record: from an index that
 //! holds them ([`super::schema`]); a store without it gives the same, slower.
 
 use std::collections::HashMap;
 
 use jiff::Timestamp;
 use record::compare::Past;
-use record::results::{MetricName, Run};
+use record::results::MetricName;
 use rusqlite::{Row, Rows};
 
 use super::error::StoreError;
-use super::{Store, Summary, time, unpack};
+use super::{Store, Summary, time};
 
 /// Of each cell and trial the latest row: SQLite takes the other columns from the row that has the maximum.
 const LATEST: &str =
@@ -70,23 +70,6 @@ impl Store {
             }
         }
         Ok(past)
-    }
-
-    /// A run of each study, without its trials: what its cells are.
-    ///
-    /// # Errors
-    /// The store cannot be read, or a record is damaged.
-    pub fn heads(&self) -> Result<Vec<Run>, StoreError> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT id, record FROM runs WHERE rowid IN (SELECT max(rowid) FROM runs GROUP BY study_hash)",
-        )?;
-        let mut rows = statement.query([])?;
-        let mut heads = Vec::new();
-        while let Some(row) = rows.next()? {
-            let id: String = row.get(0)?;
-            heads.push(unpack(&id, row.get_ref(1)?.as_blob().unwrap_or_default())?);
-        }
-        Ok(heads)
     }
 }
 

@@ -105,17 +105,25 @@ impl Store {
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
-    /// Runs that got trials behind a row of the table of trials, and the last row there is.
+    /// The last row of the table of trials; 0 when it has none.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn extended_since(&self, row: i64) -> Result<(Vec<String>, i64), StoreError> {
+    pub fn last_row(&self) -> Result<i64, StoreError> {
+        let row =
+            self.connection.query_row("SELECT coalesce(max(row), 0) FROM trials", [], |row| row.get(0))?;
+        Ok(row)
+    }
+
+    /// Runs that got trials behind a row of the table of trials.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn extended_since(&self, row: i64) -> Result<Vec<String>, StoreError> {
         let mut statement =
             self.connection.prepare_cached("SELECT DISTINCT run FROM trials WHERE row > ?1")?;
-        let runs = statement.query_map([row], |row| row.get(0))?.collect::<Result<_, _>>()?;
-        let last =
-            self.connection.query_row("SELECT coalesce(max(row), 0) FROM trials", [], |row| row.get(0))?;
-        Ok((runs, last))
+        let runs = statement.query_map([row], |row| row.get(0))?;
+        Ok(runs.collect::<Result<_, _>>()?)
     }
 
     /// Trials with a result of every run that has one.
@@ -124,7 +132,7 @@ impl Store {
     /// The store cannot be read.
     pub fn all_trials_done(&self) -> Result<HashMap<String, u64>, StoreError> {
         let mut statement = self.connection.prepare_cached(
-            "SELECT run, count(DISTINCT cell || '/' || trial) FROM trials WHERE status = 'done' GROUP BY run",
+            "SELECT run, count(*) FROM (SELECT DISTINCT run, cell, trial FROM trials WHERE status = 'done') GROUP BY run",
         )?;
         let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)?.unsigned_abs())))?;
         Ok(rows.collect::<Result<_, _>>()?)

@@ -1,7 +1,9 @@
 //! What the cells of studies ask: which of them belong to one series.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::results::{Cell, Run};
@@ -11,51 +13,60 @@ use crate::study::{Settings, Study};
 const IRRELEVANT: [&str; 9] =
     ["title", "seed", "trials", "order", "timeout", "keep", "stop_early", "turns", "containers"];
 
+/// Version of what [`asked`] gives of a study. Who keeps that keeps it under this number: what another loadline kept under
+/// another one is found anew. A test holds it against the outcome for a study.
+pub const VERSION: u32 = 1;
+
 /// What the cells of many studies ask, found once for each study: studies recur, runs are many. What a study asks follows
 /// from its hash, so that nothing here ever has to be found anew.
 #[derive(Debug, Default)]
 pub struct Asks {
-    studies: HashMap<String, Vec<AskedCell>>,
-    /// Number of the series by what is asked. Many studies ask the same: its text is held once.
-    series: HashMap<String, usize>,
+    studies: HashMap<String, Vec<Arc<AskedCell>>>,
 }
 
 /// A cell, and what it asks.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AskedCell {
     /// The cell.
     pub cell: Cell,
     /// The workload with its parameters.
     pub load: String,
-    /// Which series it belongs to.
-    pub(super) series: usize,
+    /// Which series it belongs to: hash of what is asked (XXH3, 128 bits), whose text may be long.
+    pub(super) series: String,
     /// What the workload sets, and settings other than the usual ones.
     pub(super) settings: Vec<String>,
+}
+
+/// What each cell of the study of a run asks; the run's trials are not looked at.
+pub fn asked(head: &Run) -> Vec<AskedCell> {
+    let study = Study::from_stored(&head.study).ok();
+    let unusual = study.as_ref().map(unusual).unwrap_or_default();
+    let cells = head.cells.iter().map(|cell| {
+        let (text, settings) = asked_of(study.as_ref(), &unusual, cell);
+        let series = format!("{:032x}", xxhash_rust::xxh3::xxh3_128(text.as_bytes()));
+        AskedCell { cell: cell.clone(), load: cell.load_label(), series, settings }
+    });
+    cells.collect()
 }
 
 impl Asks {
     /// Of one run of each study; their trials are not looked at.
     pub fn of(heads: &[Run]) -> Asks {
         let mut asks = Asks::default();
-        heads.iter().for_each(|head| asks.add(head));
+        for head in heads {
+            asks.add(&head.study_hash, asked(head).into_iter().map(Arc::new).collect());
+        }
         asks
     }
 
-    /// Adds the study of a run, if it is not known.
-    pub fn add(&mut self, head: &Run) {
-        if self.knows(&head.study_hash) {
-            return;
-        }
-        let study = Study::from_stored(&head.study).ok();
-        let unusual = study.as_ref().map(unusual).unwrap_or_default();
-        let cells = head.cells.iter().map(|cell| {
-            let (key, settings) = asked(study.as_ref(), &unusual, cell);
-            let next = self.series.len();
-            let series = *self.series.entry(key).or_insert(next);
-            AskedCell { cell: cell.clone(), load: cell.load_label(), series, settings }
-        });
-        let cells = cells.collect();
-        self.studies.insert(head.study_hash.clone(), cells);
+    /// Adds what the cells of a study ask; many studies may share it.
+    pub fn add(&mut self, study_hash: &str, cells: Vec<Arc<AskedCell>>) {
+        self.studies.insert(study_hash.to_string(), cells);
+    }
+
+    /// Every study that is known, by its hash, and what its cells ask.
+    pub fn studies(&self) -> impl Iterator<Item = (&str, &[Arc<AskedCell>])> {
+        self.studies.iter().map(|(hash, cells)| (hash.as_str(), cells.as_slice()))
     }
 
     /// Whether a study is known, by its hash.
@@ -64,13 +75,13 @@ impl Asks {
     }
 
     /// The cells of a study; none when it is not known.
-    pub fn cells(&self, study_hash: &str) -> &[AskedCell] {
+    pub fn cells(&self, study_hash: &str) -> &[Arc<AskedCell>] {
         self.studies.get(study_hash).map_or(&[], Vec::as_slice)
     }
 
     /// A cell of a study by its id.
     pub(super) fn cell(&self, study_hash: &str, id: u32) -> Option<&AskedCell> {
-        self.cells(study_hash).iter().find(|asked| asked.cell.id == id)
+        self.cells(study_hash).iter().map(Arc::as_ref).find(|asked| asked.cell.id == id)
     }
 
     /// Id of the cell of a study with the same load on another stack.
@@ -90,8 +101,8 @@ fn unusual(study: &Study) -> Map<String, Value> {
     settings
 }
 
-/// What a cell was asked, as a key, and for readers.
-fn asked(study: Option<&Study>, settings: &Map<String, Value>, cell: &Cell) -> (String, Vec<String>) {
+/// What a cell was asked: all of it as a text, and in short for readers.
+fn asked_of(study: Option<&Study>, settings: &Map<String, Value>, cell: &Cell) -> (String, Vec<String>) {
     let (mut load, mut set) = (Value::Null, Vec::new());
     if let Some(workload) =
         study.and_then(|study| study.workloads.iter().find(|one| one.label() == cell.workload))

@@ -124,6 +124,31 @@ fn other_settings_are_another_series_and_other_trials_are_not() {
 }
 
 #[test]
+fn what_is_kept_of_a_study_changes_with_its_version_only() {
+    let text = "stacks = ['ext4']\n[study]\nseconds = 5\n[[workload]]\nfile = 'mail.f'\nset = { nfiles = 7 }\n\
+                parameters = { nthreads = [1, 2] }\n";
+    let study = Study::parse(text, "s.toml", &|_| Ok("run 60".into())).unwrap();
+    let head = Run { cells: plan::cells(&study), study: study.to_toml(), ..head("") };
+    let kept = serde_json::to_string(&asked(&head)).unwrap();
+    let cell = |id: u32, threads: u32, series: &str| {
+        let parameters = format!(r#"[{{"name":"nthreads","value":"{threads}"}}]"#);
+        let cell = format!(r#"{{"id":{id},"workload":"mail","stack":"ext4","parameters":{parameters}}}"#);
+        let settings = r#"["nfiles=7","seconds=5.0"]"#;
+        format!(
+            r#"{{"cell":{cell},"load":"mail nthreads={threads}","series":"{series}","settings":{settings}}}"#
+        )
+    };
+    let (one, two) = ("3a93f6f5eda4d49a2d6d222d9bbe9435", "aa933b36fae149f0dd2de76614f34d0e");
+    let expected = (1, format!("[{},{}]", cell(0, 1, one), cell(1, 2, two)));
+    assert_eq!(
+        (ASKS_VERSION, kept.clone()),
+        expected,
+        "another outcome needs another `trend::asks::VERSION`"
+    );
+    assert_eq!(serde_json::from_str::<Vec<AskedCell>>(&kept).unwrap(), asked(&head));
+}
+
+#[test]
 fn few_points_are_no_answer() {
     let head = head("");
     let found = trends(

@@ -6,12 +6,14 @@
 //! | `parts` | the rows of its tables |
 //! | `charts` | its figures |
 //! | `heat` | latency over time |
+//! | `figures` | its figures as files |
 //! | `text` | typographic signs |
 //!
 //! Styles are in `templates/style.css`, the little script (highlighting, opening what is folded before printing)
 //! in `templates/page.js`. Every colour is a CSS variable, with a light and a dark value.
 
 pub(crate) mod charts;
+mod figures;
 mod heat;
 mod parts;
 mod text;
@@ -22,6 +24,7 @@ use record::results::{Judgement, Run};
 use record::study::Load;
 use stats::Thresholds;
 
+pub use figures::figures;
 use text::prose;
 
 use crate::evaluation::{self, Notes};
