@@ -29,7 +29,7 @@ pub struct Kernels {
     /// With --kernel: the study (*.toml) that is run in both, in place of a workload
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "kernel", conflicts_with = "workload")]
     study: Option<PathBuf>,
-    /// With --kernel: the stacks [default: ext4@null, or the study's]
+    /// With --kernel: the stacks (default: ext4@null, or those of the study)
     #[arg(long, value_name = "STACKS", requires = "kernel")]
     on: Option<String>,
     /// With --kernel: guests of virtual time that repeats to the bit; two trials decide
