@@ -13,7 +13,7 @@ use record::trend::{self, AskedCell, Asks};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::error::StoreError;
-use super::{Store, damaged, unpack};
+use super::pack::{damaged, unpack};
 
 /// Cells, each once, as JSON.
 const CELLS: &str = "asked_cells_";
@@ -104,73 +104,72 @@ fn each_unkept(
     Ok(())
 }
 
-impl Store {
-    /// What the cells of every stored study ask.
-    ///
-    /// # Errors
-    /// The store cannot be read, or a record is damaged.
-    pub fn asks(&self) -> Result<Asks, StoreError> {
-        let mut asks = self.kept_asks()?;
-        each_unkept(&self.connection, &mut |study_hash, head| {
-            asks.add(&study_hash, trend::asked(&head?).into_iter().map(Arc::new).collect());
-            Ok(())
-        })?;
-        Ok(asks)
-    }
+/// What the cells of every stored study ask.
+///
+/// # Errors
+/// The store cannot be read, or a record is damaged.
+pub(super) fn all(connection: &Connection) -> Result<Asks, StoreError> {
+    let mut asks = kept(connection)?;
+    each_unkept(connection, &mut |study_hash, head| {
+        asks.add(&study_hash, trend::asked(&head?).into_iter().map(Arc::new).collect());
+        Ok(())
+    })?;
+    Ok(asks)
+}
 
-    /// The same of those studies alone that are known without reading a record.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    pub fn kept_asks(&self) -> Result<Asks, StoreError> {
-        let mut asks = Asks::default();
-        if !are_there(&self.connection)? {
-            return Ok(asks);
-        }
-        let mut statement = self.connection.prepare(&format!("SELECT row, cell FROM {}", table(CELLS)))?;
-        let mut rows = statement.query([])?;
-        let mut cells: HashMap<i64, Arc<AskedCell>> = HashMap::new();
-        while let Some(row) = rows.next()? {
-            // what cannot be read is as if it were not kept
-            if let Ok(cell) = serde_json::from_str(row.get_ref(1)?.as_str().unwrap_or_default()) {
-                cells.insert(row.get(0)?, Arc::new(cell));
-            }
-        }
-        let mut statement =
-            self.connection.prepare(&format!("SELECT study_hash, cells FROM {}", table(STUDIES)))?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let find = |word: &str| cells.get(&word.parse().ok()?).cloned();
-            let listed = row.get_ref(1)?.as_str().unwrap_or_default();
-            if let Some(found) = listed.split_whitespace().map(find).collect() {
-                asks.add(row.get_ref(0)?.as_str().unwrap_or_default(), found);
-            }
-        }
-        Ok(asks)
+/// The same of those studies alone that are known without reading a record.
+///
+/// # Errors
+/// The store cannot be read.
+pub(super) fn kept(connection: &Connection) -> Result<Asks, StoreError> {
+    let mut asks = Asks::default();
+    if !are_there(connection)? {
+        return Ok(asks);
     }
+    let mut statement = connection.prepare(&format!("SELECT row, cell FROM {}", table(CELLS)))?;
+    let mut rows = statement.query([])?;
+    let mut cells: HashMap<i64, Arc<AskedCell>> = HashMap::new();
+    while let Some(row) = rows.next()? {
+        // what cannot be read is as if it were not kept
+        if let Ok(cell) = serde_json::from_str(row.get_ref(1)?.as_str().unwrap_or_default()) {
+            cells.insert(row.get(0)?, Arc::new(cell));
+        }
+    }
+    let mut statement = connection.prepare(&format!("SELECT study_hash, cells FROM {}", table(STUDIES)))?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let find = |word: &str| cells.get(&word.parse().ok()?).cloned();
+        let listed = row.get_ref(1)?.as_str().unwrap_or_default();
+        if let Some(found) = listed.split_whitespace().map(find).collect() {
+            asks.add(row.get_ref(0)?.as_str().unwrap_or_default(), found);
+        }
+    }
+    Ok(asks)
+}
 
-    /// What the cells of one study ask, when it is known without reading a record.
-    ///
-    /// # Errors
-    /// The store cannot be read.
-    pub fn kept_asks_of(&self, study_hash: &str) -> Result<Option<Vec<Arc<AskedCell>>>, StoreError> {
-        if !are_there(&self.connection)? {
-            return Ok(None);
-        }
-        let mut statement = self
-            .connection
-            .prepare_cached(&format!("SELECT cells FROM {} WHERE study_hash = ?1", table(STUDIES)))?;
-        let Some(rows) = statement.query_row([study_hash], |row| row.get::<_, String>(0)).optional()? else {
-            return Ok(None);
-        };
-        let mut statement =
-            self.connection.prepare_cached(&format!("SELECT cell FROM {} WHERE row = ?1", table(CELLS)))?;
-        let mut cells = Vec::new();
-        for row in rows.split_whitespace() {
-            let text: Option<String> = statement.query_row([row], |row| row.get(0)).optional()?;
-            let Some(cell) = text.and_then(|text| serde_json::from_str(&text).ok()) else { return Ok(None) };
-            cells.push(Arc::new(cell));
-        }
-        Ok(Some(cells))
+/// What the cells of one study ask, when it is known without reading a record.
+///
+/// # Errors
+/// The store cannot be read.
+pub(super) fn kept_of(
+    connection: &Connection,
+    study_hash: &str,
+) -> Result<Option<Vec<Arc<AskedCell>>>, StoreError> {
+    if !are_there(connection)? {
+        return Ok(None);
     }
+    let mut statement =
+        connection.prepare_cached(&format!("SELECT cells FROM {} WHERE study_hash = ?1", table(STUDIES)))?;
+    let Some(rows) = statement.query_row([study_hash], |row| row.get::<_, String>(0)).optional()? else {
+        return Ok(None);
+    };
+    let mut statement =
+        connection.prepare_cached(&format!("SELECT cell FROM {} WHERE row = ?1", table(CELLS)))?;
+    let mut cells = Vec::new();
+    for row in rows.split_whitespace() {
+        let text: Option<String> = statement.query_row([row], |row| row.get(0)).optional()?;
+        let Some(cell) = text.and_then(|text| serde_json::from_str(&text).ok()) else { return Ok(None) };
+        cells.push(Arc::new(cell));
+    }
+    Ok(Some(cells))
 }

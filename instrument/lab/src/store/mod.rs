@@ -6,9 +6,10 @@
 //! | `schema` | tables and their versions |
 //! | `error` | what can go wrong |
 //! | `merge` | joining the runs of shards |
+//! | `pack` | records as they are stored |
 //! | `owner` | which process extends a run, so that two never do |
-//! | `past` | what all runs yielded |
-//! | `asks` | what the cells of each study ask, kept beside the runs |
+//! | `past` | what all runs yielded, and what they asked |
+//! | `asks` | tables of what the cells of each study ask, kept beside the runs |
 //! | `watch` | looking on: a store that is only read, and what has changed in it |
 //!
 //! Several processes may use a store at the same time: it is in WAL mode, every write is one short
@@ -18,6 +19,7 @@ mod asks;
 mod error;
 mod merge;
 mod owner;
+mod pack;
 mod past;
 mod schema;
 mod watch;
@@ -35,16 +37,14 @@ use record::results::{Run, Trial, VERSION};
 use record::shard::Shard;
 use record::study::Study;
 
+use pack::{compress, decompress, pack, unpack};
+
 pub use error::StoreError;
 pub use merge::{MergeError, Merged};
 pub use watch::{Brief, Listed};
 
 /// How long a write waits for another process's write.
 const BUSY_PATIENCE: Duration = Duration::from_secs(60);
-/// zstd level of stored records: the histograms of a trial shrink to a few KiB in a few milliseconds.
-const ZSTD_LEVEL: i32 = 6;
-/// Largest record that is read back, after decompression.
-const RECORD_BYTES_MAX: usize = 1 << 30;
 
 /// The word for the latest run.
 const LAST: &str = "last";
@@ -462,14 +462,6 @@ fn saturated(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-fn damaged(run: &str, why: impl std::fmt::Display) -> StoreError {
-    StoreError::Damaged { run: run.to_string(), why: why.to_string() }
-}
-
-fn pack(run: &str, record: &impl serde::Serialize) -> Result<Vec<u8>, StoreError> {
-    compress(run, &serde_json::to_vec(record).map_err(|error| damaged(run, error))?)
-}
-
 /// Adds a trial within a transaction.
 fn add(transaction: &rusqlite::Transaction<'_>, run: &str, trial: &Trial) -> Result<(), StoreError> {
     let raw_output = compress(run, trial.raw_output.as_bytes())?;
@@ -509,22 +501,6 @@ fn add(transaction: &rusqlite::Transaction<'_>, run: &str, trial: &Trial) -> Res
         )?;
     }
     Ok(())
-}
-
-fn unpack<T: serde::de::DeserializeOwned>(run: &str, bytes: &[u8]) -> Result<T, StoreError> {
-    serde_json::from_slice(&decompress(run, bytes)?).map_err(|error| damaged(run, error))
-}
-
-fn compress(run: &str, bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
-    zstd::bulk::compress(bytes, ZSTD_LEVEL).map_err(|error| damaged(run, error))
-}
-
-fn decompress(run: &str, bytes: &[u8]) -> Result<Vec<u8>, StoreError> {
-    use std::io::Read;
-    let mut plain = Vec::new();
-    let reader = zstd::Decoder::new(bytes).map_err(|error| damaged(run, error))?;
-    reader.take(RECORD_BYTES_MAX as u64).read_to_end(&mut plain).map_err(|error| damaged(run, error))?;
-    Ok(plain)
 }
 
 #[cfg(test)]

@@ -2,12 +2,15 @@
 //! holds them ([`super::schema`]); a store without it gives the same, slower.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use record::compare::Past;
 use record::results::MetricName;
+use record::trend::{AskedCell, Asks};
 use rusqlite::{Row, Rows};
 
+use super::asks;
 use super::error::StoreError;
 use super::{Store, Summary, time};
 
@@ -19,6 +22,30 @@ const LATEST_OF_RUN: &str =
     "SELECT run, cell, status, ops_per_second, max(row) FROM trials WHERE run = ?1 GROUP BY run, cell, trial";
 
 impl Store {
+    /// What the cells of every stored study ask.
+    ///
+    /// # Errors
+    /// The store cannot be read, or a record is damaged.
+    pub fn asks(&self) -> Result<Asks, StoreError> {
+        asks::all(&self.connection)
+    }
+
+    /// The same of those studies alone that are known without reading a record.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn kept_asks(&self) -> Result<Asks, StoreError> {
+        asks::kept(&self.connection)
+    }
+
+    /// What the cells of one study ask, when it is known without reading a record.
+    ///
+    /// # Errors
+    /// The store cannot be read.
+    pub fn kept_asks_of(&self, study_hash: &str) -> Result<Option<Vec<Arc<AskedCell>>>, StoreError> {
+        asks::kept_of(&self.connection, study_hash)
+    }
+
     /// Throughputs of every cell of every run, the oldest run first: what tells how much runs of this machine differ.
     ///
     /// # Errors
