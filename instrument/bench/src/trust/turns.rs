@@ -74,7 +74,10 @@ pub fn in_slices(trust: &Trust, program: &Program, tally: &mut Tally, stack: &st
         made += 1;
         unlike.extend(number_before(&said, " % from build to build"));
         widths.extend(half_width(&said));
-        tally.beside(same, format!("+-{:.1} %", crate::pairs::median(&widths) * 100.0));
+        // *same* can be decided at a look that is too early for an interval at 95 %
+        if !widths.is_empty() {
+            tally.beside(same, format!("+-{:.1} %", crate::pairs::median(&widths) * 100.0));
+        }
         tally.beside(wrong, format!("builds differ by {:.1} % (sd)", crate::pairs::median(&unlike)));
     }
     Ok(())
