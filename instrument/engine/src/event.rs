@@ -34,3 +34,12 @@ impl Event {
             rustix::thread::futex::wait(&self.0, rustix::thread::futex::Flags::PRIVATE, seen, Some(&timeout));
     }
 }
+
+/// Notifies when it is dropped: by the end of what has it, whichever way that ends.
+pub struct NotifyAtEnd<'e>(pub &'e Event);
+
+impl Drop for NotifyAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.notify();
+    }
+}

@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use rustix::fs::{Mode, OFlags};
 use stats::outcome::{Ended, Metric, OpOutcome, Outcome};
@@ -25,7 +25,7 @@ use crate::raw::{self, Approved};
 use crate::record::{OpRecord, Timing};
 use crate::shared::{Periods, Shared, Totals};
 use crate::system;
-use crate::threads::{self, Crew, Gate, LaneResult};
+use crate::threads::{self, Alive, Crew, Gate, LaneResult};
 use crate::usage::Usage;
 use crate::volume::Volume;
 
@@ -258,12 +258,15 @@ impl Run<'_> {
             if raw::path_of(fileset).is_some() {
                 continue;
             }
+            let ended = crate::event::Event::default();
             let lines = std::thread::scope(|scope| {
-                let worker = scope.spawn(|| creation.create(fileset, &layouts[index], &self.trees[index]));
-                let idle = crate::event::Event::default();
-                while !worker.is_finished() {
+                let worker = scope.spawn(|| {
+                    let _telling = crate::event::NotifyAtEnd(&ended);
+                    creation.create(fileset, &layouts[index], &self.trees[index])
+                });
+                while ended.seen() == 0 {
                     on_event(Event::Creating { done: made.load(Relaxed), total });
-                    idle.block(0, LOOK_NS / 4);
+                    ended.block(0, LOOK_NS / 4);
                 }
                 worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             })?;
@@ -350,7 +353,7 @@ impl Run<'_> {
             cut_back: AtomicU64::new(0),
         };
         let published: Vec<AtomicU64> = (0..threads).map(|_| AtomicU64::new(0)).collect();
-        let (gate, alive) = (Gate::default(), AtomicUsize::new(threads as usize));
+        let (gate, alive) = (Gate::default(), Alive::new(threads as usize));
         let (results, failure) = (Mutex::default(), Mutex::default());
         let crew = Crew {
             workload: self.workload,
@@ -561,13 +564,12 @@ impl<'w, 'r> Watch<'w, 'r> {
         }
         self.crew.gate.open(Some(self.timing));
         (self.on_event)(Event::Line { text: "Running...".into() });
-        let idle = crate::event::Event::default();
         let mut stuck = 0;
         while self.alive() > 0 {
             let now = self.clock.now();
             let next =
                 [self.timing.measure_ns, self.timing.deadline_ns].into_iter().filter(|at| *at > now).min();
-            idle.block(0, next.map_or(LOOK_NS, |at| (at - now).min(LOOK_NS)));
+            self.crew.alive.wait(next.map_or(LOOK_NS, |at| (at - now).min(LOOK_NS)));
             self.look(&mut stuck);
         }
         self.usage_at_end.get_or_insert_with(Usage::now);
@@ -576,7 +578,7 @@ impl<'w, 'r> Watch<'w, 'r> {
     }
 
     fn alive(&self) -> usize {
-        self.crew.alive.load(Acquire)
+        self.crew.alive.count()
     }
 
     /// False: some thread could not be started, or the user interrupted.

@@ -6,7 +6,7 @@
 
 use std::ffi::CString;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use stats::Outcome;
 use workload::{Layout, Workload};
@@ -22,7 +22,7 @@ use crate::record::Timing;
 use crate::run::{self, Plan, Watched};
 use crate::shared::{Periods, Shared, Totals};
 use crate::target::Target;
-use crate::threads::{self, Crew, Gate, LaneResult, Place};
+use crate::threads::{self, Alive, Crew, Gate, LaneResult, Place};
 
 /// A run of a workload, without a world.
 pub struct Simulated<'r> {
@@ -33,7 +33,7 @@ pub struct Simulated<'r> {
     published: Vec<AtomicU64>,
     places: Vec<Place>,
     gate: Gate,
-    alive: AtomicUsize,
+    alive: Alive,
     results: Mutex<Vec<LaneResult>>,
     failure: Mutex<Option<Error>>,
 }
@@ -103,7 +103,7 @@ impl<'r> Simulated<'r> {
             published: (0..count).map(|_| AtomicU64::new(0)).collect(),
             places: Vec::new(),
             gate: Gate::default(),
-            alive: AtomicUsize::new(count as usize),
+            alive: Alive::new(count as usize),
             results: Mutex::default(),
             failure: Mutex::default(),
         };
@@ -172,7 +172,7 @@ impl<'r> Simulated<'r> {
         let kit = match crew.try_kit(&place, 0, T::CARRIES_DATA) {
             Ok(kit) => kit,
             Err(error) => {
-                self.alive.fetch_sub(1, Relaxed);
+                self.alive.leave(1);
                 return self.fail(error);
             }
         };
@@ -180,7 +180,7 @@ impl<'r> Simulated<'r> {
         target.sleep_until(timing.begin_ns).await;
         let end = lane.run().await;
         crew.collect(&place, lane, end);
-        self.alive.fetch_sub(1, Relaxed);
+        self.alive.leave(1);
     }
 
     fn fail(&self, error: Error) {
@@ -210,7 +210,7 @@ impl<'r> Simulated<'r> {
 
     /// Lanes that have not ended.
     pub fn running(&self) -> usize {
-        self.alive.load(Relaxed)
+        self.alive.count()
     }
 
     /// The result, when all lanes have ended. One that has not, since it waits for another, counts with nothing.

@@ -57,7 +57,7 @@ pub struct Crew<'r> {
     /// Where threads wait until all are ready.
     pub gate: &'r Gate,
     /// Threads at work.
-    pub alive: &'r AtomicUsize,
+    pub alive: &'r Alive,
     /// Where the lanes' results go.
     pub results: &'r Mutex<Vec<LaneResult>>,
     /// The first failure to start.
@@ -92,6 +92,39 @@ impl Gate {
                 return *timing;
             }
             self.event.block(seen, 1_000_000_000);
+        }
+    }
+}
+
+/// Threads that have not ended.
+pub struct Alive {
+    count: AtomicUsize,
+    /// Moves on when the last of them has.
+    ended: Event,
+}
+
+impl Alive {
+    /// So many are to be started.
+    pub fn new(count: usize) -> Alive {
+        Alive { count: AtomicUsize::new(count), ended: Event::default() }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.count.load(Acquire)
+    }
+
+    /// So many have ended, or never began.
+    pub(crate) fn leave(&self, ended: usize) {
+        if self.count.fetch_sub(ended, AcqRel) == ended {
+            self.ended.notify();
+        }
+    }
+
+    /// Waits until the last has ended, at the longest for `nanoseconds`.
+    pub(crate) fn wait(&self, nanoseconds: u64) {
+        if self.ended.seen() == 0 {
+            self.ended.block(0, nanoseconds);
         }
     }
 }
@@ -210,7 +243,7 @@ impl<'r> Crew<'r> {
 
     fn cannot_start(&self, process: &str, thread: u64, source: std::io::Error, missing: usize) {
         self.fail(Error::Spawn { process: process.to_owned(), thread, source });
-        self.alive.fetch_sub(missing, AcqRel);
+        self.alive.leave(missing);
     }
 
     fn fail(&self, error: Error) {
@@ -248,7 +281,7 @@ impl<'r> Crew<'r> {
                 }
             }
         }
-        self.alive.fetch_sub(1, AcqRel);
+        self.alive.leave(1);
     }
 
     /// One lane, whose operations block.

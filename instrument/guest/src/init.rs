@@ -30,8 +30,12 @@ pub const HOME: &str = "/work/home";
 const SERIAL: &str = "/dev/ttyS1";
 /// The machine's I/O ports, as a file (port(4)).
 const IO_PORTS: &str = "/dev/port";
-/// The port of QEMU's pvpanic, and the bit that says that the guest has panicked (docs/specs/pvpanic.txt of QEMU).
-const PVPANIC: (u64, u8) = (0x505, 1);
+/// The port of QEMU's pvpanic, and the bit that makes QEMU tell an event and do nothing else (docs/specs/pvpanic.txt
+/// of QEMU: the guest has panicked and handles that itself).
+const PVPANIC: (u64, u8) = (0x505, 2);
+/// Rounds of waiting for the stop, of two instructions each: half a second of a slow machine, in which a busy one answers.
+/// Each trial waits for the rest of them.
+const STOP_ROUNDS: u64 = 100_000_000;
 /// The job, as the firmware's configuration shows it.
 const FIRMWARE: &str = "/sys/firmware/qemu_fw_cfg/by_name";
 /// Where the kernel lists the ports of virtio.
@@ -100,13 +104,22 @@ pub fn begin(role: &str) -> Result<Channel, GuestError> {
     }
 }
 
-/// The guest stops at the instruction that this is, and goes on after it in each trial. No wish from outside could stop it at the
-/// same one every time.
+/// The guest says that it can be stopped, and waits, a fixed number of instructions and nothing else. It may be stopped at
+/// any of them: what is kept lies on the same way, and each trial walks the rest of it. A guest that stops itself
+/// would not do: until QEMU's main loop has heard of that, its time may jump to the next timer, or not.
 fn stop_here() -> Result<(), GuestError> {
     use std::os::unix::fs::FileExt;
     let ports = File::options().write(true).open(IO_PORTS).map_err(GuestError::at(IO_PORTS))?;
-    let (port, panicked) = PVPANIC;
-    ports.write_all_at(&[panicked], port).map_err(GuestError::at(IO_PORTS))
+    let (port, ready) = PVPANIC;
+    let tell = || ports.write_all_at(&[ready], port).map_err(GuestError::at(IO_PORTS));
+    tell()?;
+    // SAFETY: counts a register down.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        std::arch::asm!("2:", "dec {0}", "jnz 2b", inout(reg) STOP_ROUNDS => _, options(nomem, nostack))
+    };
+    // said twice before the stop: it came too late
+    tell()
 }
 
 /// Mounts a file system of the kernel's own; one that it has not, or that is mounted, is left.

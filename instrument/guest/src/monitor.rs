@@ -14,7 +14,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// The monitor of a machine.
 pub(crate) struct Monitor<'m> {
     machine: &'m mut Machine,
-    /// Names of events that came before somebody waited for them.
+    /// Names of the events that came.
     events: Vec<String>,
 }
 
@@ -44,13 +44,18 @@ impl<'m> Monitor<'m> {
         Err(self.machine.ended(&format!("QEMU did not answer to `{name}`")))
     }
 
+    /// How often an event came until now.
+    pub(crate) fn heard(&self, name: &str) -> usize {
+        self.events.iter().filter(|event| *event == name).count()
+    }
+
     /// Waits for an event; `false` when `given_up` says so first.
     pub(crate) fn event(
         &mut self,
         name: &str,
         given_up: &mut dyn FnMut() -> bool,
     ) -> Result<bool, GuestError> {
-        while !self.events.iter().any(|event| event == name) {
+        while self.heard(name) == 0 {
             if given_up() {
                 return Ok(false);
             }

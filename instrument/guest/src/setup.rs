@@ -63,7 +63,7 @@ pub enum Mode {
 /// The two parts of a deterministic guest's life. The first is made once, and kept as a stream of QEMU's.
 #[derive(Debug, Clone)]
 pub enum Phase {
-    /// It boots, and stops at the instruction before it looks for its job.
+    /// It boots, and is stopped before it looks for its job.
     Boot,
     /// It goes on from there.
     Trial {
@@ -98,10 +98,15 @@ impl Setup {
     /// The arguments of QEMU; the console's text goes to `console`, and jobs come by descriptor `port` when there are several.
     pub fn arguments(&self, console: &Utf8Path, port: i32) -> Vec<String> {
         let mut words = Words::default();
+        let machine = match self.mode {
+            Mode::Normal { .. } => "q35",
+            // what is kept of the HPET is rounded to its ticks: its time would depend on the instruction of the stop
+            Mode::Deterministic { .. } => "q35,hpet=off",
+        };
         words
             .flags(&["-nodefaults", "-no-user-config", "-no-reboot"])
             .pair("-display", "none")
-            .pair("-M", "q35");
+            .pair("-M", machine);
         words.pair("-m", MEMORY_MIB).pair("-smp", self.cores());
         let (how, role) = match &self.mode {
             Mode::Normal { accelerator, disk } => {
@@ -131,7 +136,7 @@ impl Setup {
                     .pair("-rtc", CLOCK);
                 words.pair("-serial", format!("file:{}", comma(console)));
                 // both parts have the same devices, or the one could not go on where the other ended
-                words.pair("-device", "pvpanic").pair("-action", "panic=pause");
+                words.pair("-device", "pvpanic");
                 words.pair("-chardev", format!("socket,id=monitor,fd={port}"));
                 words.pair("-mon", "chardev=monitor,mode=control");
                 match phase {

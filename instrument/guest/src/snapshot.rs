@@ -1,6 +1,6 @@
-//! Booted guests that are kept. A deterministic guest boots once for a kernel, an image, a command line and a seed, stops
-//! itself at one instruction, and is kept as QEMU's migration stream; each trial goes on from there. Two boots stop in the
-//! same state, so that a trial is the same whether its boot was kept or made now.
+//! Booted guests that are kept. A deterministic guest boots once for a kernel, an image, a command line and a seed, is stopped
+//! while it does nothing but count, and is kept as QEMU's migration stream; each trial counts on from there. Two boots are stopped
+//! on the same way, if not at the same instruction, so that a trial is the same whether its boot was kept or made now.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,6 +20,10 @@ const KEPT: usize = 8;
 const BANDWIDTH: u64 = 1 << 40;
 /// What an end of the name of a stream is.
 const END: &str = "boot";
+/// The event with which a guest says that it can be stopped, and once more when it is too late.
+const READY: &str = "GUEST_CRASHLOADED";
+/// How many boots may be stopped too late before the machine counts as too slow.
+const BOOTS: u32 = 3;
 
 /// Where boots are kept, and when they are given up.
 pub struct Place<'a> {
@@ -54,20 +58,27 @@ pub fn find(setup: &Setup, seed: u64, place: &mut Place<'_>) -> Result<Utf8PathB
     forget_oldest(&folder);
     let tree = PrivateTree::new(place.journal, &folder)?;
     let (stream, console) = (tree.path().join("stream"), kept.with_extension("log"));
-    let mut machine = Machine::boot(&boot, &console, place.journal)?;
-    let made = keep(&mut machine, &stream, place);
-    machine.end(made.is_ok());
-    made?;
-    std::fs::rename(&stream, &kept).map_err(GuestError::at(kept.as_str()))?;
-    Ok(kept)
+    for _ in 0..BOOTS {
+        let mut machine = Machine::boot(&boot, &console, place.journal)?;
+        let made = keep(&mut machine, &stream, place);
+        machine.end(matches!(made, Ok(true)));
+        if made? {
+            std::fs::rename(&stream, &kept).map_err(GuestError::at(kept.as_str()))?;
+            return Ok(kept);
+        }
+        (place.tell)("the machine was too busy to stop the guest in time; it boots once more");
+    }
+    Err(GuestError::Device(format!(
+        "the machine was too busy to stop a guest in time, {BOOTS} times; try again when less runs on it"
+    )))
 }
 
-/// Waits until the guest stops itself, and writes its state to `stream`.
-fn keep(machine: &mut Machine, stream: &Utf8Path, place: &Place<'_>) -> Result<(), GuestError> {
+/// Waits until the guest can be stopped, stops it, and writes its state to `stream`; `false` when the stop came too late.
+fn keep(machine: &mut Machine, stream: &Utf8Path, place: &Place<'_>) -> Result<bool, GuestError> {
     let begin = Instant::now();
     let mut monitor = Monitor::new(machine)?;
     let mut given_up = || (place.stopped)() || begin.elapsed() > place.patience;
-    if !monitor.event("STOP", &mut given_up)? {
+    if !monitor.event(READY, &mut given_up)? {
         drop(monitor);
         return Err(match (place.stopped)() {
             true => machine.ended("interrupted while it booted"),
@@ -75,6 +86,10 @@ fn keep(machine: &mut Machine, stream: &Utf8Path, place: &Place<'_>) -> Result<(
                 machine.ended(&format!("the guest has not booted within {} s", place.patience.as_secs()))
             }
         });
+    }
+    monitor.command("stop", &json!({}))?;
+    if monitor.heard(READY) > 1 {
+        return Ok(false);
     }
     monitor.command("migrate-set-parameters", &json!({ "max-bandwidth": BANDWIDTH }))?;
     monitor.command("migrate", &json!({ "uri": format!("exec:cat > {}", shell(stream)) }))?;
@@ -86,7 +101,8 @@ fn keep(machine: &mut Machine, stream: &Utf8Path, place: &Place<'_>) -> Result<(
         }
         _ => Ok(false),
     })?;
-    monitor.command("quit", &json!({})).map(|_: Value| ())
+    monitor.command("quit", &json!({}))?;
+    Ok(true)
 }
 
 /// Lets a guest that was started with [`Phase::Trial`] go on.
