@@ -56,6 +56,8 @@ need_for_tests() {
     need chromium chromium
     need qemu-system-x86_64 qemu-system-x86
     need mkfs.f2fs f2fs-tools
+    need sshfs sshfs
+    need file:/usr/lib/openssh/sftp-server openssh-sftp-server
 }
 for extra in "$@"; do
     if [ "$extra" = --tests ]; then need_for_tests; else need "$extra" "$extra"; fi

@@ -59,6 +59,7 @@ impl Need {
             Need::Postgres => self.file("/usr/lib/postgresql"),
             Need::Redis => self.tools(&["redis-server"]),
             Need::Chromium => self.tools(&["chromium"]),
+            Need::Sshfs => self.tools(&["sshfs"]).and_then(|()| self.file("/usr/lib/openssh/sftp-server")),
             Need::Guest => {
                 self.tools(&["qemu-system-x86_64", "mkfs.f2fs", "xz"]).and_then(|()| kernel_for_guests())
             }

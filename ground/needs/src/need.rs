@@ -61,6 +61,8 @@ pub enum Need {
     Redis,
     /// The browser Chromium.
     Chromium,
+    /// The client sshfs, and a server of SFTP.
+    Sshfs,
     /// The emulator QEMU, and a kernel of Debian to boot in it.
     Guest,
     /// Any other program, with the package of Debian that has it.
@@ -89,7 +91,7 @@ impl fmt::Display for Unmet {
 
 impl Need {
     /// All needs with a name of their own.
-    pub const ALL: [Need; 29] = [
+    pub const ALL: [Need; 30] = [
         Need::Root,
         Need::Mounts,
         Need::Loop,
@@ -118,6 +120,7 @@ impl Need {
         Need::Postgres,
         Need::Redis,
         Need::Chromium,
+        Need::Sshfs,
         Need::Guest,
     ];
 
@@ -152,6 +155,7 @@ impl Need {
             Need::Postgres => "postgres",
             Need::Redis => "redis",
             Need::Chromium => "chromium",
+            Need::Sshfs => "sshfs",
             Need::Guest => "guest",
             Need::Tool { program, .. } => program,
         }
@@ -176,6 +180,7 @@ impl Need {
             Need::Postgres => "postgresql",
             Need::Redis => "redis-server",
             Need::Chromium => "chromium",
+            Need::Sshfs => "sshfs",
             Need::Guest => "qemu-system-x86",
             Need::Tool { package, .. } => package,
             _ => return None,

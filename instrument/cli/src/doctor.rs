@@ -33,7 +33,9 @@ pub fn doctor(options: &Options, arguments: &options::Doctor) -> anyhow::Result<
         let spec: StackSpec = name.parse()?;
         screen::print(&format!("  {name:<12} {}", answer(lab::site::availability(&spec, false))))?;
     }
-    screen::print("\nnetwork file systems, mounted by you and measured as dir:PATH")?;
+    screen::print(
+        "\nnetwork file systems: sshfs(STACK); others are mounted by you and measured as dir:PATH",
+    )?;
     for (name, availability) in stack::network::clients(&Host::system()) {
         screen::print(&format!("  {name:<12} {}", answer(availability)))?;
     }

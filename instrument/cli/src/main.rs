@@ -86,6 +86,9 @@ fn main() -> ExitCode {
     if let Some(code) = container::init::main() {
         return ExitCode::from(code);
     }
+    if let Some(code) = stack::link::main() {
+        return ExitCode::from(code);
+    }
     if let Some(code) = apps::prefetch::task::main() {
         return ExitCode::from(code);
     }

@@ -395,6 +395,39 @@ const MAIL: &str = "define fileset name=files,path=/tmp,size=8k,entries=20,dirwi
       flowop closefile name=close,fd=1\n\
     } }\nrun 60\n";
 
+/// A request crosses the link twice: no operation on a file that needs one can take less than that.
+#[test]
+fn a_stack_behind_a_network_has_its_delay() {
+    needs!(Root, Mounts, Loop, Fuse, Ext4, Sshfs);
+    let bench = Bench::new();
+    let stack = "sshfs,delay=3ms,rate=10MB/s,cache=no(ext4@image:64M)";
+    bench.expect(
+        0,
+        &["run", "work.f", "--set", "nfiles=20", "--on", stack, "-n", "1", "--for", "500ms", "--cold"],
+    );
+    let (out, _) = bench.expect(0, &["report", "last", "--format", "json"]);
+    let run: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    let mut least = Vec::new();
+    fn find(value: &serde_json::Value, least: &mut Vec<(String, f64)>) {
+        if let (Some(name), Some(ns)) = (value["name"].as_str(), value["service"]["min"].as_f64()) {
+            least.push((name.to_string(), ns));
+        }
+        match value {
+            serde_json::Value::Object(fields) => fields.values().for_each(|value| find(value, least)),
+            serde_json::Value::Array(items) => items.iter().for_each(|value| find(value, least)),
+            _ => {}
+        }
+    }
+    find(&run, &mut least);
+    let of = |name: &str| least.iter().find(|(known, _)| known == name).map(|(_, ns)| *ns);
+    for name in ["create", "write", "stat", "delete"] {
+        let ns = of(name).unwrap_or_else(|| panic!("no {name} in {least:?}: {run:#}"));
+        assert!(ns >= 6e6, "{name}: {ns} ns");
+    }
+    assert!(out.contains("sshfs,delay=3ms,rate=10MB/s,cache=no(ext4@image:64M)"), "{out}");
+    assert_eq!((mounts_below(bench.directory.path()), loops_below(bench.directory.path())), (0, 0));
+}
+
 #[test]
 fn emulated_ssds_are_stacks_of_every_command() {
     needs!(Root, Mounts, Loop, Fuse, Ext4, Tracing);

@@ -29,9 +29,14 @@ const INSIDE: &str = "LOADLINE_TEST_KILLED";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A command, and the longest time after which it is killed, in ms: most of what it makes is made until then.
-const COMMANDS: [(&str, u64, &[&str]); 16] = [
+const COMMANDS: [(&str, u64, &[&str]); 17] = [
     ("run on ext4", 1200, &["run", "work.f", "--on", "ext4@image:256M", "--for", "1s", "-n", "1"]),
     ("run on ext4@980pro", 2000, &["run", "work.f", "--on", "ext4@980pro:256M", "--for", "1s", "-n", "1"]),
+    (
+        "run over sshfs",
+        1200,
+        &["run", "work.f", "--on", "sshfs,delay=50us(ext4@image:256M)", "--for", "1s", "-n", "1"],
+    ),
     (
         "run in 20 containers",
         4500,
@@ -308,6 +313,7 @@ fn after_kill_nine_of_any_command_the_doctor_leaves_nothing() {
         MemoryCgroup,
         Library,
         Runc,
+        Sshfs,
         MariaDb,
         Postgres,
         RocksDb,

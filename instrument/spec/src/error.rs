@@ -79,10 +79,14 @@ pub enum ParseErrorKind {
          parentheses, then `+deterministic` or `+deterministic(seed=2)`"
     )]
     BadGuest { word: String },
+    #[error(
+        "{client}: {why}; write {client}[,delay=100us][,rate=1GB/s][,option...](STACK), such as {client}(ext4@980pro)"
+    )]
+    BadNetwork { client: &'static str, why: String },
 }
 
 /// Network file systems that a user may ask for.
-const NETWORK: [&str; 6] = ["nfs", "9p", "cifs", "smb", "ceph", "sshfs"];
+const NETWORK: [&str; 5] = ["nfs", "9p", "cifs", "smb", "ceph"];
 
 impl ParseErrorKind {
     pub(crate) fn unknown_fs(word: &str) -> Self {
@@ -99,8 +103,8 @@ impl ParseErrorKind {
             format!(" (for a directory write `dir:{word}`)")
         } else {
             let network = NETWORK.iter().any(|name| word.starts_with(name)).then_some(
-                " (a network file system is mounted by you, and measured as `dir:PATH`; `loadline doctor` says \
-                 which clients this machine has)",
+                " (this network file system is mounted by you, and measured as `dir:PATH`; `loadline doctor` says \
+                 which clients this machine has; `sshfs(STACK)` is made for you)",
             );
             let near = super::fs::near_fs(word).map(|fs| format!(" (did you mean `{fs}`?)"));
             network.unwrap_or_default().to_string() + &near.unwrap_or_default()

@@ -2,6 +2,7 @@
 
 use super::fs::near_fs;
 use super::lex::{split, unquote};
+use super::network;
 use super::{FsKind, ParseError, ParseErrorKind, StackSpec};
 
 impl StackSpec {
@@ -45,7 +46,7 @@ fn pieces(text: &str) -> Result<Vec<String>, ParseErrorKind> {
 
 fn starts_stack(word: &str) -> bool {
     let head = word.split('@').next().unwrap_or_default();
-    word.starts_with("dir:") || head == "dir" || FsKind::from_name(head).is_some()
+    word.starts_with("dir:") || head == "dir" || FsKind::from_name(head).is_some() || network::begins(word)
 }
 
 fn check_not_misspelt(word: &str) -> Result<(), ParseErrorKind> {

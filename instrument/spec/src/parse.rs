@@ -1,12 +1,12 @@
-//! One stack: `FS[,option...]@DEVICE[:REGIME][+kernel:NAME][+deterministic]`.
+//! One stack: `FS[,option...]@DEVICE[:REGIME][+kernel:NAME][+deterministic]`, or `CLIENT[,option...](STACK)`.
 
 use std::str::FromStr;
 
 use camino::Utf8PathBuf;
 
-use super::guest;
 use super::lex::{split, split_once, unquote};
 use super::{Device, FsKind, ImageOptions, ParseError, ParseErrorKind, Regime, Size, StackSpec};
+use super::{guest, network};
 
 /// Options that would make mount(8) do something other than mounting this device on our directory.
 const RESERVED: [&str; 9] =
@@ -27,6 +27,15 @@ fn stack(text: &str) -> Result<StackSpec, ParseErrorKind> {
     }
     if text.chars().any(char::is_control) {
         return Err(ParseErrorKind::ControlCharacter);
+    }
+    if let Some((network, text)) = network::cut(text)? {
+        let stack = stack(text.trim())?;
+        if stack.guest.is_some() {
+            let why = "a guest has no such client: leave out `+kernel:`".to_string();
+            return Err(ParseErrorKind::BadNetwork { client: network.client.name(), why });
+        }
+        network::check(&network, stack.fs, stack.in_process())?;
+        return Ok(StackSpec { network: Some(network), ..stack });
     }
     let (text, guest) = guest::cut(text)?;
     if guest.is_some() && (text == "dir" || text.starts_with("dir:")) {
@@ -54,7 +63,7 @@ fn stack(text: &str) -> Result<StackSpec, ParseErrorKind> {
         None if fs.needs_device() => (Device::Image(ImageOptions::default()), None),
         None => (Device::Memory, None),
     };
-    Ok(StackSpec { fs, mount_options, mkfs_words, device, regime, guest })
+    Ok(StackSpec { fs, mount_options, mkfs_words, device, regime, guest, network: None })
 }
 
 fn directory(path: &str) -> Result<StackSpec, ParseErrorKind> {
@@ -72,6 +81,7 @@ fn directory(path: &str) -> Result<StackSpec, ParseErrorKind> {
         device: Device::Directory(Utf8PathBuf::from(path)),
         regime: None,
         guest: None,
+        network: None,
     })
 }
 

@@ -7,6 +7,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use crate::fs::FsKind;
 use crate::guest::Guest;
 use crate::lex;
+use crate::network::Network;
 use crate::size::Size;
 
 /// The mount option that [`StackSpec::in_process`] looks for.
@@ -22,6 +23,7 @@ pub struct StackSpec {
     pub(crate) device: Device,
     pub(crate) regime: Option<Regime>,
     pub(crate) guest: Option<Guest>,
+    pub(crate) network: Option<Network>,
 }
 
 /// What holds the blocks.
@@ -96,15 +98,25 @@ impl StackSpec {
         self.guest.as_ref()
     }
 
+    /// The network file system through which loads reach it; `None`: they are on it themselves.
+    pub fn network(&self) -> Option<&Network> {
+        self.network.as_ref()
+    }
+
+    /// The same stack as it is where it is served.
+    pub fn served(&self) -> StackSpec {
+        StackSpec { network: None, ..self.clone() }
+    }
+
     /// The same stack as it is built within its guest.
     pub fn within(&self) -> StackSpec {
         StackSpec { guest: None, ..self.clone() }
     }
 
-    /// The same stack in a deterministic guest; without a kernel of its own it gets `kernel`. `None` for a directory, which
-    /// is this machine's.
+    /// The same stack in a deterministic guest; without a kernel of its own it gets `kernel`. `None` for what is
+    /// this machine's: a directory, or what lies behind a network.
     pub fn deterministic(&self, kernel: &str, seed: u64) -> Option<StackSpec> {
-        if self.fs == FsKind::Dir {
+        if self.fs == FsKind::Dir || self.network.is_some() {
             return None;
         }
         let plain = Guest { kernel: kernel.to_string(), parameters: Vec::new(), seed: None };
@@ -189,6 +201,9 @@ impl StackSpec {
 
 impl fmt::Display for StackSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(network) = &self.network {
+            return write!(f, "{network}({})", self.served());
+        }
         if let Device::Directory(path) = &self.device {
             return write!(f, "dir:{}", lex::quoted(path.as_str()));
         }

@@ -62,6 +62,7 @@ pub(crate) fn check(host: &Host, spec: &StackSpec) -> Result<(), Unavailable> {
             "use `loadline simulate`, or a study whose workloads have `simulate`",
         ));
     }
+    network(host, spec)?;
     match spec.device() {
         Device::Directory(path) => return directory(path),
         Device::Memory => return tmpfs(host),
@@ -73,6 +74,11 @@ pub(crate) fn check(host: &Host, spec: &StackSpec) -> Result<(), Unavailable> {
         Device::Block(path) => block_device(host, path),
         _ => loop_devices(host),
     }
+}
+
+/// What the network file system takes that the stack lies behind, if it does.
+pub(crate) fn network(host: &Host, spec: &StackSpec) -> Result<(), Unavailable> {
+    spec.network().map_or(Ok(()), |network| crate::over::check(host, network))
 }
 
 /// What formatting and mounting `fs` on some block device takes.

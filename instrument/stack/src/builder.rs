@@ -8,6 +8,7 @@ use camino::{Utf8Path, Utf8PathBuf};
 use crate::availability;
 use crate::error::StackError;
 use crate::mounted::{MountPlan, MountedStack};
+use crate::over::{self, Over};
 use crate::record::{BuildRecord, DeviceInfo, DirectoryInfo};
 use crate::steps::{io_error, run, status};
 use crate::{image, mkfs, mount};
@@ -18,7 +19,7 @@ use host::runner::{CommandLine, Runner, SystemRunner};
 use host::{Host, Unavailable};
 use journal::dead_mount;
 use journal::{Journal, Resource, Scope, create_tree, random_word};
-use spec::{Device, FsKind, ImageOptions, Size, StackSpec};
+use spec::{Device, FsKind, ImageOptions, Network, Size, StackSpec};
 
 /// Builds stacks. `Builder::new(work_dir)` and, where wanted, changed fields.
 #[derive(Clone)]
@@ -93,6 +94,7 @@ impl Builder {
             let reason = format!("{} does not lie on a device", spec.fs().name());
             return Err(Unavailable::new(reason, "choose a file system that does, such as ext4").into());
         }
+        availability::network(&self.host, spec)?;
         availability::format_and_mount(&self.host, spec.fs())?;
         self.guarded(spec, journal, |draft| {
             image::check_min(spec.fs(), Size::from_bytes(BlockInfo::read(&self.host, device).size_bytes))?;
@@ -110,12 +112,16 @@ impl Builder {
     ) -> Result<MountedStack, StackError> {
         let scope = Scope::new(journal);
         let mut draft = Draft { spec, scope, record: BuildRecord::new(spec) };
-        match steps(&mut draft) {
-            Ok((path, plan)) => {
+        let made = steps(&mut draft).and_then(|(path, plan)| {
+            let over = spec.network().map(|network| self.behind(&mut draft, network, &path)).transpose()?;
+            Ok((path, plan, over))
+        });
+        match made {
+            Ok((path, plan, over)) => {
                 let Draft { scope, mut record, .. } = draft;
                 record.tool_versions = self.tool_versions(spec.fs());
                 let machine = (self.host.clone(), self.runner.clone());
-                Ok(MountedStack::new(spec.clone(), scope, machine, path, plan, record))
+                Ok(MountedStack::new(spec.clone(), scope, machine, (path, plan, over), record))
             }
             Err(error) => {
                 let report = draft.scope.undo();
@@ -126,6 +132,25 @@ impl Builder {
                 }
             }
         }
+    }
+
+    /// Serves what is at `path`, and mounts that beside it.
+    fn behind(&self, draft: &mut Draft<'_>, network: &Network, path: &Utf8Path) -> Result<Over, StackError> {
+        let target = over::target(path);
+        std::fs::create_dir(&target).map_err(io_error(&target))?;
+        let over = Over {
+            network: network.clone(),
+            program: self.program.clone(),
+            served: path.to_owned(),
+            target,
+            source: format!("loadline-{}", random_word()),
+            host: self.host.clone(),
+            journal: draft.scope.journal().clone(),
+            running: Default::default(),
+        };
+        let ran = draft.scope.create(over.resource(), || over.start())?;
+        draft.record.commands.extend(ran);
+        Ok(over)
     }
 
     /// A private directory within a directory that exists; nothing else there is touched.

@@ -5,6 +5,7 @@
 //! | [`availability`] | what this machine can build; else the reason and the remedy |
 //! | [`builder`], [`mounted`], [`record`] | building, a stack in use, the evidence of how it was built |
 //! | [`network`] | which clients of network file systems are here |
+//! | `over`, [`link`] | a stack behind a network file system; the link of a stated delay and rate to its server |
 //! | [`emulated`] | the emulated SSD that a stack names, as options of a device |
 //! | `image`, `mkfs`, `mount`, `steps` | the single steps |
 //!
@@ -36,10 +37,12 @@ pub mod builder;
 pub mod emulated;
 mod error;
 mod image;
+pub mod link;
 mod mkfs;
 mod mount;
 pub mod mounted;
 pub mod network;
+mod over;
 pub mod record;
 mod steps;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use camino::{Utf8Path, Utf8PathBuf};
 
 use crate::error::StackError;
+use crate::over::Over;
 use crate::record::{BuildRecord, DeviceInfo};
 use crate::steps::{io_error, run, status};
 use crate::{image, mount};
@@ -90,6 +91,8 @@ pub struct MountedStack {
     runner: Arc<dyn Runner>,
     path: Utf8PathBuf,
     plan: Option<MountPlan>,
+    /// The network file system through which it is reached.
+    over: Option<Over>,
     record: BuildRecord,
     down: bool,
 }
@@ -99,17 +102,16 @@ impl MountedStack {
         spec: StackSpec,
         scope: Scope,
         (host, runner): (Host, Arc<dyn Runner>),
-        path: Utf8PathBuf,
-        plan: Option<MountPlan>,
+        (path, plan, over): (Utf8PathBuf, Option<MountPlan>, Option<Over>),
         record: BuildRecord,
     ) -> Self {
-        Self { spec, scope, host, runner, path, plan, record, down: false }
+        Self { spec, scope, host, runner, path, plan, over, record, down: false }
     }
 
     /// The directory on which workloads run: absolute, writable, empty on a fresh stack but for what mkfs
     /// puts there (`lost+found`).
     pub fn path(&self) -> &Utf8Path {
-        &self.path
+        self.over.as_ref().map_or(&self.path, |over| &over.target)
     }
 
     /// The stack as written.
@@ -145,6 +147,9 @@ impl MountedStack {
                 "the daemon behind the mount died: was it killed, or for want of memory (dmesg)?".into(),
             );
         }
+        if let Some(trouble) = self.over.as_ref().and_then(Over::trouble) {
+            return Some(trouble);
+        }
         // the private directory holds the image, and the mount point unless it is opened in process
         let mounted = self.plan.as_ref().and_then(|plan| plan.target.parent());
         let dir = self.record.backing.as_ref().map(|_| mounted.unwrap_or(&self.path))?;
@@ -174,7 +179,7 @@ impl MountedStack {
             // only who opens it can tell; the store keeps a sixteenth for itself
             return Ok(info.size_bytes / 16 * 15);
         }
-        image::free_bytes(&self.path).map_err(io_error(&self.path))
+        image::free_bytes(self.path()).map_err(io_error(self.path()))
     }
 
     /// Makes the stack cold: writes it back, unmounts it, drops the machine's clean caches, mounts it again.
@@ -186,21 +191,36 @@ impl MountedStack {
         // an interrupt waits until the mount is back, and then takes it off for good
         let _making = self.scope.journal().begin()?;
         self.write_back()?;
+        let Some(over) = &self.over else { return self.remount_served() };
+        // the client first, whose server holds the rest; it has caches of its own
+        self.unmount(&over.target)?;
+        over.end();
+        let coldness = self.remount_served()?;
+        over.start()?;
+        Ok(coldness)
+    }
+
+    /// As [`MountedStack::remount_cold`], without what a network has in front of it.
+    fn remount_served(&self) -> Result<Coldness, StackError> {
         let Some(plan) = &self.plan else {
             let dropped = self.host.drop_caches();
             return Ok(if dropped.is_ok() { Coldness::CachesDropped } else { Coldness::WrittenBack });
         };
-        match host::mount::unmount(&plan.target, REMOUNT_PATIENCE) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
-                let users = host::mount::users_text(&host::mount::users(&self.host, &plan.target));
-                return Err(StackError::Busy { target: plan.target.clone(), users });
-            }
-            result => result.map_err(io_error(&plan.target))?,
-        }
+        self.unmount(&plan.target)?;
         host::mount::wait_released(&plan.fs_type, &plan.source);
         let dropped = self.host.drop_caches().map_err(io_error("/proc/sys/vm/drop_caches".into()));
         plan.mount(&self.host, &*self.runner)?;
         dropped.map(|()| Coldness::Remounted)
+    }
+
+    fn unmount(&self, target: &Utf8Path) -> Result<(), StackError> {
+        match host::mount::unmount(target, REMOUNT_PATIENCE) {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                let users = host::mount::users_text(&host::mount::users(&self.host, target));
+                Err(StackError::Busy { target: target.to_owned(), users })
+            }
+            result => result.map_err(io_error(target)),
+        }
     }
 
     /// Takes the stack down: unmounts, detaches, removes. An error carries the whole report: what stays until
@@ -213,8 +233,12 @@ impl MountedStack {
 
     /// Writes back this file system only: a sync of all of them would wait for every other stack.
     fn write_back(&self) -> Result<(), StackError> {
-        let dir = File::open(&self.path).map_err(io_error(&self.path))?;
-        rustix::fs::syncfs(&dir).map_err(|error| io_error(&self.path)(error.into()))
+        // through a network first what its client holds, then what the stack does
+        for path in [self.path(), &self.path] {
+            let dir = File::open(path).map_err(io_error(path))?;
+            rustix::fs::syncfs(&dir).map_err(|error| io_error(path)(error.into()))?;
+        }
+        Ok(())
     }
 }
 

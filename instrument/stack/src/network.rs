@@ -1,5 +1,5 @@
-//! Clients of network and cluster file systems. loadline does not make such mounts: what the user has mounted is measured as
-//! `dir:PATH`. Here is said which clients this machine has.
+//! Clients of network and cluster file systems. Of these loadline mounts sshfs itself (`sshfs(STACK)`); what the user has mounted is
+//! measured as `dir:PATH`. Here is said which clients this machine has.
 
 use host::{Host, Unavailable};
 

@@ -81,6 +81,50 @@ fn tmpfs() {
 }
 
 #[test]
+fn a_stack_behind_sshfs() {
+    needs!(Mounts, Loop, Ext4, Fuse, Sshfs);
+    let dir = temp_dir();
+    let journal = Journal::open(&dir.path.join("journal"), "real").unwrap();
+    let plain = dir.path.join("plain");
+    std::fs::create_dir(&plain).unwrap();
+    for behind in ["ext4@image:64M".to_string(), format!("dir:{plain}")] {
+        let spec: StackSpec = format!("sshfs,cache=no({behind})").parse().unwrap();
+        let built =
+            Builder::new(dir.path.join("work")).build(&spec, &journal).unwrap_or_else(|e| panic!("{e}"));
+        let mounts = Host::system().mounts().unwrap();
+        let mount = mounts.iter().find(|mount| mount.target == built.path()).expect("is mounted");
+        assert_eq!(mount.fs_type, "fuse.sshfs");
+        let lines: Vec<&str> = built.record().commands.iter().map(|command| command.line.as_str()).collect();
+        assert!(
+            lines.iter().any(|line| line.starts_with("sshfs ") && line.contains("cache=no")),
+            "{lines:?}"
+        );
+        // what goes through the client is where it is served
+        let file = built.path().join("file");
+        std::fs::write(&file, "kept").unwrap();
+        let served =
+            built.path().parent().unwrap().join(if behind.starts_with("dir") { "data" } else { "mnt" });
+        assert_eq!(std::fs::read_to_string(served.join("file")).unwrap(), "kept");
+        assert!(built.free_bytes().unwrap() > 0 && built.trouble().is_none());
+        let expected = if behind.starts_with("dir") { Coldness::CachesDropped } else { Coldness::Remounted };
+        assert_eq!(built.remount_cold().unwrap(), expected);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
+        let processes = |journal: &Journal| {
+            journal.entries().iter().filter(|(_, r)| matches!(r, Resource::Process { .. })).count()
+        };
+        assert_eq!(processes(&journal), 2, "the server and the client");
+        built.teardown().unwrap_or_else(|error| panic!("{error}"));
+        assert!(journal.is_empty(), "{:?}", journal.entries());
+        assert_eq!((loop_on(&dir.path), mounts_below(&dir.path)), (None, 0));
+    }
+    // a word that sshfs does not know is told with what it says
+    let spec: StackSpec = format!("sshfs,no_such_word(dir:{plain})").parse().unwrap();
+    let error = Builder::new(dir.path.join("work")).build(&spec, &journal).err().unwrap().to_string();
+    assert!(error.contains("no_such_word") && error.contains("unknown option"), "{error}");
+    assert!(journal.is_empty(), "{:?}", journal.entries());
+}
+
+#[test]
 fn options_reach_mkfs_mount_and_the_loop_device() {
     needs!(Mounts, Loop, Ext4);
     let stack = "ext4,noatime,\"mkfs:-O ^has_journal -E stride=4\"@image(64M,buffered,sector=4096)";
