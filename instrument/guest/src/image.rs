@@ -20,7 +20,7 @@ pub const PROGRAM: &str = "/bin/loadline";
 /// Version of what this module makes: raised when the same files would give another image.
 const VERSION: u64 = 1;
 /// Programs that stacks and scripts call; one that this machine has not is left out.
-const PROGRAMS: [&str; 14] = [
+const PROGRAMS: [&str; 16] = [
     "mkfs.ext2",
     "mkfs.ext3",
     "mkfs.ext4",
@@ -32,6 +32,8 @@ const PROGRAMS: [&str; 14] = [
     "mount",
     "umount",
     "blkid",
+    "ip",
+    "tc",
     "sh",
     "sleep",
     "sync",

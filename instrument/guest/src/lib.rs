@@ -21,6 +21,7 @@
 //! |---|---|
 //! | [`init`] | the first process: mounts, modules, the job, the end |
 //! | [`devices`] | the devices that only a guest has |
+//! | `remote` | one of them at the other end of a network: NVMe over TCP within the guest |
 
 pub mod accel;
 mod archive;
@@ -32,6 +33,7 @@ pub mod kernel;
 pub mod machine;
 pub mod modules;
 mod monitor;
+mod remote;
 pub mod setup;
 pub mod snapshot;
 pub mod wire;
