@@ -28,8 +28,8 @@ const NULL_CACHE_MIB: u64 = 64;
 const CONFIG: &str = "/sys/kernel/config/nullb";
 /// How long a device may take to appear.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Queues of a device, at most.
-const QUEUES_MAX: u64 = 64;
+/// Queues of a device, at most: as many virtual processors are needed, and each costs the machine.
+const QUEUES_MAX: u64 = 16;
 /// Bits in a second that units of `remote`'s rate stand for, in kbit.
 const RATES_KBIT: [(&str, u64); 3] = [("kbit", 1), ("mbit", 1_000), ("gbit", 1_000_000)];
 /// The only disk of the controller.
@@ -87,12 +87,36 @@ pub fn is_hosts(spec: &StackSpec) -> bool {
     matches!(spec.device(), Device::Emulated { name, .. } if name == NVME)
 }
 
-/// Bytes of the file of the host that a stack needs.
-pub fn disk_bytes(spec: &StackSpec) -> Option<u64> {
+/// Whether a stack lies on a device at the other end of a network.
+pub fn is_remote(spec: &StackSpec) -> bool {
+    matches!(spec.device(), Device::Emulated { name, .. } if name == REMOTE)
+}
+
+/// QEMU's NVMe device of a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Disk {
+    /// Bytes of the file of the host that it is.
+    pub bytes: u64,
+    /// Its queues; `None`: one for each virtual processor.
+    pub queues: Option<u64>,
+}
+
+/// The NVMe device that a stack needs.
+pub fn disk(spec: &StackSpec) -> Option<Disk> {
     match spec.device() {
-        Device::Emulated { name, size, .. } if name == NVME => Some(size.map_or(NVME_BYTES, Size::bytes)),
+        Device::Emulated { name, size, args } if name == NVME => {
+            let queues = args.iter().find_map(|word| queues(word.strip_prefix("queues=")?));
+            Some(Disk { bytes: size.map_or(NVME_BYTES, Size::bytes), queues })
+        }
         _ => None,
     }
+}
+
+/// Virtual processors that a stack's device needs at least: Linux makes no more queues than there are of them.
+pub fn cores(spec: &StackSpec) -> usize {
+    let Device::Emulated { name, args, .. } = spec.device() else { return 1 };
+    let named = args.iter().find_map(|word| queues(word.strip_prefix("queues=")?));
+    named.filter(|_| is_own(name)).map_or(1, |queues| queues as usize)
 }
 
 /// Looks at what is written of a guest's device.
@@ -104,12 +128,16 @@ pub fn check(spec: &StackSpec) -> Result<(), GuestError> {
     if is_own(name) && spec.regime().is_some() {
         return Err(GuestError::Device(format!("`{name}` orders writes by flushing; leave the regime out")));
     }
-    match (name.as_str(), args.first()) {
-        (NVME, Some(word)) => {
-            Err(GuestError::Device(format!("`{word}` of nvme: it takes a size only, as in nvme:8G")))
-        }
-        (NULL, _) => null(*size, args).map(|_| ()),
-        (REMOTE, _) => remote(*size, args).map(|_| ()),
+    match name.as_str() {
+        NVME => match args.iter().find(|word| word.strip_prefix("queues=").and_then(queues).is_none()) {
+            Some(word) => {
+                let why = format!("`{word}` of nvme: there is queues=N, and a size, as in nvme(queues=4):8G");
+                Err(GuestError::Device(why))
+            }
+            None => Ok(()),
+        },
+        NULL => null(*size, args).map(|_| ()),
+        REMOTE => remote(*size, args).map(|_| ()),
         _ => Ok(()),
     }
 }
@@ -273,9 +301,14 @@ mod tests {
             of("ext4@null(1ms,cache=0,queues=4):64M"),
             Null { bytes: 64 << 20, answer_ns: 1_000_000, cache_mib: 0, queues: 4 }
         );
-        for bad in
-            ["ext4@null(fast)", "ext4@null(queues=0)", "ext4@nvme(80us)", "ext4@null:none", "ext4@null(5)"]
-        {
+        for bad in [
+            "ext4@null(fast)",
+            "ext4@null(queues=0)",
+            "ext4@nvme(80us)",
+            "ext4@nvme(queues=17)",
+            "ext4@null:none",
+            "ext4@null(5)",
+        ] {
             assert!(check(&spec(bad)).is_err(), "{bad}");
         }
         assert!(check(&spec("ext4@860evo(scale=2)")).is_ok());
@@ -294,7 +327,11 @@ mod tests {
             assert!(check(&spec(bad)).is_err(), "{bad}");
         }
         assert!(is_guests(&spec("ext4@remote(200us)")) && !is_hosts(&spec("ext4@remote")));
-        assert_eq!(disk_bytes(&spec("xfs@nvme:2G")), Some(2 << 30));
+        assert_eq!(disk(&spec("xfs@nvme:2G")), Some(Disk { bytes: 2 << 30, queues: None }));
+        let three = spec("xfs@nvme(queues=3):1G");
+        assert_eq!((disk(&three), cores(&three)), (Some(Disk { bytes: 1 << 30, queues: Some(3) }), 3));
+        assert!(check(&three).is_ok() && disk(&spec("xfs@null(queues=2)")).is_none());
+        assert_eq!((cores(&spec("xfs@remote(queues=2)")), cores(&spec("xfs@860evo"))), (2, 1));
         assert!(
             is_hosts(&spec("xfs@nvme")) && is_guests(&spec("xfs@null")) && !is_guests(&spec("xfs@860evo"))
         );

@@ -78,6 +78,15 @@ pub fn obstacle(spec: &StackSpec) -> Option<Unavailable> {
             "use `@null`, or an emulated SSD such as `@860evo`",
         ));
     }
+    if devices::is_remote(spec)
+        && let Some(program) = ["ip", "tc"].iter().find(|name| host.find_program(name).is_none())
+    {
+        let reason = format!("the program `{program}` is not found, which shapes the network of `remote`");
+        return Some(Unavailable::new(
+            reason,
+            "install it here, the guest gets it (Debian: apt install iproute2)",
+        ));
+    }
     if let Err(error) = devices::check(spec) {
         return Some(Unavailable::new(error.to_string(), "see docs/guests.md"));
     }
