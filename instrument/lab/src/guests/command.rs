@@ -96,8 +96,10 @@ pub fn command(
         }
     };
     let facts = &serving.facts;
-    let told = |fact: &Option<String>| fact.clone().unwrap_or_default();
-    let guest = format!("{}, guest under {}", told(&facts.kernel), told(&facts.accelerator));
+    // the checksum of the package is for stored trials
+    let kernel =
+        facts.kernel.as_deref().and_then(|kernel| kernel.split_whitespace().next()).unwrap_or_default();
+    let guest = format!("{kernel}, guest under {}", facts.accelerator.as_deref().unwrap_or_default());
     let console = serving.machine.console().to_string();
     serving.end();
     Ok(Commanded { code, guest, console })
