@@ -78,7 +78,8 @@ mod tests {
         };
         // as mkfs.f2fs 1.15 makes them for 128 MiB
         [(0, 0xF2F5_2010), (36, 32768), (76, 512), (80, 1536), (84, 2560), (88, 3584), (92, 4096)]
-            .map(|(place, value)| put(place, value));
+            .iter()
+            .for_each(|(place, value)| put(*place, *value));
         let layout = Layout::read(&first).unwrap();
         let mut block = vec![0; BLOCK];
         for (place, value) in [(0, 7u32), (4, 5), (8, FSYNC as u32), (20, 4100)] {
