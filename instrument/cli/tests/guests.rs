@@ -212,7 +212,9 @@ fn two_kernels_are_compared_cell_by_cell() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     // no worse, worse, cannot tell: the verdict is not what is tested
     assert!(matches!(output.status.code(), Some(0 | 1 | 4)), "{output:?}");
-    assert!(text.contains("mitigations=off"), "{text}");
+    // a narrow table breaks a stack's name where it likes
+    let unbroken: String = text.split_whitespace().collect();
+    assert!(unbroken.contains("mitigations=off"), "{text}");
     let run = place.run();
     let mut lines = Vec::new();
     below(&run, "raw_data", &mut lines);
