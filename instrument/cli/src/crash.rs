@@ -1,5 +1,7 @@
 //! `crash`: what a power cut may leave, brought up and judged.
 
+mod guest;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +25,9 @@ use crate::screen::{self, Exit, bad_input};
 pub fn crash(options: &Options, arguments: &Crash) -> anyhow::Result<Exit> {
     let stacks = StackSpec::parse_list(&arguments.on).map_err(|error| bad_input(format!("--on: {error}")))?;
     if let Some(engines) = &arguments.engine {
+        if let Some(spec) = stacks.iter().find(|spec| spec.guest().is_some()) {
+            return Err(bad_input(format!("{spec}: a database's power is cut on this machine only")));
+        }
         let parsed = engines.split(',').map(|word| word.trim().parse::<sql::Engine>());
         let engines = parsed.collect::<Result<Vec<_>, _>>();
         let engines = engines.map_err(|error| bad_input(format!("--engine: {error}")))?;
@@ -42,31 +47,9 @@ fn check(
 ) -> anyhow::Result<Exit> {
     let mut worst = Exit::Done;
     for spec in stacks {
-        let mut load = load(arguments, stop)?;
-        let asked = asked(arguments, spec, home)?;
-        let (bar, quiet) = (crate::progress::bar(arguments.quiet), arguments.quiet);
-        let checked = crash::run(&asked, &mut load, journal, stop, &mut |progress| {
-            if !quiet {
-                show(&bar, progress);
-            }
-        });
-        bar.finish_and_clear();
-        let exit = match checked {
-            Ok(verdict) => {
-                screen::print(&format!("{verdict}\n"))?;
-                exit_of(&verdict)
-            }
-            Err(error) => match error.unavailable() {
-                Some(why) => {
-                    eprintln!("loadline: {}: {}; {}", asked.spec, why.reason, why.remedy);
-                    Exit::CannotHere
-                }
-                None if stop.load(Ordering::Acquire) => {
-                    eprintln!("loadline: {}: interrupted: {error}", asked.spec);
-                    Exit::Interrupted
-                }
-                None => return Err(anyhow::Error::from(error).context(asked.spec.to_string())),
-            },
+        let exit = match spec.guest() {
+            Some(_) => guest::check(arguments, &spec, home, journal, stop)?,
+            None => here(arguments, spec, home, journal, stop)?,
         };
         // a violation is worth more than anything else
         if worst.code() != Exit::Failed.code() && exit.code() != Exit::Done.code() {
@@ -78,6 +61,42 @@ fn check(
         }
     }
     Ok(worst)
+}
+
+/// Checks a stack on this machine.
+fn here(
+    arguments: &Crash,
+    spec: StackSpec,
+    home: &Utf8Path,
+    journal: &Arc<Journal>,
+    stop: &Arc<AtomicBool>,
+) -> anyhow::Result<Exit> {
+    let mut load = load(arguments, stop)?;
+    let asked = asked(arguments, spec, home)?;
+    let (bar, quiet) = (crate::progress::bar(arguments.quiet), arguments.quiet);
+    let checked = crash::run(&asked, &mut load, journal, stop, &mut |progress| {
+        if !quiet {
+            show(&bar, progress);
+        }
+    });
+    bar.finish_and_clear();
+    Ok(match checked {
+        Ok(verdict) => {
+            screen::print(&format!("{verdict}\n"))?;
+            exit_of(&verdict)
+        }
+        Err(error) => match error.unavailable() {
+            Some(why) => {
+                eprintln!("loadline: {}: {}; {}", asked.spec, why.reason, why.remedy);
+                Exit::CannotHere
+            }
+            None if stop.load(Ordering::Acquire) => {
+                eprintln!("loadline: {}: interrupted: {error}", asked.spec);
+                Exit::Interrupted
+            }
+            None => return Err(anyhow::Error::from(error).context(asked.spec.to_string())),
+        },
+    })
 }
 
 /// Cuts the power under each engine on each stack.

@@ -1,17 +1,21 @@
-//! The devices that only a guest has: `nvme`, QEMU's controller with several queues on a file of the host, and `null`, the
-//! kernel's null_blk, which keeps its blocks in memory and answers after a fixed time.
+//! The devices that only a guest has: `nvme`, QEMU's controller with several queues on a file of the host; `null`, the
+//! kernel's null_blk, which keeps its blocks in memory and answers after a fixed time; `remote`, that null_blk at the other
+//! end of a network.
 
 use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use spec::{Device, Size, StackSpec};
 
+use crate::remote::{Connection, Network};
 use crate::{GuestError, modules};
 
 /// Name of QEMU's NVMe controller in the stack syntax.
 pub const NVME: &str = "nvme";
 /// Name of null_blk.
 pub const NULL: &str = "null";
+/// Name of null_blk behind NVMe over TCP.
+pub const REMOTE: &str = "remote";
 /// Size of an NVMe device for which none is given.
 const NVME_BYTES: u64 = 8 << 30;
 /// Size of null_blk: its blocks are the guest's memory.
@@ -24,6 +28,10 @@ const NULL_CACHE_MIB: u64 = 64;
 const CONFIG: &str = "/sys/kernel/config/nullb";
 /// How long a device may take to appear.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Queues of a device, at most: as many virtual processors are needed, and each costs the machine.
+const QUEUES_MAX: u64 = 16;
+/// Bits in a second that units of `remote`'s rate stand for, in kbit.
+const RATES_KBIT: [(&str, u64); 3] = [("kbit", 1), ("mbit", 1_000), ("gbit", 1_000_000)];
 /// The only disk of the controller.
 const NVME_DEVICE: &str = "/dev/nvme0n1";
 
@@ -40,9 +48,14 @@ struct Null {
 #[derive(Debug)]
 pub struct Attached {
     device: Utf8PathBuf,
-    /// Its directory below [`CONFIG`].
-    made: Option<Utf8PathBuf>,
+    // before what it leads to
+    _connection: Option<Connection>,
+    _null: Option<MadeNull>,
 }
+
+/// A null_blk, by its directory below [`CONFIG`]. Dropped, it goes.
+#[derive(Debug)]
+struct MadeNull(Utf8PathBuf);
 
 impl Attached {
     /// Its path below /dev.
@@ -51,12 +64,10 @@ impl Attached {
     }
 }
 
-impl Drop for Attached {
+impl Drop for MadeNull {
     fn drop(&mut self) {
-        if let Some(made) = &self.made
-            && let Err(error) =
-                std::fs::write(made.join("power"), "0").and_then(|()| std::fs::remove_dir(made))
-        {
+        let made = &self.0;
+        if let Err(error) = std::fs::write(made.join("power"), "0").and_then(|()| std::fs::remove_dir(made)) {
             tracing::warn!("{made}: {error}");
         }
     }
@@ -64,7 +75,11 @@ impl Drop for Attached {
 
 /// Whether a stack lies on a device that only a guest has.
 pub fn is_guests(spec: &StackSpec) -> bool {
-    matches!(spec.device(), Device::Emulated { name, .. } if name == NVME || name == NULL)
+    matches!(spec.device(), Device::Emulated { name, .. } if is_own(name))
+}
+
+fn is_own(name: &str) -> bool {
+    [NVME, NULL, REMOTE].contains(&name)
 }
 
 /// Whether a guest's device is a file of the host.
@@ -72,12 +87,36 @@ pub fn is_hosts(spec: &StackSpec) -> bool {
     matches!(spec.device(), Device::Emulated { name, .. } if name == NVME)
 }
 
-/// Bytes of the file of the host that a stack needs.
-pub fn disk_bytes(spec: &StackSpec) -> Option<u64> {
+/// Whether a stack lies on a device at the other end of a network.
+pub fn is_remote(spec: &StackSpec) -> bool {
+    matches!(spec.device(), Device::Emulated { name, .. } if name == REMOTE)
+}
+
+/// QEMU's NVMe device of a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Disk {
+    /// Bytes of the file of the host that it is.
+    pub bytes: u64,
+    /// Its queues; `None`: one for each virtual processor.
+    pub queues: Option<u64>,
+}
+
+/// The NVMe device that a stack needs.
+pub fn disk(spec: &StackSpec) -> Option<Disk> {
     match spec.device() {
-        Device::Emulated { name, size, .. } if name == NVME => Some(size.map_or(NVME_BYTES, Size::bytes)),
+        Device::Emulated { name, size, args } if name == NVME => {
+            let queues = args.iter().find_map(|word| queues(word.strip_prefix("queues=")?));
+            Some(Disk { bytes: size.map_or(NVME_BYTES, Size::bytes), queues })
+        }
         _ => None,
     }
+}
+
+/// Virtual processors that a stack's device needs at least: Linux makes no more queues than there are of them.
+pub fn cores(spec: &StackSpec) -> usize {
+    let Device::Emulated { name, args, .. } = spec.device() else { return 1 };
+    let named = args.iter().find_map(|word| queues(word.strip_prefix("queues=")?));
+    named.filter(|_| is_own(name)).map_or(1, |queues| queues as usize)
 }
 
 /// Looks at what is written of a guest's device.
@@ -86,15 +125,19 @@ pub fn disk_bytes(spec: &StackSpec) -> Option<u64> {
 /// A word that means nothing.
 pub fn check(spec: &StackSpec) -> Result<(), GuestError> {
     let Device::Emulated { name, size, args } = spec.device() else { return Ok(()) };
-    let own = name == NULL || name == NVME;
-    if own && spec.regime().is_some() {
+    if is_own(name) && spec.regime().is_some() {
         return Err(GuestError::Device(format!("`{name}` orders writes by flushing; leave the regime out")));
     }
-    match (name.as_str(), args.first()) {
-        (NVME, Some(word)) => {
-            Err(GuestError::Device(format!("`{word}` of nvme: it takes a size only, as in nvme:8G")))
-        }
-        (NULL, _) => null(*size, args).map(|_| ()),
+    match name.as_str() {
+        NVME => match args.iter().find(|word| word.strip_prefix("queues=").and_then(queues).is_none()) {
+            Some(word) => {
+                let why = format!("`{word}` of nvme: there is queues=N, and a size, as in nvme(queues=4):8G");
+                Err(GuestError::Device(why))
+            }
+            None => Ok(()),
+        },
+        NULL => null(*size, args).map(|_| ()),
+        REMOTE => remote(*size, args).map(|_| ()),
         _ => Ok(()),
     }
 }
@@ -115,14 +158,44 @@ fn null(size: Option<Size>, args: &[String]) -> Result<Null, GuestError> {
         match word.split_once('=') {
             Some(("cache", "0")) => null.cache_mib = 0,
             Some(("cache", value)) => null.cache_mib = Size::parse(value).map_err(|_| bad())?.bytes() >> 20,
-            Some(("queues", value)) => {
-                null.queues = value.parse().ok().filter(|n| (1..=64).contains(n)).ok_or_else(bad)?
-            }
+            Some(("queues", value)) => null.queues = queues(value).ok_or_else(bad)?,
             None => null.answer_ns = time_ns(word).ok_or_else(bad)?,
             _ => return Err(bad()),
         }
     }
     Ok(null)
+}
+
+/// What `remote` is made of: the network, and the null_blk behind it.
+fn remote(size: Option<Size>, args: &[String]) -> Result<(Network, Null), GuestError> {
+    let mut network = Network { delay_us: 0, rate_kbit: None, queues: 0 };
+    for word in args {
+        let bad = || {
+            GuestError::Device(format!(
+                "`{word}` of remote: there are DELAY such as 200us or 1ms (each way), RATE such as 100mbit or 1gbit, \
+                 queues=N"
+            ))
+        };
+        match (word.strip_prefix("queues="), time_ns(word), rate_kbit(word)) {
+            (Some(value), ..) => network.queues = queues(value).ok_or_else(bad)?,
+            (_, Some(ns), _) if ns % 1_000 == 0 => network.delay_us = ns / 1_000,
+            (_, None, Some(kbit)) => network.rate_kbit = Some(kbit),
+            _ => return Err(bad()),
+        }
+    }
+    let null = null(size, &[])?;
+    Ok((network, Null { queues: network.queues.max(1), ..null }))
+}
+
+fn queues(value: &str) -> Option<u64> {
+    value.parse().ok().filter(|count| (1..=QUEUES_MAX).contains(count))
+}
+
+/// `100mbit` or `1gbit` in kbit a second, which is not nothing.
+fn rate_kbit(word: &str) -> Option<u64> {
+    let (digits, unit) = word.split_at(word.bytes().take_while(u8::is_ascii_digit).count());
+    let (_, kbit) = RATES_KBIT.iter().find(|(name, _)| unit.eq_ignore_ascii_case(name))?;
+    digits.parse::<u64>().ok()?.checked_mul(*kbit).filter(|rate| *rate > 0)
 }
 
 /// `80us`, `500ns` or `1ms` in nanoseconds.
@@ -146,19 +219,32 @@ pub fn attach(spec: &StackSpec) -> Result<Option<Attached>, GuestError> {
     match name.as_str() {
         NVME => {
             modules::load("nvme", "")?;
-            appears(NVME_DEVICE.into()).map(|device| Some(Attached { device, made: None }))
+            let device = Utf8PathBuf::from(NVME_DEVICE);
+            appears(NVME_DEVICE, || device.exists().then(|| device.clone()))
+                .map(|device| Some(Attached { device, _connection: None, _null: None }))
         }
-        NULL => make_null(&null(*size, args)?).map(Some),
+        NULL => {
+            let (device, made) = make_null(&null(*size, args)?)?;
+            Ok(Some(Attached { device, _connection: None, _null: Some(made) }))
+        }
+        REMOTE => {
+            let (network, null) = remote(*size, args)?;
+            let (device, made) = make_null(&null)?;
+            let connection = Connection::open(&device, &network)?;
+            let device = appears("device at the other end of the network", || connection.device())?;
+            Ok(Some(Attached { device, _connection: Some(connection), _null: Some(made) }))
+        }
         _ => Ok(None),
     }
 }
 
-fn make_null(null: &Null) -> Result<Attached, GuestError> {
+fn make_null(null: &Null) -> Result<(Utf8PathBuf, MadeNull), GuestError> {
     modules::load("null_blk", "nr_devices=0")?;
     // newer kernels name the device by this directory, older ones by its number
     let made = Utf8Path::new(CONFIG).join("nullb0");
     std::fs::create_dir(&made).map_err(GuestError::at(made.as_str()))?;
-    let attached = Attached { device: "/dev/nullb0".into(), made: Some(made.clone()) };
+    let device = Utf8PathBuf::from("/dev/nullb0");
+    let attached = MadeNull(made.clone());
     let set = |name: &str, value: u64| {
         let path = made.join(name);
         std::fs::write(&path, value.to_string()).map_err(GuestError::at(path.as_str()))
@@ -173,15 +259,18 @@ fn make_null(null: &Null) -> Result<Attached, GuestError> {
     set("irqmode", 2)?;
     set("completion_nsec", null.answer_ns)?;
     set("power", 1)?;
-    appears(attached.device.clone())?;
-    Ok(attached)
+    let device = appears("/dev/nullb0", || device.exists().then(|| device.clone()))?;
+    Ok((device, attached))
 }
 
-fn appears(device: Utf8PathBuf) -> Result<Utf8PathBuf, GuestError> {
-    match host::wait::wait_until(PATIENCE, || device.exists()) {
-        true => Ok(device),
-        false => Err(GuestError::Device(format!("the guest has no {device}"))),
-    }
+/// The device that `look` finds in time.
+fn appears(what: &str, look: impl Fn() -> Option<Utf8PathBuf>) -> Result<Utf8PathBuf, GuestError> {
+    let mut found = None;
+    host::wait::wait_until(PATIENCE, || {
+        found = look();
+        found.is_some()
+    });
+    found.ok_or_else(|| GuestError::Device(format!("the guest has no {what}")))
 }
 
 /// Within a guest: makes a file system known to the kernel.
@@ -212,13 +301,37 @@ mod tests {
             of("ext4@null(1ms,cache=0,queues=4):64M"),
             Null { bytes: 64 << 20, answer_ns: 1_000_000, cache_mib: 0, queues: 4 }
         );
-        for bad in
-            ["ext4@null(fast)", "ext4@null(queues=0)", "ext4@nvme(80us)", "ext4@null:none", "ext4@null(5)"]
-        {
+        for bad in [
+            "ext4@null(fast)",
+            "ext4@null(queues=0)",
+            "ext4@nvme(80us)",
+            "ext4@nvme(queues=17)",
+            "ext4@null:none",
+            "ext4@null(5)",
+        ] {
             assert!(check(&spec(bad)).is_err(), "{bad}");
         }
         assert!(check(&spec("ext4@860evo(scale=2)")).is_ok());
-        assert_eq!(disk_bytes(&spec("xfs@nvme:2G")), Some(2 << 30));
+        let of = |text: &str| match spec(text).device() {
+            Device::Emulated { size, args, .. } => remote(*size, args),
+            other => panic!("{other:?}"),
+        };
+        let (network, null) = of("ext4@remote(1ms,100Mbit,queues=4):64M").unwrap();
+        assert_eq!(network, Network { delay_us: 1000, rate_kbit: Some(100_000), queues: 4 });
+        assert_eq!(null, Null { bytes: 64 << 20, queues: 4, ..plain });
+        let (network, null) = of("xfs@remote").unwrap();
+        assert_eq!(network, Network { delay_us: 0, rate_kbit: None, queues: 0 });
+        assert_eq!(null, plain);
+        // tc knows no nanoseconds
+        for bad in ["ext4@remote(500ns)", "ext4@remote(0gbit)", "ext4@remote(far)", "ext4@remote(cache=0)"] {
+            assert!(check(&spec(bad)).is_err(), "{bad}");
+        }
+        assert!(is_guests(&spec("ext4@remote(200us)")) && !is_hosts(&spec("ext4@remote")));
+        assert_eq!(disk(&spec("xfs@nvme:2G")), Some(Disk { bytes: 2 << 30, queues: None }));
+        let three = spec("xfs@nvme(queues=3):1G");
+        assert_eq!((disk(&three), cores(&three)), (Some(Disk { bytes: 1 << 30, queues: Some(3) }), 3));
+        assert!(check(&three).is_ok() && disk(&spec("xfs@null(queues=2)")).is_none());
+        assert_eq!((cores(&spec("xfs@remote(queues=2)")), cores(&spec("xfs@860evo"))), (2, 1));
         assert!(
             is_hosts(&spec("xfs@nvme")) && is_guests(&spec("xfs@null")) && !is_guests(&spec("xfs@860evo"))
         );

@@ -20,7 +20,7 @@ pub const PROGRAM: &str = "/bin/loadline";
 /// Version of what this module makes: raised when the same files would give another image.
 const VERSION: u64 = 1;
 /// Programs that stacks and scripts call; one that this machine has not is left out.
-const PROGRAMS: [&str; 14] = [
+const PROGRAMS: [&str; 20] = [
     "mkfs.ext2",
     "mkfs.ext3",
     "mkfs.ext4",
@@ -29,9 +29,16 @@ const PROGRAMS: [&str; 14] = [
     "mkfs.f2fs",
     "mkfs.nilfs2",
     "mkfs.bcachefs",
+    // what judges crash states
+    "e2fsck",
+    "xfs_repair",
+    "btrfs",
+    "fsck.f2fs",
     "mount",
     "umount",
     "blkid",
+    "ip",
+    "tc",
     "sh",
     "sleep",
     "sync",

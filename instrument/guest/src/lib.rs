@@ -21,6 +21,7 @@
 //! |---|---|
 //! | [`init`] | the first process: mounts, modules, the job, the end |
 //! | [`devices`] | the devices that only a guest has |
+//! | `remote` | one of them at the other end of a network: NVMe over TCP within the guest |
 
 pub mod accel;
 mod archive;
@@ -32,6 +33,7 @@ pub mod kernel;
 pub mod machine;
 pub mod modules;
 mod monitor;
+mod remote;
 pub mod setup;
 pub mod snapshot;
 pub mod wire;
@@ -74,6 +76,15 @@ pub fn obstacle(spec: &StackSpec) -> Option<Unavailable> {
         return Some(Unavailable::new(
             "an `nvme` device is a file of this machine, and waiting for it breaks a guest's virtual time",
             "use `@null`, or an emulated SSD such as `@860evo`",
+        ));
+    }
+    if devices::is_remote(spec)
+        && let Some(program) = ["ip", "tc"].iter().find(|name| host.find_program(name).is_none())
+    {
+        let reason = format!("the program `{program}` is not found, which shapes the network of `remote`");
+        return Some(Unavailable::new(
+            reason,
+            "install it here, the guest gets it (Debian: apt install iproute2)",
         ));
     }
     if let Err(error) = devices::check(spec) {

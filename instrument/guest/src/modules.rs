@@ -12,7 +12,7 @@ use crate::GuestError;
 use crate::kernel::{Kernel, run};
 
 /// What guests may need; what a kernel has built in, or has not, is left out.
-const WANTED: [&str; 25] = [
+const WANTED: [&str; 26] = [
     "virtio_pci",
     "virtio_console",
     "qemu_fw_cfg",
@@ -22,6 +22,7 @@ const WANTED: [&str; 25] = [
     "nvme",
     "nvmet-tcp",
     "nvme-tcp",
+    "sch_netem",
     "ublk_drv",
     "configfs",
     "ext4",

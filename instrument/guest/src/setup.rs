@@ -15,7 +15,7 @@ pub const SERVE: &str = "serve";
 pub const ONCE: &str = "once";
 /// Memory of a guest in MiB, which must hold the image, what is in RAM disks, and the page cache.
 pub const MEMORY_MIB: u64 = 2048;
-/// Virtual processors of a guest that is not deterministic, at most.
+/// Virtual processors of a guest that is not deterministic, at most, unless its device has more queues.
 const CORES_MAX: usize = 4;
 /// Virtual nanoseconds of an instruction, as a power of two: QEMU's `-icount shift`.
 pub const SHIFT: u32 = 0;
@@ -47,8 +47,10 @@ pub enum Mode {
     Normal {
         /// What executes it.
         accelerator: Accelerator,
-        /// The file behind its NVMe device.
-        disk: Option<Utf8PathBuf>,
+        /// The file behind its NVMe device, and the queues of that; `None`: one for each virtual processor.
+        disk: Option<(Utf8PathBuf, Option<u64>)>,
+        /// Virtual processors, at least.
+        cores: usize,
     },
     /// In virtual time that repeats to the bit, for one trial. There is no way to give it anything of the machine: waiting
     /// for the machine would show in the guest's time.
@@ -80,8 +82,9 @@ impl Setup {
     /// Virtual processors.
     pub fn cores(&self) -> usize {
         match self.mode {
-            Mode::Normal { .. } => {
-                std::thread::available_parallelism().map_or(1, |cores| cores.get().min(CORES_MAX))
+            Mode::Normal { cores, .. } => {
+                let here = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+                here.min(CORES_MAX).max(cores)
             }
             Mode::Deterministic { .. } => 1,
         }
@@ -109,7 +112,7 @@ impl Setup {
             .pair("-M", machine);
         words.pair("-m", MEMORY_MIB).pair("-smp", self.cores());
         let (how, role) = match &self.mode {
-            Mode::Normal { accelerator, disk } => {
+            Mode::Normal { accelerator, disk, .. } => {
                 match accelerator {
                     Accelerator::Kvm => words.pair("-accel", "kvm").pair("-cpu", "host"),
                     Accelerator::Tcg => words.pair("-accel", "tcg,thread=multi").pair("-cpu", "max"),
@@ -118,12 +121,12 @@ impl Setup {
                 words.pair("-chardev", format!("socket,id=talk,fd={port}"));
                 words.pair("-device", "virtio-serial-pci");
                 words.pair("-device", format!("virtserialport,chardev=talk,name={}", wire::PORT));
-                if let Some(disk) = disk {
+                if let Some((disk, queues)) = disk {
                     words.pair(
                         "-drive",
                         format!("file={},format=raw,if=none,id=disk,discard=unmap", comma(disk)),
                     );
-                    let queues = self.cores();
+                    let queues = queues.unwrap_or(self.cores() as u64);
                     words.pair("-device", format!("nvme,drive=disk,serial=loadline,max_ioqpairs={queues}"));
                 }
                 ("", SERVE)
@@ -230,9 +233,12 @@ mod tests {
 
     #[test]
     fn a_guest_that_serves_has_a_port_and_its_disk() {
-        let mode = Mode::Normal { accelerator: Accelerator::Tcg, disk: Some("/p/disk".into()) };
+        let disk = Some(("/p/disk".into(), Some(3)));
+        let mode = Mode::Normal { accelerator: Accelerator::Tcg, disk, cores: 7 };
         let line = setup(mode).arguments("/p/console".into(), 3).join(" ");
-        for word in ["fd=3", "nvme,drive=disk", "-- guest-init serve", "thread=multi"] {
+        for word in
+            ["fd=3", "nvme,drive=disk", "max_ioqpairs=3", "-smp 7 ", "-- guest-init serve", "thread=multi"]
+        {
             assert!(line.contains(word), "{word}: {line}");
         }
         assert!(!line.contains("icount") && !line.contains("norandmaps"), "{line}");

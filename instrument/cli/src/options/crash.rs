@@ -7,10 +7,11 @@ use clap::{Args, ValueHint};
 /// Options of `crash`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Stacks: ext4, xfs, btrfs or betrfs on an emulated SSD, with the ordering it promises:
+Stacks: ext4, xfs, btrfs, f2fs or betrfs on an emulated SSD, with the ordering it promises:
   ext4@980pro:flush          flushes count, nothing else does (today's drives)
   ext4@plp-datacenter        completed writes survive
   ext4,nobarrier@980pro:none flushes are ignored: shows how this file system breaks
+  f2fs@860evo+kernel:debian-6.12  another kernel's, recorded and judged in a guest (docs/guests.md)
 Workloads: create-fsync, append-fsync, overwrite-fdatasync, rename-replace, names, random, or a file in WML (then
 only the file system's consistency is checked, since what it had synced is not known).
 With --engine a database runs TPC-C instead; the power is cut under it, it recovers, and what it had acknowledged must be

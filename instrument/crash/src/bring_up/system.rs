@@ -39,13 +39,14 @@ impl System {
         }
         let Some(checker) = checker(fs) else {
             let reason = format!("crash states of {} cannot be brought up and checked", fs.name());
-            return Err(Unavailable::new(reason, "choose ext4, xfs, btrfs or betrfs").into());
+            return Err(Unavailable::new(reason, "choose ext4, xfs, btrfs, f2fs or betrfs").into());
         };
         let Some(program) = host.find_program(checker[0]) else {
             let reason = format!("the checker {} is not installed", checker[0]);
             let package = match fs {
                 FsKind::Xfs => "xfsprogs",
                 FsKind::Btrfs => "btrfs-progs",
+                FsKind::F2fs => "f2fs-tools",
                 _ => "e2fsprogs",
             };
             return Err(Unavailable::new(reason, format!("install {package}")).into());
@@ -135,6 +136,7 @@ fn checker(fs: FsKind) -> Option<&'static [&'static str]> {
         // a small buffer cache: making the default one takes longer than the check
         FsKind::Xfs => Some(&["xfs_repair", "-n", "-P", "-o", "bhash=64", "-f"]),
         FsKind::Btrfs => Some(&["btrfs", "check", "--readonly"]),
+        FsKind::F2fs => Some(&["fsck.f2fs", "--dry-run"]),
         _ => None,
     }
 }
@@ -143,7 +145,7 @@ fn checker(fs: FsKind) -> Option<&'static [&'static str]> {
 pub(crate) fn default_bytes(fs: FsKind) -> u64 {
     let mib = match fs {
         FsKind::Xfs => 300,
-        FsKind::Btrfs => 128,
+        FsKind::Btrfs | FsKind::F2fs => 128,
         FsKind::Betrfs => 64,
         _ => 32,
     };

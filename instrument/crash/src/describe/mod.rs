@@ -3,6 +3,7 @@
 mod betrfs;
 mod btrfs;
 mod ext4;
+mod f2fs;
 mod numbers;
 mod xfs;
 
@@ -24,6 +25,7 @@ enum Layout {
     Ext4(Option<ext4::Layout>),
     Xfs(Option<xfs::Layout>),
     Btrfs,
+    F2fs(Option<f2fs::Layout>),
     Betrfs(Option<betrfs::Layout>),
 }
 
@@ -41,6 +43,7 @@ impl<'a> Describer<'a> {
         let layout = match fs {
             FsKind::Xfs => Layout::Xfs(xfs::Layout::read(base(0))),
             FsKind::Btrfs => Layout::Btrfs,
+            FsKind::F2fs => Layout::F2fs(f2fs::Layout::read(base(0))),
             FsKind::Betrfs => {
                 Layout::Betrfs([0, 2].into_iter().find_map(|lba| betrfs::Layout::read(base(lba))))
             }
@@ -66,6 +69,7 @@ impl<'a> Describer<'a> {
             Layout::Ext4(layout) => ext4::what(layout.as_ref(), lba, bytes),
             Layout::Xfs(layout) => xfs::what(layout.as_ref(), lba, bytes),
             Layout::Btrfs => btrfs::what(lba, bytes),
+            Layout::F2fs(layout) => f2fs::what(layout.as_ref(), lba, bytes),
             Layout::Betrfs(layout) => betrfs::what(layout.as_ref(), lba, bytes),
         }
     }

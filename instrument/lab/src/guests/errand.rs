@@ -50,7 +50,7 @@ pub(super) fn served(
             Some(Answer::Error { message }) => {
                 return Err(GuestError::Device(format!("in the guest: {message}")));
             }
-            Some(Answer::Ready) | None => {}
+            Some(Answer::Ready | Answer::Said { .. } | Answer::Ended { .. }) | None => {}
         }
     }
 }
@@ -110,7 +110,7 @@ pub(super) fn once(
                 Ok(report)
             }
             Answer::Error { message } => Err(GuestError::Device(format!("in the guest: {message}"))),
-            Answer::Ready | Answer::Progress { .. } => Err(GuestError::Damaged("no report".into())),
+            _ => Err(GuestError::Damaged("no report".into())),
         };
     }
     Err(GuestError::Damaged(lost))

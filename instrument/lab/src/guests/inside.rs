@@ -1,15 +1,18 @@
 //! The guest's side: the first process of a guest runs trials as this machine would, and says what they came to.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use camino::Utf8Path;
 use guest::init::{self, Channel};
 use record::plan;
 use record::results::Status;
 use record::study::Study;
+use spec::StackSpec;
 
 use super::talk::{Answer, Ask, Errand};
 use crate::load::{self, FREE_BYTES_ASSUMED};
@@ -21,6 +24,14 @@ pub use guest::setup::ARGUMENT;
 
 /// Where a guest's stacks are built.
 const WORK: &str = "/work/images";
+/// How often it is looked whether a command has ended or is to end.
+const TICK: Duration = Duration::from_millis(20);
+
+/// What the host asks of a guest that serves.
+enum Work {
+    Trial(Box<Errand>),
+    Command(Vec<String>, StackSpec),
+}
 
 /// The guest's first process. It does not return.
 pub fn main() -> ! {
@@ -52,8 +63,8 @@ fn once(job: &[u8]) {
     }
 }
 
-/// One trial after the other, until the host says that it is enough, or has gone.
-fn serve(from: std::io::BufReader<std::fs::File>, to: std::fs::File) {
+/// One trial or command after the other, until the host says that it is enough, or has gone.
+fn serve(from: BufReader<std::fs::File>, to: std::fs::File) {
     let stop = Arc::new(AtomicBool::new(false));
     let to = Mutex::new(to);
     let say = |answer: &Answer| {
@@ -64,25 +75,72 @@ fn serve(from: std::io::BufReader<std::fs::File>, to: std::fs::File) {
             let _ = to.write_all(&line);
         }
     };
-    let errands = listen(from, stop.clone());
+    let work = listen(from, stop.clone());
     say(&Answer::Ready);
     let mut runner = None;
-    while let Ok(errand) = errands.recv() {
+    while let Ok(work) = work.recv() {
         stop.store(false, Ordering::Release);
-        let answer =
-            carried_out(&mut runner, &errand, &stop, &mut |progress| say(&Answer::Progress { progress }));
+        let answer = match work {
+            Work::Trial(errand) => {
+                carried_out(&mut runner, &errand, &stop, &mut |progress| say(&Answer::Progress { progress }))
+            }
+            Work::Command(words, stack) => match command(&words, &stack, &stop, &say) {
+                Ok(code) => Answer::Ended { code },
+                Err(message) => Answer::Error { message },
+            },
+        };
         say(&answer);
     }
 }
 
-/// Hears what the host asks; the errands that it sends.
-fn listen(mut from: std::io::BufReader<std::fs::File>, stop: Arc<AtomicBool>) -> Receiver<Errand> {
-    let (send, errands) = channel();
+/// Carries out a command of this program, whose lines are told as they come; its exit code.
+fn command(
+    words: &[String],
+    stack: &StackSpec,
+    stop: &AtomicBool,
+    say: &(impl Fn(&Answer) + Sync),
+) -> Result<Option<i32>, String> {
+    let text = |error: &dyn std::fmt::Display| error.to_string();
+    guest::devices::load_file_system(stack).map_err(|error| text(&error))?;
+    let mut command = Command::new(guest::image::PROGRAM);
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| text(&error))?;
+    let tell = |from: Option<&mut dyn Read>, error: bool| {
+        let lines = from.into_iter().flat_map(|from| BufReader::new(from).lines());
+        lines.map_while(Result::ok).for_each(|line| say(&Answer::Said { line, error }));
+    };
+    let (mut out, mut err) = (child.stdout.take(), child.stderr.take());
+    std::thread::scope(|scope| {
+        scope.spawn(|| tell(out.as_mut().map(|pipe| pipe as &mut dyn Read), false));
+        scope.spawn(|| tell(err.as_mut().map(|pipe| pipe as &mut dyn Read), true));
+        let mut told = false;
+        loop {
+            if let Some(status) = child.try_wait().map_err(|error| text(&error))? {
+                return Ok(status.code());
+            }
+            if stop.load(Ordering::Acquire) && !told {
+                told = true;
+                // SAFETY: a plain system call; the child has not been waited for, so the number is its own.
+                unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
+            }
+            std::thread::sleep(TICK);
+        }
+    })
+}
+
+/// Hears what the host asks; the work that it sends.
+fn listen(mut from: BufReader<std::fs::File>, stop: Arc<AtomicBool>) -> Receiver<Work> {
+    let (send, work) = channel();
     std::thread::spawn(move || {
         while let Some(line) = init::next_line(&mut from) {
             match serde_json::from_str(&line) {
                 Ok(Ask::Trial { errand }) => {
-                    if send.send(*errand).is_err() {
+                    if send.send(Work::Trial(errand)).is_err() {
+                        return;
+                    }
+                }
+                Ok(Ask::Command { words, stack }) => {
+                    if send.send(Work::Command(words, stack)).is_err() {
                         return;
                     }
                 }
@@ -92,7 +150,7 @@ fn listen(mut from: std::io::BufReader<std::fs::File>, stop: Arc<AtomicBool>) ->
             }
         }
     });
-    errands
+    work
 }
 
 fn carried_out(

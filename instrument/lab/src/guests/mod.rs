@@ -7,13 +7,16 @@
 //! | `means` | what a session has for its guests, and how long it waits for them |
 //! | `outside` | guests of a session: booted, kept, given trials, ended |
 //! | `errand` | one trial of a guest that serves; one boot of a deterministic one |
+//! | `command` | a command of this program, carried out in a guest of its own |
 //! | [`inside`] | the guest's side |
 
+mod command;
 mod errand;
 pub mod inside;
 pub(crate) mod means;
 mod outside;
 mod talk;
 
-pub use guest::KERNEL;
+pub use command::{Commanded, Line, command};
+pub use guest::{GuestError, KERNEL};
 pub use outside::Guests;

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use camino::{Utf8Path, Utf8PathBuf};
 use guest::accel::{self, Accelerator, Choice};
+use guest::devices::Disk;
 use guest::image::{self, Image};
 use guest::kernel::{self, Kernel};
 use guest::setup::{MEMORY_MIB, Mode, Setup};
@@ -39,12 +40,13 @@ pub struct Guests {
 
 /// A guest that serves.
 #[derive(Debug)]
-struct Serving {
+pub(super) struct Serving {
     kernel: Guest,
-    disk_bytes: Option<u64>,
-    facts: environment::Guest,
+    disk: Option<Disk>,
+    cores: usize,
+    pub(super) facts: environment::Guest,
     // before its directory, which holds its disk
-    machine: Machine,
+    pub(super) machine: Machine,
     _tree: PrivateTree,
 }
 
@@ -79,26 +81,31 @@ impl Guests {
             Some(seed) => {
                 // the same seed for the same trial of every cell, as for the load's own
                 let seed = seed.wrapping_add(u64::from(job.slot.index));
-                let console = self.console(job, means.site.home())?;
+                let console = self.console(job.run, means.site.home())?;
                 let facts = facts(&kernel, &image, &tcg(), Some(seed));
                 let mode = Mode::Deterministic { seed, phase: guest::setup::Phase::Boot };
                 let setup = Setup { kernel, image, parameters: guest.parameters.clone(), mode };
                 errand::once(job, means, seed, &console, facts, &setup)
             }
             None => {
-                let disk_bytes = guest::devices::disk_bytes(job.stack);
-                let other_disk =
-                    |serving: &Serving| disk_bytes.is_some_and(|bytes| serving.disk_bytes != Some(bytes));
-                let known = self.serving.iter().position(|serving| serving.kernel == *guest);
-                let serving = match known.map(|at| self.serving.remove(at)) {
-                    Some(serving) if !other_disk(&serving) => serving,
-                    unfit => {
-                        unfit.into_iter().for_each(Serving::end);
+                let (disk, cores) = (guest::devices::disk(job.stack), guest::devices::cores(job.stack));
+                let mode = Mode::Normal { accelerator: Accelerator::Tcg, disk: None, cores };
+                let setup = Setup { kernel, image, parameters: guest.parameters.clone(), mode };
+                // a trial is the same whichever others its guest has served: the processors are those of its own stack
+                let cores = setup.cores();
+                let fits = |serving: &Serving| {
+                    serving.kernel == *guest
+                        && serving.cores == cores
+                        && (disk.is_none() || serving.disk == disk)
+                };
+                let serving = match self.serving.iter().position(fits) {
+                    Some(at) => self.serving.remove(at),
+                    None => {
                         while self.serving.len() >= SERVING_MAX {
                             self.serving.remove(0).end();
                         }
-                        let disk_bytes = disk_bytes.or_else(|| disk_of_others(job, guest));
-                        self.boot(job, guest, (kernel, image), disk_bytes, means)?
+                        let disk = disk.or_else(|| disk_of_others(job, guest, cores));
+                        self.boot(job.run, guest, setup, disk, means)?
                     }
                 };
                 self.serving.push(serving);
@@ -110,7 +117,11 @@ impl Guests {
         }
     }
 
-    fn kernel(&mut self, guest: &Guest, means: &mut Means<'_>) -> Result<(Kernel, Image), GuestError> {
+    pub(super) fn kernel(
+        &mut self,
+        guest: &Guest,
+        means: &mut Means<'_>,
+    ) -> Result<(Kernel, Image), GuestError> {
         if let Some((_, kernel, image)) = self.kernels.iter().find(|(name, ..)| *name == guest.kernel) {
             return Ok((kernel.clone(), image.clone()));
         }
@@ -125,27 +136,28 @@ impl Guests {
         Ok((kernel, image))
     }
 
-    fn boot(
+    pub(super) fn boot(
         &mut self,
-        job: &Job<'_>,
+        run: &str,
         guest: &Guest,
-        (kernel, image): (Kernel, Image),
-        disk_bytes: Option<u64>,
+        setup: Setup,
+        disk: Option<Disk>,
         means: &mut Means<'_>,
     ) -> Result<Serving, GuestError> {
         (means.progress)(Progress::Building);
         let tree = means.tree()?;
-        let choice = self.choice(&kernel, &tree, means);
-        let disk = disk_bytes.map(|bytes| {
+        let choice = self.choice(&setup.kernel, &tree, means);
+        let file = disk.map(|disk| {
             let path = tree.path().join("nvme");
-            let made = std::fs::File::create_new(&path).and_then(|file| file.set_len(bytes));
-            made.map_err(GuestError::at(path.as_str())).map(|()| path)
+            let made = std::fs::File::create_new(&path).and_then(|file| file.set_len(disk.bytes));
+            made.map_err(GuestError::at(path.as_str())).map(|()| (path, disk.queues))
         });
-        let facts = facts(&kernel, &image, &choice, None);
-        let mode = Mode::Normal { accelerator: choice.accelerator, disk: disk.transpose()? };
-        let setup = Setup { kernel, image, parameters: guest.parameters.clone(), mode };
-        let console = self.console(job, means.site.home())?;
-        let facts = environment::Guest { cores: Some(setup.cores() as u32), ..facts };
+        let cores = setup.cores();
+        let mode = Mode::Normal { accelerator: choice.accelerator, disk: file.transpose()?, cores };
+        let setup = Setup { mode, ..setup };
+        let facts = facts(&setup.kernel, &setup.image, &choice, None);
+        let console = self.console(run, means.site.home())?;
+        let facts = environment::Guest { cores: Some(cores as u32), ..facts };
         let start = Instant::now();
         let mut machine = Machine::boot(&setup, &console, means.journal)?;
         loop {
@@ -165,7 +177,7 @@ impl Guests {
             start.elapsed().as_secs_f64(),
             choice.accelerator.name()
         ));
-        Ok(Serving { kernel: guest.clone(), disk_bytes, facts, machine, _tree: tree })
+        Ok(Serving { kernel: guest.clone(), disk, cores, facts, machine, _tree: tree })
     }
 
     /// What executes this kernel here; it is told once why it is not KVM.
@@ -182,7 +194,7 @@ impl Guests {
     }
 
     /// The file for the console of the next guest; the oldest ones go.
-    fn console(&mut self, job: &Job<'_>, home: &Utf8Path) -> Result<Utf8PathBuf, GuestError> {
+    fn console(&mut self, run: &str, home: &Utf8Path) -> Result<Utf8PathBuf, GuestError> {
         let folder = home.join("consoles");
         std::fs::create_dir_all(&folder).map_err(GuestError::at(folder.as_str()))?;
         let mut logs: Vec<Utf8PathBuf> = folder
@@ -198,7 +210,7 @@ impl Guests {
             let _ = std::fs::remove_file(log);
         });
         self.booted += 1;
-        Ok(folder.join(format!("{}-{:03}.log", job.run, self.booted)))
+        Ok(folder.join(format!("{run}-{:03}.log", self.booted)))
     }
 
     /// Ends what runs.
@@ -209,16 +221,19 @@ impl Guests {
 
 impl Serving {
     /// Tells it to switch itself off, and waits for that.
-    fn end(mut self) {
+    pub(super) fn end(mut self) {
         let told = self.machine.send(&Ask::End).is_ok();
         self.machine.end(told);
     }
 }
 
-/// The disk that another stack of the study needs in the same guest: it is there from the beginning.
-fn disk_of_others(job: &Job<'_>, guest: &Guest) -> Option<u64> {
+/// The disk that another stack of the study needs in the same guest, which has this many processors: it is there from the
+/// beginning.
+fn disk_of_others(job: &Job<'_>, guest: &Guest, cores: usize) -> Option<Disk> {
     let stacks = record::plan::stacks(job.study);
-    stacks.iter().filter(|stack| stack.guest() == Some(guest)).find_map(guest::devices::disk_bytes)
+    let same =
+        |stack: &&spec::StackSpec| stack.guest() == Some(guest) && guest::devices::cores(stack) <= cores;
+    stacks.iter().filter(same).find_map(guest::devices::disk)
 }
 
 fn tcg() -> Choice {

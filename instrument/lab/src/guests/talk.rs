@@ -17,7 +17,14 @@ pub(super) enum Ask {
         /// Which.
         errand: Box<Errand>,
     },
-    /// To end the trial that runs, with what it has measured.
+    /// To carry out a command of this program on a stack of its own making.
+    Command {
+        /// Its arguments.
+        words: Vec<String>,
+        /// The stack, whose file system the kernel is to know.
+        stack: StackSpec,
+    },
+    /// To end the trial or the command that runs, with what it has found.
     Stop,
     /// To switch itself off.
     End,
@@ -57,7 +64,19 @@ pub(super) enum Answer {
         /// What it came to.
         report: Box<Report>,
     },
-    /// The trial could not be begun.
+    /// A command printed a line.
+    Said {
+        /// The line.
+        line: String,
+        /// It is one of its errors.
+        error: bool,
+    },
+    /// A command has ended.
+    Ended {
+        /// Its exit code; `None`: a signal ended it.
+        code: Option<i32>,
+    },
+    /// The trial or the command could not be begun.
     Error {
         /// Why.
         message: String,
