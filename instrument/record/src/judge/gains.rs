@@ -262,6 +262,11 @@ fn all(grid: &Grid, gains: &[Gain], need: f64) -> Told {
     let shown: Vec<String> =
         shown.map(|gain| format!("{} {}", name_among(grid, gain, gains), gain.ratio.text())).collect();
     let fewest = gains.iter().map(|gain| gain.ratio.trials).min().unwrap_or(0);
+    if let [gain] = gains {
+        let title = grid.study.columns[gain.column].title();
+        let reason = format!("{title} {}; {need:.2} x is needed{}", gain.ratio.text(), too_few(fewest));
+        return Told::new(answer, reason);
+    }
     let reason = format!(
         "below {need:.2} x in {below} of {} columns{}{}{}",
         gains.len(),
