@@ -41,18 +41,35 @@ impl Pairs {
     }
 }
 
-/// Prints a row: what both sides reached, and the ratios of their turns.
+/// Confidence of the interval of a row's median.
+const LEVEL: f64 = 0.95;
+
+/// Prints a row: what both sides reached, the median of the ratios of their turns, its interval by order statistics, and
+/// the lowest and highest of them. Fewer than 6 turns give no interval of that confidence: then the word `range` stands
+/// for it.
 pub fn print_row(name: &str, target: f64, us: &[f64], them: &[f64]) {
-    let mut ratios: Vec<f64> = us.iter().zip(them).map(|(a, b)| a / b).collect();
-    ratios.sort_by(f64::total_cmp);
-    let ratio = median(&ratios);
-    let (lowest, highest) = (ratios.first().unwrap_or(&f64::NAN), ratios.last().unwrap_or(&f64::NAN));
-    println!(
-        "{name:<34} {:>12.0} {:>12.0} {ratio:>7.3} [{lowest:.3} - {highest:.3}]  {} {target:.2}",
+    println!("{}", row(name, target, us, them));
+}
+
+fn row(name: &str, target: f64, us: &[f64], them: &[f64]) -> String {
+    let ratios: Vec<f64> = us.iter().zip(them).map(|(a, b)| a / b).collect();
+    let told = stats::Sample::new(&ratios).map(|sample| {
+        let median = stats::interval::median(&sample, LEVEL);
+        let interval = if median.interval.reached() {
+            format!("{:.3} - {:.3}", median.interval.low, median.interval.high)
+        } else {
+            "range".to_string()
+        };
+        (median.value, interval, sample.sorted()[0], sample.sorted()[ratios.len() - 1])
+    });
+    let (ratio, interval, lowest, highest) =
+        told.unwrap_or((f64::NAN, "range".to_string(), f64::NAN, f64::NAN));
+    format!(
+        "{name:<34} {:>12.0} {:>12.0} {ratio:>7.3} {interval:>15} [{lowest:.3} - {highest:.3}]  {} {target:.2}",
         median(us),
         median(them),
         if ratio >= target { "meets" } else { "MISSES" },
-    );
+    )
 }
 
 /// The median; not a number for none.
@@ -62,7 +79,10 @@ pub fn median(values: &[f64]) -> f64 {
 
 /// Prints the heads of the columns.
 pub fn print_header(peer: &str) {
-    println!("\n{:<34} {:>12} {peer:>12} {:>7} [lowest - highest ratio]", "case", "loadline", "ratio");
+    println!(
+        "\n{:<34} {:>12} {peer:>12} {:>7} {:>15} [lowest - highest ratio]",
+        "case", "loadline", "ratio", "95 % of median"
+    );
 }
 
 /// Prints what the figures were taken on.
@@ -80,4 +100,20 @@ pub fn print_machine() {
         kernel.trim(),
         load.split_whitespace().next().unwrap_or("?")
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::row;
+
+    #[test]
+    fn an_interval_is_told_only_where_the_turns_give_one() {
+        let them = [100.0; 7];
+        let us = [90.0, 95.0, 99.0, 101.0, 102.0, 110.0, 130.0];
+        // 7 values: from the lowest to the highest is 98 %, and anything less is below 95 %
+        let seven = row("seven", 1.0, &us, &them);
+        assert!(seven.contains("1.010   0.900 - 1.300 [0.900 - 1.300]  meets 1.00"), "{seven}");
+        let five = row("five", 1.0, &us[..5], &them[..5]);
+        assert!(five.contains("0.990           range [0.900 - 1.020]  MISSES 1.00"), "{five}");
+    }
 }

@@ -3,10 +3,11 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use camino::{Utf8Path, Utf8PathBuf};
-use sql::db::Address;
+use sql::db::{Address, Value};
 use sql::drive::{self, Pace};
 use sql::job::{Place, Seeds};
 use sql::random::Distribution;
@@ -24,6 +25,13 @@ const BYTES: u64 = 256 << 20;
 /// Seed of tables and transactions.
 const SEED: u64 = 1;
 
+/// Pages and versions that a server at rest may still have: what it writes for itself.
+const REST: i64 = 20;
+/// Longest wait until it is.
+const REST_PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is asked.
+const ASK_EVERY: Duration = Duration::from_millis(20);
+
 /// sysbench's name of each mix.
 const MIXES: [(Mix, &str); 4] = [
     (Mix::ReadOnly, "oltp_read_only"),
@@ -32,6 +40,13 @@ const MIXES: [(Mix, &str); 4] = [
     (Mix::Insert, "oltp_insert"),
 ];
 
+/// A mix, its name, and how many threads run it.
+type Case = (Mix, &'static str, u32);
+
+fn case_name(engine: Engine, (_, name, threads): Case) -> String {
+    format!("{name} {engine}, {threads} thr")
+}
+
 /// Runs every mix on every engine that is here.
 pub fn measure(pairs: &Pairs, tmpfs: &Path, only: &str) -> anyhow::Result<()> {
     if Command::new("sysbench").arg("--version").output().is_err() {
@@ -39,10 +54,10 @@ pub fn measure(pairs: &Pairs, tmpfs: &Path, only: &str) -> anyhow::Result<()> {
         return Ok(());
     }
     for engine in sql::engine::ENGINES {
-        let wanted =
-            |(_, name): &&(Mix, &str)| "sysbench".contains(only) || format!("{name} {engine}").contains(only);
-        let mixes: Vec<_> = MIXES.iter().filter(wanted).collect();
-        if mixes.is_empty() {
+        let every = MIXES.iter().flat_map(|(mix, name)| THREADS.map(|threads| (*mix, *name, threads)));
+        let wanted = |case: &Case| "sysbench".contains(only) || case_name(engine, *case).contains(only);
+        let cases: Vec<Case> = every.filter(wanted).collect();
+        if cases.is_empty() {
             continue;
         }
         let folder = tempfile::Builder::new().prefix("loadline-bench-").tempdir_in(tmpfs)?;
@@ -50,7 +65,7 @@ pub fn measure(pairs: &Pairs, tmpfs: &Path, only: &str) -> anyhow::Result<()> {
         std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
         let path =
             Utf8PathBuf::from_path_buf(folder.path().to_path_buf()).ok().context("the path is not UTF-8")?;
-        match on_engine(engine, &mixes, pairs, &path) {
+        match on_engine(engine, &cases, pairs, &path) {
             Err(Failed::Unavailable(why)) => {
                 println!("{engine} is not available, its cases are left out: {why}")
             }
@@ -81,7 +96,7 @@ impl From<anyhow::Error> for Failed {
     }
 }
 
-fn on_engine(engine: Engine, mixes: &[&(Mix, &str)], pairs: &Pairs, path: &Utf8Path) -> Result<(), Failed> {
+fn on_engine(engine: Engine, cases: &[Case], pairs: &Pairs, path: &Utf8Path) -> Result<(), Failed> {
     let journal = journal::Journal::open(&path.join("journal"), "bench").map_err(anyhow::Error::from)?;
     let job = |mix: Mix, threads: u32| Job {
         what: What::Oltp(Oltp { mix, tables: 1, rows: ROWS, distribution: Distribution::Special }),
@@ -103,14 +118,58 @@ fn on_engine(engine: Engine, mixes: &[&(Mix, &str)], pairs: &Pairs, path: &Utf8P
         moment: &|_| {},
     })?;
     let server = Server::start(&widest.settings(Flush::EachCommit), &Job::data(path), path, &journal)?;
-    for (mix, name) in mixes {
-        for threads in THREADS {
-            let ours = |seconds: f64| ours(&job(*mix, threads), &server, seconds);
-            let theirs = |seconds: f64| theirs(name, engine, server.address(), threads, seconds);
-            pairs.run(&format!("{name} {engine}, {threads} thr"), 1.0, ours, theirs)?;
-        }
+    for case in cases {
+        let (mix, name, threads) = *case;
+        let ours = |seconds: f64| {
+            rest(&server)?;
+            ours(&job(mix, threads), &server, seconds)
+        };
+        let theirs = |seconds: f64| {
+            rest(&server)?;
+            theirs(name, engine, server.address(), threads, seconds)
+        };
+        pairs.run(&case_name(engine, *case), 1.0, ours, theirs)?;
     }
     Ok(server.stop()?)
+}
+
+/// Waits until the server has done what the turn before has put off: neither side pays for the other's writes.
+fn rest(server: &Server) -> anyhow::Result<()> {
+    let engine = server.settings().engine;
+    let mut connection = server.connect()?;
+    let (before, pending, after) = match engine {
+        // pages are written, and old versions of rows purged
+        Engine::InnoDb => (
+            "SET GLOBAL innodb_max_dirty_pages_pct=0",
+            "SELECT CAST(SUM(VARIABLE_VALUE) AS SIGNED) FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME IN \
+             ('INNODB_HISTORY_LIST_LENGTH', 'INNODB_BUFFER_POOL_PAGES_DIRTY')",
+            // its default
+            "SET GLOBAL innodb_max_dirty_pages_pct=90",
+        ),
+        Engine::MyRocks => (
+            "SET GLOBAL rocksdb_force_flush_memtable_now=1",
+            "SELECT CAST(COALESCE(SUM(VALUE),0) AS SIGNED) FROM information_schema.ROCKSDB_CFSTATS WHERE STAT_TYPE IN \
+             ('COMPACTION_PENDING','NUM_IMMUTABLE_MEM_TABLE','MEM_TABLE_FLUSH_PENDING')",
+            "SELECT 1",
+        ),
+        Engine::Postgres => ("CHECKPOINT", "SELECT 0", "VACUUM sbtest1"),
+    };
+    connection.ask(before)?;
+    let start = Instant::now();
+    loop {
+        let rows = connection.ask(pending)?;
+        let left = rows.first().and_then(|row| row.first());
+        if left.and_then(Value::int).is_some_and(|left| left <= REST) {
+            break;
+        }
+        if start.elapsed() > REST_PATIENCE {
+            let waited = REST_PATIENCE.as_secs();
+            anyhow::bail!("{engine} does not come to rest within {waited} s: {left:?} things are put off");
+        }
+        std::thread::sleep(ASK_EVERY);
+    }
+    connection.ask(after)?;
+    Ok(())
 }
 
 fn ours(job: &Job, server: &Server, seconds: f64) -> anyhow::Result<f64> {

@@ -213,6 +213,31 @@ impl Place {
         }
     }
 
+    /// Processes that a command here started, with their command lines. PostgreSQL's write their titles over their
+    /// environment, but stay in the directory of their data.
+    fn processes(&self) -> Vec<(u32, String)> {
+        let here = self.dir.path().to_str().unwrap();
+        let text = |process: u32, name: &str| {
+            let bytes = std::fs::read(format!("/proc/{process}/{name}")).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).replace('\0', " ")
+        };
+        let ours = |process: &u32| {
+            let directory = std::fs::read_link(format!("/proc/{process}/cwd")).unwrap_or_default();
+            text(*process, "environ").contains(here) || directory.starts_with(here)
+        };
+        let all = names("/proc").into_iter().filter_map(|name| name.parse().ok()).filter(ours);
+        all.map(|process| (process, text(process, "cmdline"))).collect()
+    }
+
+    /// Sockets that the process of the trial has open: as many as terminals when the load runs, few before.
+    fn sockets_of_trial(&self) -> usize {
+        let trial = self.processes().into_iter().find(|(_, line)| line.contains(" trial"));
+        let Some((process, _)) = trial else { return 0 };
+        let open = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+        let links = open.filter_map(|file| std::fs::read_link(file.path()).ok());
+        links.filter(|link| link.to_string_lossy().starts_with("socket:")).count()
+    }
+
     /// What is still there of what was made.
     fn left(&self, pid: u32) -> Vec<String> {
         let here = self.dir.path().to_str().unwrap();
@@ -225,13 +250,7 @@ impl Place {
             let file = String::from_utf8_lossy(&read(Path::new(&file))).trim().to_owned();
             left.extend(file.contains(here).then(|| format!("{name} on {file}")));
         }
-        for process in names("/proc").into_iter().filter(|name| name.parse::<u32>().is_ok()) {
-            let environment = read(&PathBuf::from(format!("/proc/{process}/environ")));
-            if String::from_utf8_lossy(&environment).contains(here) {
-                let line = read(&PathBuf::from(format!("/proc/{process}/cmdline")));
-                left.push(format!("process {process} {}", String::from_utf8_lossy(&line).replace('\0', " ")));
-            }
-        }
+        left.extend(self.processes().into_iter().map(|(process, line)| format!("process {process} {line}")));
         let hierarchies = names("/sys/fs/cgroup").into_iter().map(|name| format!("/sys/fs/cgroup/{name}"));
         for root in hierarchies.chain(["/sys/fs/cgroup".to_string()]) {
             let ours = |name: &String| {
@@ -332,6 +351,81 @@ fn after_kill_nine_of_any_command_the_doctor_leaves_nothing() {
         .status()
         .expect("unshare (util-linux) starts");
     assert!(status.success(), "see above");
+}
+
+/// Engines whose servers are to end with loadline, and the load that they are under.
+const SERVERS: [(&str, &str); 5] = [
+    ("postgres", "oltp-write-only"),
+    ("innodb", "oltp-write-only"),
+    ("myrocks", "oltp-write-only"),
+    ("redis", "ycsb-a"),
+    ("redis-cluster", "ycsb-a"),
+];
+/// Terminals of that load; more than anything that fills tables has connections.
+const TERMINALS: usize = 8;
+/// The longest that a load goes on before loadline is killed, in ms.
+const UNDER_LOAD_MS: u64 = 700;
+
+#[test]
+fn after_kill_nine_under_load_no_server_runs_on_and_the_doctor_leaves_nothing() {
+    needs!(Root, Mounts, Loop, Ext4, MariaDb, Postgres, Redis);
+    if std::env::var_os(INSIDE).is_some() {
+        return kill_under_load();
+    }
+    let me = std::env::current_exe().unwrap();
+    let name = "after_kill_nine_under_load_no_server_runs_on_and_the_doctor_leaves_nothing";
+    let status = Command::new("unshare")
+        .args(["--mount", "--propagation", "private"])
+        .arg(me)
+        .args(["--exact", name, "--nocapture"])
+        .env(INSIDE, "1")
+        .status()
+        .expect("unshare (util-linux) starts");
+    assert!(status.success(), "see above");
+}
+
+fn kill_under_load() {
+    let seed = number("LOADLINE_SEED").unwrap_or(1);
+    println!("LOADLINE_SEED={seed}");
+    let mut moments = Moments(seed);
+    let place = Place::new();
+    for (engine, load) in SERVERS {
+        let terminals = TERMINALS.to_string();
+        let small = if load == "ycsb-a" { "recordcount=2000" } else { "rows=1000" };
+        let words = ["run", load, "--engine", engine, "--terminals", &terminals, "--set", small];
+        let place_of_it = ["--on", "ext4@image:1G", "--for", "100s", "-n", "1"];
+        let mut command = place.loadline(&[&words[..], &place_of_it].concat());
+        let log = |name: &str| std::fs::File::create(place.path(name)).unwrap();
+        let mut child = command.stdout(log("out")).stderr(log("err")).spawn().unwrap();
+        let begin = Instant::now();
+        while place.sockets_of_trial() < TERMINALS {
+            let told = std::fs::read_to_string(place.path("err")).unwrap();
+            assert!(child.try_wait().unwrap().is_none(), "{engine} ended before its load began: {told}");
+            assert!(begin.elapsed() < PATIENCE, "{engine}: no load within {PATIENCE:?}: {told}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        std::thread::sleep(Duration::from_millis(moments.below(UNDER_LOAD_MS)));
+        let running = place.processes();
+        let below = running.len() - 1;
+        assert!(running.len() > 2, "{engine}: loadline, the trial, a server: {running:#?}");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let killed = Instant::now();
+        // the kernel ends them; nobody has called the doctor yet
+        while !place.processes().is_empty() {
+            let left = place.processes();
+            assert!(killed.elapsed() < PATIENCE, "{engine}: runs after {PATIENCE:?}: {left:#?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let gone = killed.elapsed();
+        let left = place.left(child.id());
+        assert!(left.iter().any(|what| what.starts_with("mount ")), "{engine} ran on a mount: {left:#?}");
+        let visits = place.cure(child.id(), engine);
+        println!(
+            "{engine:14} {below} processes, gone after {gone:.2?}; {} left, doctor x{visits}: 0",
+            left.len()
+        );
+    }
 }
 
 fn kill_all() {

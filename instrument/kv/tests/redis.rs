@@ -63,6 +63,9 @@ fn half_a_second_of_silence_shows_from_the_intended_start_and_not_in_service_tim
     let (service, intended) = (&read.service, read.intended.as_ref().unwrap());
     let half = stopped.as_nanos() as u64 / 2;
     let (of_service, of_intended) = (service.quantile(0.999).unwrap(), intended.quantile(0.999).unwrap());
+    println!(
+        "stopped for {stopped:?}; p99.9 from the intended start {of_intended} ns, of service time {of_service} ns"
+    );
     assert!(of_intended > half, "p99.9 from the intended start: {of_intended} ns, stopped for {stopped:?}");
     assert!(of_service < half, "p99.9 of service time: {of_service} ns, stopped for {stopped:?}");
     assert!(service.max().unwrap() > half, "the one operation that was under way");

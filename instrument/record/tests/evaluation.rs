@@ -240,6 +240,10 @@ fn swissknife_has_every_figure_with_its_own_rows() {
         let tables: std::collections::BTreeSet<&str> =
             chosen.columns.iter().filter(runs).map(|column| column.table.as_str()).collect();
         assert_eq!(tables.len(), all.tables.len(), "{scale}");
+        // the rates that are told are those that are measured
+        let told = &chosen.evaluation.as_ref().unwrap().sizes[0];
+        let middle = chosen.workloads.iter().any(|workload| workload.label() == "ycsb-a-middle");
+        assert_eq!(told.contains(" to "), middle, "{scale}: {told}");
     }
 }
 

@@ -316,7 +316,7 @@ fn few_trials_tell_nothing_and_harm_is_found() {
     };
     let (told, why) = answer(&judged(&crossprefetch("all", 3, harm)), "never");
     assert_eq!(told, Answer::NotReproduced);
-    assert!(why.contains("below 0.97 x: readseq 0.60 x"), "{why}");
+    assert!(why.contains("below 0.97 x in 1 of 46 columns: readseq 0.60 x"), "{why}");
     let nothing = judged(&crossprefetch("all", 3, |_, _, _| None));
     assert!(nothing.iter().all(|one| one.answer == Answer::CannotTell), "{nothing:?}");
 }

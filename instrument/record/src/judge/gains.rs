@@ -259,18 +259,31 @@ fn all(grid: &Grid, gains: &[Gain], need: f64) -> Told {
     let few = gains.len() <= COLUMNS_SHOWN;
     let below = gains.iter().filter(|gain| gain.ratio.value < need).count();
     let shown = gains.iter().filter(|gain| few || gain.ratio.value < need);
-    let shown: Vec<String> = shown
-        .map(|gain| format!("{} {}", grid.study.columns[gain.column].title(), gain.ratio.text()))
-        .collect();
+    let shown: Vec<String> =
+        shown.map(|gain| format!("{} {}", name_among(grid, gain, gains), gain.ratio.text())).collect();
     let fewest = gains.iter().map(|gain| gain.ratio.trials).min().unwrap_or(0);
+    if let [gain] = gains {
+        let title = grid.study.columns[gain.column].title();
+        let reason = format!("{title} {}; {need:.2} x is needed{}", gain.ratio.text(), too_few(fewest));
+        return Told::new(answer, reason);
+    }
     let reason = format!(
-        "{below} of {} columns are below {need:.2} x{}{}{}",
+        "below {need:.2} x in {below} of {} columns{}{}{}",
         gains.len(),
         if shown.is_empty() { "" } else { ": " },
         shown.join(", "),
         too_few(fewest)
     );
     Told::new(answer, reason)
+}
+
+/// The heading of a gain's column; before it the word of its table, where columns of several tables have the same heading.
+fn name_among(grid: &Grid, gain: &Gain, all: &[Gain]) -> String {
+    let columns = &grid.study.columns;
+    let (column, title) = (&columns[gain.column], columns[gain.column].title());
+    let other =
+        |one: &Gain| columns[one.column].title() == title && columns[one.column].table != column.table;
+    if all.iter().any(other) { format!("{} {title}", column.table) } else { title.to_string() }
 }
 
 /// A judgement for each column that was measured and of which values were published.

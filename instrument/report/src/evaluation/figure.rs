@@ -121,6 +121,8 @@ fn lines(grid: &Grid, table: &Table) -> Drawing {
     const AREA: (f64, f64, f64, f64) = (64.0, 24.0, 560.0, 260.0);
     const NAMES: f64 = 170.0;
     const FAR_APART: f64 = 50.0;
+    /// Ranges of rows at one place stand beside each other.
+    const ASIDE: f64 = 7.0;
     let (left, top, right, bottom) = AREA;
     let (columns, rows) = (grid.columns_of(&table.id), super::rows_of(grid, table));
     let values = || {
@@ -145,14 +147,15 @@ fn lines(grid: &Grid, table: &Table) -> Drawing {
     }
     for (number, row) in rows.iter().enumerate() {
         let (class, name) = (ink(grid, *row).class(), grid.study.rows[*row].title());
-        let spot = |(place, at): (usize, &usize)| Some((x(place), grid.at(*row, *at).median()?, *at));
+        let aside = ASIDE * (number as f64 - (rows.len() as f64 - 1.0) / 2.0);
+        let spot = |(place, at): (usize, &usize)| Some((x(place) + aside, grid.at(*row, *at).median()?, *at));
         let spots: Vec<(f64, f64, usize)> = columns.iter().enumerate().filter_map(spot).collect();
         let path: Vec<(f64, f64)> = spots.iter().map(|(x, value, _)| (*x, y.at(*value))).collect();
         drawing.path(&format!("curve {class}"), &path, name);
         for (x, value, at) in spots {
             let trials = &grid.at(*row, at).values;
             let ends = [f64::min, f64::max].map(|end| trials.iter().copied().fold(value, end));
-            drawing.line("whisker", (x, y.at(ends[0])), (x, y.at(ends[1])));
+            drawing.line(&format!("reach {class}"), (x, y.at(ends[0])), (x, y.at(ends[1])));
             let told = format!("{name}: {} {}", format::digits(value), grid.unit(at));
             drawing.dot(&format!("trial {class}"), (x, y.at(value)), 3.0, &told);
         }

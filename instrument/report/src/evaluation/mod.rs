@@ -46,7 +46,7 @@ pub fn parts(grid: &Grid) -> Vec<Part<'_>> {
 }
 
 /// The rows of a table: those with a result in it. A row without any is told of below the tables.
-fn rows_of(grid: &Grid, table: &Table) -> Vec<usize> {
+pub(crate) fn rows_of(grid: &Grid, table: &Table) -> Vec<usize> {
     let columns = grid.columns_of(&table.id);
     let has = |row: &usize| columns.iter().any(|at| grid.at(*row, *at).median().is_some());
     let (with, without): (Vec<usize>, Vec<usize>) = grid.run_rows().into_iter().partition(has);

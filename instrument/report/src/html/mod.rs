@@ -140,7 +140,6 @@ struct EvaluationPart {
     tables: Vec<TablePart>,
     costs: Option<Sheet>,
     legend: Vec<String>,
-    keys: Vec<Key>,
     notes: Vec<Notes>,
 }
 
@@ -150,23 +149,24 @@ struct TablePart {
     anchor: String,
     sheet: Sheet,
     figure: Option<String>,
+    keys: Vec<Key>,
 }
 
 fn told(grid: &Grid) -> EvaluationPart {
-    let part = |part: evaluation::Part<'_>| TablePart {
-        anchor: format!("table-{}", part.table.id),
-        figure: evaluation::figure::of(grid, part.table),
-        sheet: part.sheet,
-    };
     let key = |row: usize| Key {
         class: evaluation::figure::ink(grid, row).class(),
         name: grid.study.rows[row].title().to_string(),
+    };
+    let part = |part: evaluation::Part<'_>| TablePart {
+        keys: evaluation::rows_of(grid, part.table).into_iter().map(key).collect(),
+        anchor: format!("table-{}", part.table.id),
+        figure: evaluation::figure::of(grid, part.table),
+        sheet: part.sheet,
     };
     EvaluationPart {
         tables: evaluation::parts(grid).into_iter().map(part).collect(),
         costs: evaluation::costs(grid),
         legend: evaluation::legend(grid),
-        keys: evaluation::rows_with_results(grid).into_iter().map(key).collect(),
         notes: evaluation::notes(grid),
     }
 }
