@@ -13,7 +13,8 @@ const INLINE_MAX: usize = 2;
 
 #[derive(Default)]
 struct Waiting {
-    replies: Vec<Later>,
+    /// Each with the store's batch that must be durable before it is given.
+    replies: Vec<(u64, Later)>,
     stop: bool,
 }
 
@@ -35,14 +36,20 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// Gives each reply as soon as what it stands for is durable, also by a flush that began before this thread knew of it.
     fn run(&self) {
         let mut waiting = self.waiting();
         loop {
-            let replies = std::mem::take(&mut waiting.replies);
-            if !replies.is_empty() {
+            if let Some(first) = waiting.replies.iter().map(|(batch, _)| *batch).min() {
                 drop(waiting);
-                let synced = self.fs.sync().map_err(|e| e.errno());
-                replies.into_iter().for_each(|reply| reply.answer(synced.map(|()| Vec::new())));
+                let synced = self.fs.sync_to(first);
+                waiting = self.waiting();
+                // After a failure none of them can be kept.
+                let durable = *synced.as_ref().unwrap_or(&u64::MAX);
+                let due: Vec<_> = waiting.replies.extract_if(.., |(batch, _)| *batch <= durable).collect();
+                drop(waiting);
+                let result = synced.map_err(|e| e.errno());
+                due.into_iter().for_each(|(_, reply)| reply.answer(result.map(|_| Vec::new())));
                 waiting = self.waiting();
             } else if waiting.stop {
                 return;
@@ -67,15 +74,19 @@ impl Syncer {
     /// Makes everything so far durable, then answers.
     pub fn sync(&self, reply: Reply<'_>) -> Answered {
         let shared = &self.shared;
+        let batch = match shared.fs.ask_sync() {
+            Ok(batch) => batch,
+            Err(e) => return reply.error(e.errno()),
+        };
         let inline = shared.inline.fetch_add(1, Ordering::AcqRel) < INLINE_MAX || self.thread.is_none();
-        let synced = inline.then(|| shared.fs.sync());
+        let synced = inline.then(|| shared.fs.sync_to(batch));
         shared.inline.fetch_sub(1, Ordering::AcqRel);
         match synced {
-            Some(Ok(())) => reply.ok(),
+            Some(Ok(_)) => reply.ok(),
             Some(Err(e)) => reply.error(e.errno()),
             None => {
                 let (answered, later) = reply.later();
-                shared.waiting().replies.push(later);
+                shared.waiting().replies.push((batch, later));
                 shared.more.notify_one();
                 answered
             }
