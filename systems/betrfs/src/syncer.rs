@@ -1,4 +1,5 @@
-//! Syncs that many wait for: one thread syncs once for all, so that those who take requests stay free.
+//! Syncs that many wait for: one thread syncs once for all, so that those who take requests stay free. Whoever has seen a
+//! flush end answers all that it served.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -36,20 +37,23 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Gives each reply as soon as what it stands for is durable, also by a flush that began before this thread knew of it.
+    /// Syncs up to `batch`, and gives every reply that became due by that.
+    fn sync_to(&self, batch: u64) -> Result<(), i32> {
+        let synced = self.fs.sync_to(batch);
+        // After a failure none of them can be kept.
+        let durable = *synced.as_ref().unwrap_or(&u64::MAX);
+        let result = synced.map(|_| ()).map_err(|e| e.errno());
+        let due: Vec<_> = self.waiting().replies.extract_if(.., |(batch, _)| *batch <= durable).collect();
+        due.into_iter().for_each(|(_, reply)| reply.answer(result.map(|()| Vec::new())));
+        result
+    }
+
     fn run(&self) {
         let mut waiting = self.waiting();
         loop {
             if let Some(first) = waiting.replies.iter().map(|(batch, _)| *batch).min() {
                 drop(waiting);
-                let synced = self.fs.sync_to(first);
-                waiting = self.waiting();
-                // After a failure none of them can be kept.
-                let durable = *synced.as_ref().unwrap_or(&u64::MAX);
-                let due: Vec<_> = waiting.replies.extract_if(.., |(batch, _)| *batch <= durable).collect();
-                drop(waiting);
-                let result = synced.map_err(|e| e.errno());
-                due.into_iter().for_each(|(_, reply)| reply.answer(result.map(|_| Vec::new())));
+                let _ = self.sync_to(first);
                 waiting = self.waiting();
             } else if waiting.stop {
                 return;
@@ -79,11 +83,11 @@ impl Syncer {
             Err(e) => return reply.error(e.errno()),
         };
         let inline = shared.inline.fetch_add(1, Ordering::AcqRel) < INLINE_MAX || self.thread.is_none();
-        let synced = inline.then(|| shared.fs.sync_to(batch));
+        let synced = inline.then(|| shared.sync_to(batch));
         shared.inline.fetch_sub(1, Ordering::AcqRel);
         match synced {
-            Some(Ok(_)) => reply.ok(),
-            Some(Err(e)) => reply.error(e.errno()),
+            Some(Ok(())) => reply.ok(),
+            Some(Err(errno)) => reply.error(errno),
             None => {
                 let (answered, later) = reply.later();
                 shared.waiting().replies.push((batch, later));

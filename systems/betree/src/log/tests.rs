@@ -179,7 +179,8 @@ fn nothing_is_answered_before_it_is_durable_however_many_sync() {
                     let msn = {
                         let mut next = next.lock().expect("next");
                         let msn = *next + 1;
-                        while log.append(msn, &[&msn.to_le_bytes()], false).expect("append") == Appended::Full {
+                        while log.append(msn, &[&msn.to_le_bytes()], false).expect("append") == Appended::Full
+                        {
                             log.commit(true).expect("commit");
                             log.release(log.durable());
                         }
