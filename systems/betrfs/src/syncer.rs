@@ -1,4 +1,5 @@
-//! Syncs that many wait for: one thread syncs once for all, so that those who take requests stay free.
+//! Syncs that many wait for: one thread syncs once for all, so that those who take requests stay free. Whoever has seen a
+//! flush end answers all that it served.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -13,7 +14,8 @@ const INLINE_MAX: usize = 2;
 
 #[derive(Default)]
 struct Waiting {
-    replies: Vec<Later>,
+    /// Each with the store's batch that must be durable before it is given.
+    replies: Vec<(u64, Later)>,
     stop: bool,
 }
 
@@ -35,14 +37,23 @@ impl Shared {
         self.waiting.lock().unwrap_or_else(|e| e.into_inner())
     }
 
+    /// Syncs up to `batch`, and gives every reply that became due by that.
+    fn sync_to(&self, batch: u64) -> Result<(), i32> {
+        let synced = self.fs.sync_to(batch);
+        // After a failure none of them can be kept.
+        let durable = *synced.as_ref().unwrap_or(&u64::MAX);
+        let result = synced.map(|_| ()).map_err(|e| e.errno());
+        let due: Vec<_> = self.waiting().replies.extract_if(.., |(batch, _)| *batch <= durable).collect();
+        due.into_iter().for_each(|(_, reply)| reply.answer(result.map(|()| Vec::new())));
+        result
+    }
+
     fn run(&self) {
         let mut waiting = self.waiting();
         loop {
-            let replies = std::mem::take(&mut waiting.replies);
-            if !replies.is_empty() {
+            if let Some(first) = waiting.replies.iter().map(|(batch, _)| *batch).min() {
                 drop(waiting);
-                let synced = self.fs.sync().map_err(|e| e.errno());
-                replies.into_iter().for_each(|reply| reply.answer(synced.map(|()| Vec::new())));
+                let _ = self.sync_to(first);
                 waiting = self.waiting();
             } else if waiting.stop {
                 return;
@@ -67,15 +78,19 @@ impl Syncer {
     /// Makes everything so far durable, then answers.
     pub fn sync(&self, reply: Reply<'_>) -> Answered {
         let shared = &self.shared;
+        let batch = match shared.fs.ask_sync() {
+            Ok(batch) => batch,
+            Err(e) => return reply.error(e.errno()),
+        };
         let inline = shared.inline.fetch_add(1, Ordering::AcqRel) < INLINE_MAX || self.thread.is_none();
-        let synced = inline.then(|| shared.fs.sync());
+        let synced = inline.then(|| shared.sync_to(batch));
         shared.inline.fetch_sub(1, Ordering::AcqRel);
         match synced {
             Some(Ok(())) => reply.ok(),
-            Some(Err(e)) => reply.error(e.errno()),
+            Some(Err(errno)) => reply.error(errno),
             None => {
                 let (answered, later) = reply.later();
-                shared.waiting().replies.push(later);
+                shared.waiting().replies.push((batch, later));
                 shared.more.notify_one();
                 answered
             }

@@ -149,9 +149,13 @@ impl Inner {
         self.store.value_of(&op)
     }
 
-    pub(super) fn sync(&self) -> Result<()> {
+    pub(super) fn ask_sync(&self) -> Result<u64> {
         self.check_writable()?;
-        self.log.commit(true).map_err(|e| self.fail(e))
+        Ok(self.log.ask())
+    }
+
+    pub(super) fn sync_to(&self, batch: u64) -> Result<u64> {
+        self.log.sync_to(batch).map_err(|e| self.fail(e))
     }
 
     /// Refuses writes after a failure that left their outcome unknown.

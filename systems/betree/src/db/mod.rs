@@ -103,7 +103,19 @@ impl Db {
 
     /// Makes every batch written before durable.
     pub fn sync(&self) -> Result<()> {
-        self.inner.sync()
+        self.sync_to(self.ask_sync()?).map(|_| ())
+    }
+
+    /// The first half of [`Db::sync`], which never waits: says that a sync is under way, so that a flush that is about to
+    /// be made for others waits a moment for it, and returns the number of the last batch written. It must be followed by
+    /// a [`Db::sync_to`] of that number or a higher one; one may follow many.
+    pub fn ask_sync(&self) -> Result<u64> {
+        self.inner.ask_sync()
+    }
+
+    /// Returns when batch `batch` is durable, with the number of the last one that is.
+    pub fn sync_to(&self, batch: u64) -> Result<u64> {
+        self.inner.sync_to(batch)
     }
 
     /// Writes everything to the tree and starts the log anew.

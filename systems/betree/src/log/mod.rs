@@ -1,13 +1,14 @@
 //! The write-ahead log: a ring of frames with group commit.
 //!
 //! Records collect in memory. Whoever needs them on storage becomes the leader, writes all of them as one
-//! frame, and flushes; others that come meanwhile wait for the next frame, which again takes all at once. A
-//! frame holds the store's number, the life it was written in, and its place in the sequence, so frames of an
+//! frame, and flushes; others that come meanwhile wait for the next frame, which again takes all at once. If many
+//! sync, the leader first waits a moment for those that are missing (`gather`). A frame holds the store's number, the life it was written in, and its place in the sequence, so frames of an
 //! earlier lap, life or store are never taken for its continuation.
 //!
 //! Positions count bytes since the store was made; position modulo ring length is the place on storage. A frame
 //! never wraps: if it does not fit before the end of the ring, it goes to the start of the next lap.
 
+mod gather;
 mod replay;
 #[cfg(test)]
 mod tests;
@@ -18,9 +19,10 @@ use crate::error::{Doing, Error, Result};
 use crate::flight::Flight;
 use crate::storage::{BufPool, PooledBuf, Storage, round_up};
 use crate::wire::{put_u32, put_u64};
+use gather::{Gather, Wait};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const MAGIC: u32 = 0x474F_4C42; // "BLOG"
 const HEADER: usize = 52;
@@ -65,6 +67,11 @@ struct State {
     failed: Option<String>,
     syncs: u64,
     bytes: u64,
+    /// Syncs that have been asked for since the last flush for syncs took its records.
+    asked: u64,
+    gather: Gather,
+    /// A leader waits until so many have been asked for.
+    goal: Option<u64>,
 }
 
 /// The log of an open store.
@@ -79,6 +86,8 @@ pub(crate) struct Log {
     ripe: Condvar,
     state: Mutex<State>,
     turn: Condvar,
+    /// A leader that gathers syncs waits here.
+    gathered: Condvar,
 }
 
 /// How much waits to be written.
@@ -118,6 +127,9 @@ impl Log {
             failed: None,
             syncs: 0,
             bytes: 0,
+            asked: 0,
+            gather: Gather::new(),
+            goal: None,
         };
         Log {
             storage,
@@ -127,6 +139,7 @@ impl Log {
             ripe: Condvar::new(),
             state: Mutex::new(state),
             turn: Condvar::new(),
+            gathered: Condvar::new(),
         }
     }
 
@@ -225,26 +238,54 @@ impl Log {
         self.lock().bytes
     }
 
+    /// Says that a sync of everything appended so far is under way; returns the message that [`Log::sync_to`] has to wait
+    /// for, which must follow.
+    pub fn ask(&self) -> u64 {
+        let mut s = self.lock();
+        // What is durable already takes part in no flush.
+        if s.durable < s.appended {
+            s.asked += 1;
+            if s.goal.is_some_and(|goal| s.asked >= goal) {
+                self.gathered.notify_one();
+            }
+        }
+        s.appended
+    }
+
+    /// Returns when message `target` is durable, with the number of the last message that is.
+    pub fn sync_to(&self, target: u64) -> Result<u64> {
+        self.reach(target, true)
+    }
+
     /// Writes every record appended so far; with `sync`, returns only when they are durable.
     pub fn commit(&self, sync: bool) -> Result<()> {
+        let target = self.lock().appended;
+        self.reach(target, sync).map(|_| ())
+    }
+
+    fn reach(&self, target: u64, sync: bool) -> Result<u64> {
         let mut s = self.lock();
-        let target = s.appended;
         loop {
             if let Some(why) = &s.failed {
                 return Err(Error::ReadOnly(why.clone()));
             }
             let reached = if sync { s.durable } else { s.written };
             if reached >= target {
-                return Ok(());
+                return Ok(reached);
             }
             if s.writing {
                 s = self.turn.wait(s).unwrap_or_else(|e| e.into_inner());
                 continue;
             }
             s.writing = true;
+            if sync {
+                s = self.gather(s);
+            }
             let job = self.take_frame(&mut s);
+            let served = if sync { std::mem::take(&mut s.asked) } else { 0 };
             drop(s);
             let writing = Writing(self);
+            let began = Instant::now();
             let done = self.write(job.as_ref(), sync);
             std::mem::forget(writing);
             s = self.lock();
@@ -257,12 +298,31 @@ impl Log {
                     if sync {
                         s.durable = s.durable.max(s.written);
                         s.syncs += 1;
+                        let came = s.asked;
+                        s.gather.flushed(served, came, began.elapsed());
                     }
                 }
                 Err(e) => s.failed = Some(e.to_string()),
             }
             self.turn.notify_all();
         }
+    }
+
+    /// Waits until as many syncs have come as are expected, if that is worth it. The caller is the leader.
+    fn gather<'a>(&'a self, mut s: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let before = s.asked;
+        let Some(Wait { goal, time }) = s.gather.begin(before) else { return s };
+        let began = Instant::now();
+        s.goal = Some(goal);
+        while s.asked < goal
+            && let Some(left) = time.checked_sub(began.elapsed()).filter(|left| !left.is_zero())
+        {
+            s = self.gathered.wait_timeout(s, left).unwrap_or_else(|e| e.into_inner()).0;
+        }
+        s.goal = None;
+        let after = s.asked;
+        s.gather.end(before, after, began.elapsed());
+        s
     }
 
     /// Makes a frame of the pending records and assigns its place.

@@ -135,3 +135,63 @@ fn a_panic_while_writing_is_heard_by_those_who_wait() {
     assert!(writes.join().is_err());
     assert!(matches!(waits.join().expect("no panic"), Err(Error::ReadOnly(_))));
 }
+
+#[test]
+fn a_leader_waits_for_those_who_are_missing_and_one_flush_serves_all() {
+    let storage = SimStorage::new(32 * UNIT as u64);
+    let log = Log::new(Arc::new(storage), RING, 0, 1, 0);
+    // So long that only the third sync can end the wait.
+    log.lock().gather = gather::Gather::primed(3, Duration::from_secs(3600));
+    let sync = |msn: u64| {
+        assert!(taken(log.append(msn, &[&[msn as u8; 100]], false)));
+        let target = log.ask();
+        assert!(log.sync_to(target).expect("sync") >= msn);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| sync(1));
+        while log.lock().goal.is_none() {
+            std::thread::yield_now();
+        }
+        let second = scope.spawn(|| sync(2));
+        while log.lock().asked < 2 {
+            std::thread::yield_now();
+        }
+        assert_eq!((log.syncs(), log.durable()), (0, 0));
+        assert!(!second.is_finished());
+        sync(3);
+    });
+    assert_eq!((log.syncs(), log.durable()), (1, 3));
+    // Nothing is left to be made durable, so nothing is counted.
+    assert_eq!((log.ask(), log.lock().asked), (3, 0));
+}
+
+#[test]
+fn nothing_is_answered_before_it_is_durable_however_many_sync() {
+    let storage = SimStorage::new(32 * UNIT as u64);
+    let log = Log::new(Arc::new(storage.clone()), RING, 0, 1, 0);
+    // Gathers each time, up to a millisecond.
+    log.lock().gather = gather::Gather::primed(6, Duration::from_millis(2));
+    let next = Mutex::new(0u64);
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                for _ in 0..100 {
+                    let msn = {
+                        let mut next = next.lock().expect("next");
+                        let msn = *next + 1;
+                        while log.append(msn, &[&msn.to_le_bytes()], false).expect("append") == Appended::Full
+                        {
+                            log.commit(true).expect("commit");
+                            log.release(log.durable());
+                        }
+                        *next = msn;
+                        msn
+                    };
+                    let durable = log.sync_to(log.ask()).expect("sync");
+                    assert!(durable >= msn && log.durable() >= durable, "message {msn}, {durable} durable");
+                }
+            });
+        }
+    });
+    assert_eq!(log.durable(), 600);
+}

@@ -183,9 +183,20 @@ impl Fs {
     /// # Errors
     /// The store's.
     pub fn sync(&self) -> Result<()> {
+        self.sync_to(self.ask_sync()?).map(|_| ())
+    }
+
+    /// The first half of [`Fs::sync`], after which all that was written is in the store: returns the number of the batch
+    /// for which [`Fs::sync_to`], which must follow, has to wait.
+    pub(crate) fn ask_sync(&self) -> Result<u64> {
         self.save_unsaved();
         self.streams.flush()?;
-        Ok(self.db.sync()?)
+        Ok(self.db.ask_sync()?)
+    }
+
+    /// Returns when batch `batch` is durable, with the number of the last one that is.
+    pub(crate) fn sync_to(&self, batch: u64) -> Result<u64> {
+        Ok(self.db.sync_to(batch)?)
     }
 
     /// Has `duty` called before an operation waits for the device, if it can be foreseen. Only the first one is.

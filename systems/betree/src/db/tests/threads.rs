@@ -2,6 +2,7 @@
 
 use super::model::{Model, contents};
 use super::*;
+use crate::storage::Storage;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -185,4 +186,85 @@ fn a_scan_that_reads_ahead_returns_the_same() {
     assert!(contents(&db) == expected);
     let first: Model = db.scan(&KeyRange::all()).take(3).map(|r| r.expect("scan")).collect();
     assert!(first.iter().eq(expected.iter().take(3)));
+}
+
+/// A simulated device whose flushes take so long that syncs wait for each other.
+struct SlowFlush(SimStorage);
+
+/// Above what makes a flush worth waiting for.
+const SLOW_FLUSH: Duration = Duration::from_micros(600);
+
+impl Storage for SlowFlush {
+    fn len(&self) -> std::io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read_at(&self, buf: &mut [u8], off: u64) -> std::io::Result<()> {
+        self.0.read_at(buf, off)
+    }
+
+    fn write_at(&self, buf: &[u8], off: u64) -> std::io::Result<()> {
+        self.0.write_at(buf, off)
+    }
+
+    fn flush(&self) -> std::io::Result<()> {
+        std::thread::sleep(SLOW_FLUSH);
+        self.0.flush()
+    }
+
+    fn discard(&self, off: u64, len: u64) -> std::io::Result<()> {
+        self.0.discard(off, len)
+    }
+}
+
+/// Eight threads write and sync in turns, half of them by asking first and waiting later, while the power is cut again and
+/// again: what a sync has answered is there, whoever made the flush.
+#[test]
+fn what_a_sync_has_answered_survives_whoever_flushed() {
+    const WRITERS: usize = 8;
+    let storage = sim(2048);
+    let options = Options { sync_interval: None, ..options() };
+    let db = Db::create(SlowFlush(storage.clone()), options.clone()).expect("create");
+    let answered: [std::sync::atomic::AtomicU32; WRITERS] = Default::default();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        for (w, mine) in answered.iter().enumerate() {
+            let (db, stop) = (&db, &stop);
+            s.spawn(move || {
+                for i in 1u32.. {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    // Some are large enough for an extent, which has to be there as well.
+                    let mut value = i.to_be_bytes().to_vec();
+                    value.resize(if i % 16 == 3 { 9000 } else { 40 }, w as u8);
+                    db.put(&[w as u8], &value).expect("put");
+                    if w % 2 == 0 {
+                        db.sync().expect("sync");
+                    } else {
+                        let asked = db.ask_sync().expect("ask");
+                        assert!(db.sync_to(asked).expect("sync") >= asked);
+                    }
+                    mine.store(i, Ordering::Release);
+                }
+            });
+        }
+        for seed in seeds(60) {
+            // Each of them goes on between two cuts.
+            let before = answered[seed as usize % WRITERS].load(Ordering::Acquire);
+            while answered[seed as usize % WRITERS].load(Ordering::Acquire) == before {
+                std::thread::yield_now();
+            }
+            let floors: Vec<u32> = answered.iter().map(|n| n.load(Ordering::Acquire)).collect();
+            let cut = storage.power_cut(seed);
+            let after = Db::open(cut, Options { background: false, ..options.clone() }).expect("open");
+            for (w, floor) in floors.into_iter().enumerate() {
+                let value = after.get(&[w as u8]).expect("get");
+                let found = value.map_or(0, |v| u32::from_be_bytes([v[0], v[1], v[2], v[3]]));
+                assert!(found >= floor, "seed {seed}: writer {w} was told {floor}, {found} is there");
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    db.close().expect("close");
 }
