@@ -35,7 +35,7 @@ fn stack(text: &str) -> Result<StackSpec, ParseErrorKind> {
             return Err(ParseErrorKind::BadNetwork { client: network.client.name(), why });
         }
         network::check(&network, stack.fs, stack.in_process())?;
-        return Ok(StackSpec { network: Some(network), ..stack });
+        return Ok(StackSpec { network: Some(Box::new(network)), ..stack });
     }
     let (text, guest) = guest::cut(text)?;
     if guest.is_some() && (text == "dir" || text.starts_with("dir:")) {
@@ -63,7 +63,7 @@ fn stack(text: &str) -> Result<StackSpec, ParseErrorKind> {
         None if fs.needs_device() => (Device::Image(ImageOptions::default()), None),
         None => (Device::Memory, None),
     };
-    Ok(StackSpec { fs, mount_options, mkfs_words, device, regime, guest, network: None })
+    Ok(StackSpec { fs, mount_options, mkfs_words, device, regime, guest: guest.map(Box::new), network: None })
 }
 
 fn directory(path: &str) -> Result<StackSpec, ParseErrorKind> {

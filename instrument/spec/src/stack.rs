@@ -22,8 +22,9 @@ pub struct StackSpec {
     pub(crate) mkfs_words: Vec<String>,
     pub(crate) device: Device,
     pub(crate) regime: Option<Regime>,
-    pub(crate) guest: Option<Guest>,
-    pub(crate) network: Option<Network>,
+    // in boxes, since most stacks have neither and a stack is in many other values
+    pub(crate) guest: Option<Box<Guest>>,
+    pub(crate) network: Option<Box<Network>>,
 }
 
 /// What holds the blocks.
@@ -95,12 +96,12 @@ impl Regime {
 impl StackSpec {
     /// The guest that it is built in; `None`: this machine.
     pub fn guest(&self) -> Option<&Guest> {
-        self.guest.as_ref()
+        self.guest.as_deref()
     }
 
     /// The network file system through which loads reach it; `None`: they are on it themselves.
     pub fn network(&self) -> Option<&Network> {
-        self.network.as_ref()
+        self.network.as_deref()
     }
 
     /// The same stack as it is where it is served.
@@ -120,7 +121,7 @@ impl StackSpec {
             return None;
         }
         let plain = Guest { kernel: kernel.to_string(), parameters: Vec::new(), seed: None };
-        let mut guest = self.guest.clone().unwrap_or(plain);
+        let mut guest = self.guest.clone().unwrap_or_else(|| Box::new(plain));
         guest.seed.get_or_insert(seed);
         Some(StackSpec { guest: Some(guest), ..self.clone() })
     }
