@@ -16,6 +16,7 @@ impl Inner {
         self.freeze();
         let target = self.read_front().last_msn;
         while self.view().applied < target && self.apply_oldest()? {}
+        self.count_empty();
         let view = self.view();
         // Writers may have gone on, but whatever this root holds is exactly the batches up to `applied`.
         let (root, applied) = (view.root.clone(), view.applied);

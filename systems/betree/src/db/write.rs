@@ -358,6 +358,18 @@ impl Inner {
         self.store.apply(&root, &rest)
     }
 
+    /// When nothing waits to be applied, the tree is the state after the newest batch, also if the last ones changed nothing.
+    /// Without that, a recovery whose newest batch is empty would end with a checkpoint of the batch before, and the next
+    /// recovery would take what follows for a gap in the log: what had been synced in between would be lost.
+    pub(super) fn count_empty(&self) {
+        let mut front = self.write_front();
+        let view = &front.view;
+        if front.active.is_empty() && view.frozen.is_empty() && view.applied < front.last_msn {
+            let (root, applied) = (view.root.clone(), front.last_msn);
+            front.view = Arc::new(View { frozen: Vec::new(), root, applied });
+        }
+    }
+
     /// Freezes the memtable if it holds anything.
     pub(super) fn freeze(&self) {
         let mut front = self.write_front();

@@ -27,6 +27,34 @@ fn cuts_are_survived_without_each_of_the_steps() {
     }
 }
 
+/// A batch that changes nothing has a number all the same: what is synced after a recovery that ends with one is found by the
+/// next recovery.
+#[test]
+fn an_empty_batch_before_a_cut_hides_nothing_that_follows() {
+    let storage = sim(3072);
+    let db = Db::create(storage.clone(), Options::tiny()).expect("create");
+    db.put(b"before", b"1").expect("put");
+    // so that the empty batch is all that the log holds
+    db.checkpoint().expect("checkpoint");
+    let empty = db.write(crate::WriteBatch::new()).expect("an empty batch");
+    db.sync().expect("sync");
+    let cut = storage.power_cut(0);
+    drop(db);
+
+    let db = Db::open(cut.clone(), Options::tiny()).expect("open");
+    assert_eq!(db.last_msn(), empty);
+    let after = db.put(b"after", b"2").expect("put");
+    assert_eq!(after, empty + 1);
+    db.sync().expect("sync");
+    let cut = cut.power_cut(0);
+    drop(db);
+
+    let db = Db::open(cut, Options::tiny()).expect("open");
+    assert_eq!(db.last_msn(), after);
+    assert_eq!(db.get(b"after").expect("get").as_deref(), Some(&b"2"[..]));
+    assert_eq!(db.get(b"before").expect("get").as_deref(), Some(&b"1"[..]));
+}
+
 #[test]
 fn a_cut_at_each_write_of_a_checkpoint_loses_nothing_synced() {
     let mut world = World::new(3);
