@@ -1,5 +1,6 @@
 //! Power cuts: what is found afterwards is the state after some operation, none older than the last sync.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::AddAssign;
 
@@ -259,8 +260,24 @@ impl Trial {
         let found = dump(&fs);
         let state = states.iter().rposition(|s| s.dump() == found);
         state.unwrap_or_else(|| {
-            let synced = states.first().map(Model::dump).unwrap_or_default();
-            panic!("{at}: found\n{found}\nlast synced of {}\n{synced}", states.len())
+            let differing = |state: &Model| {
+                let dump = state.dump();
+                let lines = |text: &str| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
+                let (known, found) = (lines(&dump), lines(&found));
+                let lost = known.difference(&found).map(|line| format!("- {line}"));
+                lost.chain(found.difference(&known).map(|line| format!("+ {line}"))).collect::<Vec<_>>()
+            };
+            let (nearest, lines) = states
+                .iter()
+                .map(differing)
+                .enumerate()
+                .min_by_key(|(_, lines)| lines.len())
+                .expect("the state of the last sync");
+            panic!(
+                "{at}: found none of {} states, the last synced first; from number {nearest} it differs by\n{}",
+                states.len(),
+                lines.join("\n")
+            )
         })
     }
 }

@@ -174,12 +174,12 @@ impl Model {
 
     /// All that can be seen.
     pub fn dump(&self) -> String {
-        let mut out = String::new();
+        let mut out = Dump::default();
         self.dump_at(&mut out, "", 0);
-        out
+        out.text
     }
 
-    fn dump_at(&self, out: &mut String, path: &str, at: usize) {
+    fn dump_at(&self, out: &mut Dump, path: &str, at: usize) {
         let thing = &self.things[at];
         let (kind, bytes) = match &thing.what {
             What::File(data) => ("file", data.to_vec()),
@@ -187,7 +187,7 @@ impl Model {
             What::Link(target) => ("link", target.clone()),
             What::Fifo => ("fifo", Vec::new()),
         };
-        line(out, path, kind, thing.mode, thing.nlink, &bytes, &thing.xattrs);
+        out.line(path, at as u64, (kind, thing.mode, thing.nlink), &bytes, &thing.xattrs);
         if let What::Dir(names) = &thing.what {
             for (name, child) in names {
                 self.dump_at(out, &format!("{path}/{}", String::from_utf8_lossy(name)), *child);
@@ -196,29 +196,44 @@ impl Model {
     }
 }
 
-fn line(
-    out: &mut String,
-    path: &str,
-    kind: &str,
-    mode: u32,
-    nlink: u32,
-    bytes: &[u8],
-    xattrs: &BTreeMap<Vec<u8>, Vec<u8>>,
-) {
-    let sum = bytes.iter().fold(0u64, |n, b| n.wrapping_mul(31).wrapping_add(u64::from(*b)));
-    let xattrs: Vec<_> =
-        xattrs.iter().map(|(k, v)| (String::from_utf8_lossy(k), v.len(), v.first())).collect();
-    let _ = writeln!(out, "{path} {kind} {mode:o} {nlink} {} {sum:x} {xattrs:?}", bytes.len());
+/// All that can be seen of a tree. What has several names is told by the first of them: which names are one thing is seen by
+/// a change only, and two states that differ in that are two.
+#[derive(Default)]
+struct Dump {
+    text: String,
+    /// By number, the first name of what has several.
+    first: BTreeMap<u64, String>,
+}
+
+impl Dump {
+    fn line(
+        &mut self,
+        path: &str,
+        number: u64,
+        (kind, mode, nlink): (&str, u32, u32),
+        bytes: &[u8],
+        xattrs: &BTreeMap<Vec<u8>, Vec<u8>>,
+    ) {
+        let sum = bytes.iter().fold(0u64, |n, b| n.wrapping_mul(31).wrapping_add(u64::from(*b)));
+        let xattrs: Vec<_> =
+            xattrs.iter().map(|(k, v)| (String::from_utf8_lossy(k), v.len(), v.first())).collect();
+        let _ = write!(self.text, "{path} {kind} {mode:o} {nlink} {} {sum:x} {xattrs:?}", bytes.len());
+        if nlink > 1 && kind != "dir" {
+            let first = self.first.entry(number).or_insert_with(|| path.to_owned());
+            let _ = write!(self.text, " is {first}");
+        }
+        self.text.push('\n');
+    }
 }
 
 /// What the file system shows; every lookup is given back.
 pub fn dump(fs: &Fs) -> String {
-    let mut out = String::new();
+    let mut out = Dump::default();
     dump_at(fs, &mut out, "", ROOT);
-    out
+    out.text
 }
 
-fn dump_at(fs: &Fs, out: &mut String, path: &str, ino: u64) {
+fn dump_at(fs: &Fs, out: &mut Dump, path: &str, ino: u64) {
     let attr = fs.attr(ino).expect("attr");
     let (kind, bytes) = match attr.mode & libc::S_IFMT {
         libc::S_IFREG => ("file", fs.read(ino, 0, attr.size as usize + 10).expect("read")),
@@ -228,7 +243,7 @@ fn dump_at(fs: &Fs, out: &mut String, path: &str, ino: u64) {
     };
     let xattrs = fs.xattrs(ino).expect("xattrs").into_iter();
     let xattrs = xattrs.map(|name| (name.clone(), fs.xattr(ino, &name).expect("xattr"))).collect();
-    line(out, path, kind, attr.mode & 0o7777, attr.nlink, &bytes, &xattrs);
+    out.line(path, ino, (kind, attr.mode & 0o7777, attr.nlink), &bytes, &xattrs);
     if kind != "dir" {
         return;
     }
