@@ -204,7 +204,7 @@ fn a_check_ends_when_it_should(bench: &Bench) {
     for (stack, told) in [
         ("tmpfs", "cannot be brought up"),
         ("dir:/tmp", "cannot be brought up"),
-        ("ext2@980pro", "choose ext4, xfs, btrfs or betrfs"),
+        ("ext2@980pro", "choose ext4, xfs, btrfs, f2fs or betrfs"),
     ] {
         let error = bench.run(&bench.options(stack), &mut load(), &AtomicBool::new(false)).unwrap_err();
         assert!(error.to_string().contains(told), "{stack}: {error}");

@@ -8,7 +8,11 @@ use rustix::fs::Access;
 use serde::Serialize;
 
 use host::{Host, Unavailable};
-use spec::{Device, FsKind, Regime, StackSpec};
+use spec::{Client, Device, FsKind, Regime, StackSpec};
+
+/// Where the server of SFTP may be; it is on nobody's PATH.
+const SFTP_SERVERS: [&str; 3] =
+    ["/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server"];
 
 /// Whether a stack can be built.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -78,7 +82,21 @@ pub(crate) fn check(host: &Host, spec: &StackSpec) -> Result<(), Unavailable> {
 
 /// What the network file system takes that the stack lies behind, if it does.
 pub(crate) fn network(host: &Host, spec: &StackSpec) -> Result<(), Unavailable> {
-    spec.network().map_or(Ok(()), |network| crate::over::check(host, network))
+    let Some(Client::Sshfs) = spec.network().map(|network| network.client) else { return Ok(()) };
+    fuse(host, "sshfs")?;
+    may_mount(host)?;
+    if host.find_program("sshfs").is_none() {
+        return Err(Unavailable::new("the program `sshfs` is not found", install("sshfs")));
+    }
+    sftp_server(host).map(|_| ())
+}
+
+/// The server of SFTP.
+pub(crate) fn sftp_server(host: &Host) -> Result<&'static str, Unavailable> {
+    SFTP_SERVERS.into_iter().find(|path| host.path(path).exists()).ok_or_else(|| {
+        let reason = format!("there is no server of SFTP ({})", SFTP_SERVERS[0]);
+        Unavailable::new(reason, install("openssh-sftp-server"))
+    })
 }
 
 /// What formatting and mounting `fs` on some block device takes.

@@ -87,7 +87,8 @@ fn run(words: &[String]) -> io::Result<()> {
 /// Carries what is read from `from` to `to`, until the one ends or the other does not take it.
 fn carry(mut from: impl Read, to: impl Write + Send, shape: Shape) -> io::Result<()> {
     let (wire, arriving) = sync_channel::<(Instant, Vec<u8>)>(PIECES);
-    std::thread::scope(|scope| {
+    // the wire ends with the reading: then the writer ends
+    std::thread::scope(move |scope| {
         scope.spawn(move || {
             let mut to = to;
             // a sleep of 100 us would else take 50 us more

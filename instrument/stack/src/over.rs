@@ -11,18 +11,15 @@ use std::time::Duration;
 use camino::{Utf8Path, Utf8PathBuf};
 use host::runner::{CommandLine, CommandOutput};
 use host::{Host, Unavailable, mountinfo};
-use journal::{EntryId, Journal, Resource};
+use journal::{EntryId, Journal, JournalError, Resource};
 use spec::{Client, Network};
 
-use crate::availability::{fuse, install};
+use crate::availability::sftp_server;
 use crate::error::StackError;
 use crate::link;
 use crate::record::ExecutedCommand;
 use crate::steps::io_error;
 
-/// Where the server of SFTP may be; it is on nobody's PATH.
-const SFTP_SERVERS: [&str; 3] =
-    ["/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server"];
 /// The kernel's name of the client's file system.
 const FS_TYPE: &str = "fuse.sshfs";
 /// How long the mount may take to appear.
@@ -49,28 +46,8 @@ pub(crate) struct Over {
 /// A process of ours.
 pub(crate) struct Running {
     child: Child,
-    entry: EntryId,
-}
-
-/// What it takes, or why it cannot be had.
-pub(crate) fn check(host: &Host, network: &Network) -> Result<(), Unavailable> {
-    let Client::Sshfs = network.client;
-    fuse(host, "sshfs")?;
-    if !host.has_sys_admin() {
-        let remedy = "run with sudo, or mount it yourself and measure it as dir:PATH";
-        return Err(Unavailable::new("mounting needs root (the capability CAP_SYS_ADMIN)", remedy));
-    }
-    if host.find_program("sshfs").is_none() {
-        return Err(Unavailable::new("the program `sshfs` is not found", install("sshfs")));
-    }
-    sftp_server(host).map(|_| ())
-}
-
-fn sftp_server(host: &Host) -> Result<&'static str, Unavailable> {
-    SFTP_SERVERS.into_iter().find(|path| host.path(path).exists()).ok_or_else(|| {
-        let reason = format!("there is no server of SFTP ({})", SFTP_SERVERS[0]);
-        Unavailable::new(reason, install("openssh-sftp-server"))
-    })
+    /// Without one it had ended before it could be noted.
+    entry: Option<EntryId>,
 }
 
 impl Over {
@@ -150,7 +127,12 @@ impl Over {
         let mut child = command.spawn().map_err(spawned)?;
         match self.journal.record_process(child.id(), &format!("{} of a stack", line.program)) {
             Ok(entry) => {
-                self.running().push(Running { child, entry });
+                self.running().push(Running { child, entry: Some(entry) });
+                Ok(())
+            }
+            // it says why on standard error
+            Err(JournalError::NoSuchProcess { .. }) => {
+                self.running().push(Running { child, entry: None });
                 Ok(())
             }
             Err(error) => {
@@ -189,7 +171,7 @@ impl Over {
                 let _ = running.child.kill();
                 let _ = running.child.wait();
             }
-            if let Err(error) = self.journal.forget(running.entry) {
+            if let Some(Err(error)) = running.entry.map(|entry| self.journal.forget(entry)) {
                 tracing::warn!("a network's entry in the journal: {error}");
             }
         }
