@@ -320,6 +320,22 @@ fn names(folder: impl AsRef<Path>) -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
+/// Runs `killing` in a process with a mount namespace of its own, which is this test program with the one test of that name.
+fn in_a_namespace_of_its_own(test: &str, killing: fn()) {
+    if std::env::var_os(INSIDE).is_some() {
+        return killing();
+    }
+    let me = std::env::current_exe().unwrap();
+    let status = Command::new("unshare")
+        .args(["--mount", "--propagation", "private"])
+        .arg(me)
+        .args(["--exact", test, "--nocapture"])
+        .env(INSIDE, "1")
+        .status()
+        .expect("unshare (util-linux) starts");
+    assert!(status.success(), "see above");
+}
+
 #[test]
 fn after_kill_nine_of_any_command_the_doctor_leaves_nothing() {
     needs!(
@@ -338,19 +354,7 @@ fn after_kill_nine_of_any_command_the_doctor_leaves_nothing() {
         RocksDb,
         Redis
     );
-    if std::env::var_os(INSIDE).is_some() {
-        return kill_all();
-    }
-    let me = std::env::current_exe().unwrap();
-    let name = "after_kill_nine_of_any_command_the_doctor_leaves_nothing";
-    let status = Command::new("unshare")
-        .args(["--mount", "--propagation", "private"])
-        .arg(me)
-        .args(["--exact", name, "--nocapture"])
-        .env(INSIDE, "1")
-        .status()
-        .expect("unshare (util-linux) starts");
-    assert!(status.success(), "see above");
+    in_a_namespace_of_its_own("after_kill_nine_of_any_command_the_doctor_leaves_nothing", kill_all);
 }
 
 /// Engines whose servers are to end with loadline, and the load that they are under.
@@ -369,19 +373,10 @@ const UNDER_LOAD_MS: u64 = 700;
 #[test]
 fn after_kill_nine_under_load_no_server_runs_on_and_the_doctor_leaves_nothing() {
     needs!(Root, Mounts, Loop, Ext4, MariaDb, Postgres, Redis);
-    if std::env::var_os(INSIDE).is_some() {
-        return kill_under_load();
-    }
-    let me = std::env::current_exe().unwrap();
-    let name = "after_kill_nine_under_load_no_server_runs_on_and_the_doctor_leaves_nothing";
-    let status = Command::new("unshare")
-        .args(["--mount", "--propagation", "private"])
-        .arg(me)
-        .args(["--exact", name, "--nocapture"])
-        .env(INSIDE, "1")
-        .status()
-        .expect("unshare (util-linux) starts");
-    assert!(status.success(), "see above");
+    in_a_namespace_of_its_own(
+        "after_kill_nine_under_load_no_server_runs_on_and_the_doctor_leaves_nothing",
+        kill_under_load,
+    );
 }
 
 fn kill_under_load() {
