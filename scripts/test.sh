@@ -41,10 +41,10 @@ fi
 # Cargo runs one test program after the other, and many wait for disks, servers and clocks. So cargo only says how each is
 # started (test-later.sh), and they run beside each other: LOADLINE_TEST_JOBS at a time, two unless that is set. What
 # measures, or looks at what all processes share, runs alone at the end.
-alone='^(cost|harm|overwrite|daemon|page|series|stress|killed)\.'
+alone='^(cost|harm|overwrite|daemon|page|series|stress)\.'
 # The longest first, so that no long one is left at the end.
-long='^(command|programs|mounted|suites|real|sql|kv|servers|engines|redis|devices|crash|reproduce|containers|browser|process)\.'
-jobs=${LOADLINE_TEST_JOBS:-2}
+long='^(guests|killed|command|programs|mounted|suites|real|sql|kv|servers|engines|redis|devices|crash|reproduce|containers|browser|process)\.'
+jobs=${LOADLINE_TEST_JOBS:-3}
 export LOADLINE_TEST_PLAN=$private/plan
 mkdir "$LOADLINE_TEST_PLAN" "$private/out"
 
@@ -54,11 +54,11 @@ status=0
 
 # Runs one program; what it says is shown in one piece when it ends.
 one() {
-    local name=$1 began=$SECONDS ended=0
-    bash "$LOADLINE_TEST_PLAN/$name" >"$private/out/$name" 2>&1 </dev/null || ended=$?
+    local name=$1 ended=0 TIMEFORMAT='%0lR, %0U s of the processors in the program and %0S s in the kernel'
+    { time bash "$LOADLINE_TEST_PLAN/$name" >"$private/out/$name" 2>&1 </dev/null; } 2>"$private/out/$name.time" || ended=$?
     {
         echo
-        echo "     Ran ${name%.*} in $((SECONDS - began)) s"
+        echo "     Ran ${name%.*} in $(cat "$private/out/$name.time")"
         cat "$private/out/$name"
         if [ "$ended" != 0 ]; then echo "error: ${name%.*} ended with $ended"; fi
     } >"$private/out/$name.all"

@@ -357,17 +357,26 @@ fn is_reader_waiting() -> bool {
 }
 
 fn cancel(path: &Path) {
-    extern "C" fn reader(pipe: *mut libc::c_void) -> *mut libc::c_void {
+    type Start = extern "C-unwind" fn(*mut libc::c_void) -> *mut libc::c_void;
+    // As glibc has them: a thread that is cancelled is unwound through `read` and through what it was started with.
+    unsafe extern "C-unwind" {
+        fn read(fd: libc::c_int, buffer: *mut libc::c_void, count: usize) -> isize;
+        fn pthread_create(
+            thread: *mut libc::pthread_t,
+            attributes: *const libc::pthread_attr_t,
+            start: Start,
+            argument: *mut libc::c_void,
+        ) -> libc::c_int;
+        fn pthread_cancel(thread: libc::pthread_t) -> libc::c_int;
+    }
+    extern "C-unwind" fn reader(pipe: *mut libc::c_void) -> *mut libc::c_void {
         let mut byte = 0u8;
         READER.store(thread_number(), Ordering::Relaxed);
         // SAFETY: blocks in a cancellation point until it is cancelled.
-        unsafe { libc::read(pipe as i32, (&raw mut byte).cast(), 1) };
+        unsafe { read(pipe as i32, (&raw mut byte).cast(), 1) };
         std::ptr::null_mut()
     }
     with_worker(path);
-    unsafe extern "C" {
-        fn pthread_cancel(thread: libc::pthread_t) -> i32;
-    }
     let mut ends = [0; 2];
     // SAFETY: a pipe nobody writes to, threads that are joined, pointers to locals that live on.
     unsafe {
@@ -375,7 +384,7 @@ fn cancel(path: &Path) {
         for _ in 0..20 {
             let mut thread: libc::pthread_t = std::mem::zeroed();
             let pipe = ends[0] as usize as *mut libc::c_void;
-            assert_eq!(libc::pthread_create(&raw mut thread, std::ptr::null(), reader, pipe), 0);
+            assert_eq!(pthread_create(&raw mut thread, std::ptr::null(), reader, pipe), 0);
             common::until("the thread waits in read(2)", is_reader_waiting);
             READER.store(0, Ordering::Relaxed);
             assert_eq!(pthread_cancel(thread), 0);
