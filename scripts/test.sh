@@ -41,16 +41,20 @@ fi
 # Cargo runs one test program after the other, and many wait for disks, servers and clocks. So cargo only says how each is
 # started (test-later.sh), and they run beside each other: LOADLINE_TEST_JOBS at a time, two unless that is set. What
 # measures, or looks at what all processes share, runs alone at the end.
-alone='^(cost|harm|overwrite|daemon|page|series|stress)\.'
+alone='^(cost|harm|overwrite|daemon|page|series|stress|killed)\.'
 # The longest first, so that no long one is left at the end.
-long='^(guests|killed|command|programs|mounted|suites|real|sql|kv|servers|engines|redis|devices|crash|reproduce|containers|browser|process)\.'
+long='^(guests|command|programs|mounted|suites|real|sql|kv|servers|engines|redis|devices|crash|reproduce|containers|browser|process)\.'
 jobs=${LOADLINE_TEST_JOBS:-3}
 export LOADLINE_TEST_PLAN=$private/plan
 mkdir "$LOADLINE_TEST_PLAN" "$private/out"
 
 status=0
+# Examples are not run; clippy compiles them.
+kinds=()
+if [[ "${what[*]}" == --workspace ]]; then kinds=(--lib --bins --tests); fi
 "$cargo" --config "target.'cfg(all())'.runner = '$PWD/scripts/test-later.sh'" \
-    test --locked --no-fail-fast "${what[@]}" 2>&1 | tee "$log" || status=$?
+    test --locked --no-fail-fast "${what[@]}" "${kinds[@]}" 2>&1 | tee "$log" || status=$?
+if [ ${#kinds[@]} != 0 ]; then "$cargo" test --locked --no-fail-fast "${what[@]}" --doc 2>&1 | tee -a "$log" || status=$?; fi
 
 # Runs one program; what it says is shown in one piece when it ends.
 one() {

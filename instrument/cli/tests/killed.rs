@@ -28,6 +28,9 @@ const INSIDE: &str = "LOADLINE_TEST_KILLED";
 /// A device whose run was killed goes by itself when its daemon sees that; the last data are written first.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// What is left is looked for in all of /proc.
+const LOOKS_AGAIN: Duration = Duration::from_millis(100);
+
 /// A command, and the longest time after which it is killed, in ms: most of what it makes is made until then.
 const COMMANDS: [(&str, u64, &[&str]); 17] = [
     ("run on ext4", 1200, &["run", "work.f", "--on", "ext4@image:256M", "--for", "1s", "-n", "1"]),
@@ -266,7 +269,17 @@ impl Place {
             ("", &["home", "m", "m.img", "tmp", "work", "work.f", "out", "err"][..]),
             (
                 "home",
-                &["journal", "images", "ssd", "sources", "loadline.db", "loadline.db-wal", "loadline.db-shm"],
+                &[
+                    "journal",
+                    "images",
+                    "ssd",
+                    "sources",
+                    "loadline.db",
+                    "loadline.db-wal",
+                    "loadline.db-shm",
+                    // of a store that was just being made: SQLite takes it back when it is opened next
+                    "loadline.db-journal",
+                ],
             ),
             ("home/journal", &[]),
             ("home/images", &[]),
@@ -300,7 +313,7 @@ impl Place {
                 if self.left(pid).is_empty() {
                     return visits;
                 }
-                std::thread::sleep(Duration::from_millis(20));
+                std::thread::sleep(LOOKS_AGAIN);
             }
             assert!(
                 begin.elapsed() < PATIENCE,
@@ -410,7 +423,7 @@ fn kill_under_load() {
         while !place.processes().is_empty() {
             let left = place.processes();
             assert!(killed.elapsed() < PATIENCE, "{engine}: runs after {PATIENCE:?}: {left:#?}");
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(5));
         }
         let gone = killed.elapsed();
         let left = place.left(child.id());
