@@ -2,7 +2,7 @@
 //!
 //! A test says at its head what it needs:
 //!
-//! ```ignore
+//! ```text
 //! #[test]
 //! fn a_disk_is_mounted() {
 //!     needs!(Mounts, Loop, Ext4);
