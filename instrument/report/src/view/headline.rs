@@ -83,10 +83,12 @@ pub fn of_load(view: &View<'_>, column: usize) -> String {
 fn single(view: &View<'_>, column: usize) -> String {
     let load = &view.loads[column];
     let Some((_, _, point)) = view.measured(column).next() else { return String::new() };
-    let latency = point.service().quantile(0.99);
-    let tail = match load.measure {
-        Measure::Throughput => format!("; 99 % of its operations take {} or less", format::latency(latency)),
-        Measure::PacedLatency => String::new(),
+    // some programs tell counts alone
+    let tail = match (load.measure, point.service().quantile(0.99)) {
+        (Measure::Throughput, Some(ns)) => {
+            format!("; 99 % of its operations take {} or less", format::latency(Some(ns)))
+        }
+        _ => String::new(),
     };
     format!("{}{tail}.", with_interval(point, load.measure))
 }
