@@ -15,16 +15,7 @@ pub fn check(options: &Options, arguments: &options::Check) -> anyhow::Result<Ex
         return check_study(arguments);
     }
     arguments.evaluating.refuse()?;
-    let set = arguments
-        .set
-        .iter()
-        .map(|word| {
-            let (name, value) = word
-                .split_once('=')
-                .ok_or_else(|| bad_input(format!("--set {word}: write --set name=value")))?;
-            Ok((name.trim_start_matches('$').to_owned(), value.to_owned()))
-        })
-        .collect::<anyhow::Result<Vec<_>>>()?;
+    let set = crate::words::variables(&arguments.set)?;
     let text = lab::read::text(&arguments.file).map_err(bad_input)?.into_bytes();
     let file = arguments.file.display().to_string();
     if arguments.file.extension().is_some_and(|extension| extension == "fio") {

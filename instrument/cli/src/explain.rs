@@ -15,7 +15,7 @@ use spec::StackSpec;
 use workload::Workload;
 
 use crate::making::with_journal;
-use crate::options::{Explain, ExplainCache, ExplainFsync, ExplainFuse, Options};
+use crate::options::{Explain, ExplainCache, ExplainFsync, ExplainFuse, Options, Watched};
 use crate::programs::{self, Permission};
 use crate::report::write;
 use crate::screen::{self, Exit, bad_input};
@@ -37,7 +37,11 @@ fn fsync(options: &Options, arguments: &ExplainFsync) -> anyhow::Result<Exit> {
     let wanted = Fsyncs {
         count: arguments.count,
         warmup: 0,
-        job: arguments.job.as_deref().map(|job| load(job, arguments.allow_system)).transpose()?,
+        job: arguments
+            .job
+            .as_deref()
+            .map(|job| load_with(job, &arguments.set, arguments.allow_system))
+            .transpose()?,
         seconds: seconds(&arguments.length)?,
         allow_system: arguments.allow_system,
     };
@@ -71,15 +75,15 @@ pub(crate) fn fsyncs_on(options: &Options, spec: &StackSpec, wanted: &Fsyncs) ->
 /// Bytes of trace that are kept: some five million events.
 const TRACE_BYTES_MAX: u64 = 256 << 20;
 
-/// Stack, load and seconds, as `cache` and `fuse` are asked.
-fn asked(on: &str, job: &Path, length: &str, allow: bool) -> anyhow::Result<(StackSpec, Workload, f64)> {
-    let spec = on.parse().map_err(|error| bad_input(format!("--on: {error}")))?;
-    Ok((spec, load(job, allow)?, seconds(length)?))
+/// Stack, load and seconds.
+fn asked(watched: &Watched) -> anyhow::Result<(StackSpec, Workload, f64)> {
+    let spec = watched.on.parse().map_err(|error| bad_input(format!("--on: {error}")))?;
+    Ok((spec, load_with(&watched.job, &watched.set, watched.allow_system)?, seconds(&watched.length)?))
 }
 
 fn cache(options: &Options, arguments: &ExplainCache) -> anyhow::Result<Exit> {
-    let allow = arguments.allow_system;
-    let (spec, workload, length) = asked(&arguments.on, &arguments.job, &arguments.length, allow)?;
+    let allow = arguments.watched.allow_system;
+    let (spec, workload, length) = asked(&arguments.watched)?;
     on_stack(options, &spec, |built| {
         let root = built.path().as_std_path();
         run_stage(&workload, root, Stage::Prepare, length, allow)?;
@@ -121,8 +125,8 @@ fn show_cache(
 }
 
 fn fuse(options: &Options, arguments: &ExplainFuse) -> anyhow::Result<Exit> {
-    let allow = arguments.allow_system;
-    let (spec, workload, length) = asked(&arguments.on, &arguments.job, &arguments.length, allow)?;
+    let allow = arguments.watched.allow_system;
+    let (spec, workload, length) = asked(&arguments.watched)?;
     on_stack(options, &spec, |built| {
         let root = built.path().as_std_path();
         run_stage(&workload, root, Stage::Prepare, length, allow)?;
@@ -282,9 +286,15 @@ fn worked<E: Into<anyhow::Error>>(
 
 /// Reads a workload; one that starts programs only when that is allowed.
 pub(crate) fn load(file: &Path, allow_system: bool) -> anyhow::Result<Workload> {
+    load_with(file, &[], allow_system)
+}
+
+/// The same with variables, each as `name=value`.
+fn load_with(file: &Path, set: &[String], allow_system: bool) -> anyhow::Result<Workload> {
+    let set = crate::words::variables(set)?;
     let text = lab::read::text(file).map_err(bad_input)?.into_bytes();
     let name = file.file_stem().map_or(String::new(), |stem| stem.to_string_lossy().into_owned());
-    let settings = wml::Settings { machine: lab::load::machine(None, 2 << 30), set: Vec::new(), name };
+    let settings = wml::Settings { machine: lab::load::machine(None, 2 << 30), set, name };
     match wml::load(&text, &settings) {
         Ok(loaded) => {
             let permission = if allow_system { Permission::Option } else { Permission::Missing };

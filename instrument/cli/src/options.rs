@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 pub use crash::Crash;
-pub use explain::{Explain, ExplainCache, ExplainFsync, ExplainFuse};
+pub use explain::{Explain, ExplainCache, ExplainFsync, ExplainFuse, Watched};
 pub use prefetch::{Prefetch, PrefetchDaemon, PrefetchWhat};
 pub use run::{Check, Run, Share};
 pub use ssd::{Ssd, SsdAttach};

@@ -22,6 +22,16 @@ pub fn length(option: &str, text: &str) -> anyhow::Result<Duration> {
     Ok(length)
 }
 
+/// Variables of a workload, each as `name=value` or `$name=value`.
+pub fn variables(set: &[String]) -> anyhow::Result<Vec<(String, String)>> {
+    let one = |word: &String| {
+        let pair = word.split_once('=');
+        let (name, value) = pair.ok_or_else(|| bad_input(format!("--set {word}: write --set name=value")))?;
+        Ok((name.trim_start_matches('$').to_owned(), value.to_owned()))
+    };
+    set.iter().map(one).collect()
+}
+
 /// The name of an emulated SSD, which may be told by its block device too, as `ssd attach` prints it.
 pub fn ssd(home: &Utf8Path, word: &str) -> anyhow::Result<String> {
     if !word.starts_with('/') {

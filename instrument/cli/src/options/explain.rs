@@ -34,6 +34,9 @@ pub struct ExplainFsync {
     /// Explain the fsyncs of this workload instead
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub job: Option<PathBuf>,
+    /// A variable of the workload
+    #[arg(long, value_name = "NAME=VALUE", requires = "job")]
+    pub set: Vec<String>,
     /// How long the workload runs
     #[arg(long = "for", value_name = "TIME", default_value = "5s")]
     pub length: String,
@@ -54,29 +57,39 @@ pub struct ExplainFsync {
     pub json: bool,
 }
 
-/// Options of `explain cache`.
+/// A workload that is watched on a stack.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  loadline explain cache --on ext4 --job workloads/seqread.f
-  loadline explain cache --on xfs@980pro:2G --job workloads/randomread.f --for 10s --files 50
-  loadline explain cache --on dir:/mnt/data --job workloads/webserver.f --warm
-
-Columns: MiB asked for; share that was in the cache; share that read-ahead had brought in time; MiB read in; read-ahead
-windows and their mean size; share of what was read in that nobody asked for; MiB in the cache at the end.")]
-pub struct ExplainCache {
+pub struct Watched {
     /// The stack
     #[arg(long, value_name = "STACK")]
     pub on: String,
     /// The workload
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub job: PathBuf,
+    /// A variable of the workload
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
     /// How long the workload runs
     #[arg(long = "for", value_name = "TIME", default_value = "5s")]
     pub length: String,
     /// Let the workload start programs by `system`, with all your rights; `loadline check` lists them
     #[arg(long)]
     pub allow_system: bool,
+}
+
+/// Options of `explain cache`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  loadline explain cache --on ext4 --job workloads/seqread.f
+  loadline explain cache --on xfs@980pro:2G --job workloads/randomread.f --set nthreads=4 --for 10s --files 50
+  loadline explain cache --on dir:/mnt/data --job workloads/webserver.f --warm
+
+Columns: MiB asked for; share that was in the cache; share that read-ahead had brought in time; MiB read in; read-ahead
+windows and their mean size; share of what was read in that nobody asked for; MiB in the cache at the end.")]
+pub struct ExplainCache {
+    #[command(flatten)]
+    pub watched: Watched,
     /// Leave in the cache what creating the files has put there
     #[arg(long)]
     pub warm: bool,
@@ -98,18 +111,8 @@ Examples:
 Any FUSE file system will do; its daemon is not changed. queue: from sending until the daemon takes it; daemon: until
 the answer is there; elsewhere: what a flowop spends in no request, as in locks, waiting for a CPU, or computing.")]
 pub struct ExplainFuse {
-    /// The stack
-    #[arg(long, value_name = "STACK")]
-    pub on: String,
-    /// The workload
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub job: PathBuf,
-    /// How long the workload runs
-    #[arg(long = "for", value_name = "TIME", default_value = "5s")]
-    pub length: String,
-    /// Let the workload start programs by `system`, with all your rights; `loadline check` lists them
-    #[arg(long)]
-    pub allow_system: bool,
+    #[command(flatten)]
+    pub watched: Watched,
     /// Print everything as JSON
     #[arg(long)]
     pub json: bool,
