@@ -3,6 +3,7 @@
 //! | module | holds |
 //! |---|---|
 //! | [`mod@run`] | the story of a run: files, threads, watching, result. Start here |
+//! | `watch`, `outcome` | the thread that tells the time and ends a run; what the run has come to |
 //! | [`raw`] | block devices that a workload names |
 //! | [`options`] | what a run may be told, and the events it tells |
 //! | [`control`] | stopping a run from outside |
@@ -38,6 +39,7 @@ pub mod lane;
 pub mod limit;
 mod listing;
 pub mod options;
+mod outcome;
 pub mod place;
 pub mod program;
 pub mod psync;
@@ -57,6 +59,7 @@ mod transfers;
 pub mod uring;
 mod usage;
 pub mod volume;
+mod watch;
 
 pub use control::Control;
 pub use diary::ThreadDiary;

@@ -6,36 +6,26 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
 use rustix::fs::{Mode, OFlags};
-use stats::outcome::{Ended, Metric, OpOutcome, Outcome};
-use workload::{DataSpec, EndMode, IoMode, Kind, Layout, Step, Value, Workload};
+use stats::outcome::Outcome;
+use workload::{DataSpec, IoMode, Kind, Layout, Step, Value, Workload};
 
-use crate::clock::Clock;
 use crate::control::Control;
 use crate::create::Creation;
 use crate::error::Error;
 use crate::fileset::LiveFileset;
 use crate::ground::Ground;
-use crate::lane::LaneEnd;
 use crate::limit::Schedule;
 use crate::listing;
 use crate::options::{Event, RunOptions, Stage};
+use crate::outcome::{empty_outcome, sum_up};
 use crate::place;
-use crate::program::{Line, Programs};
+use crate::program::Programs;
 use crate::raw::{self, Approved};
-use crate::record::{OpRecord, Timing};
 use crate::shared::{Periods, Shared, Totals};
 use crate::system;
-use crate::threads::{self, Alive, Crew, Gate, LaneResult};
-use crate::usage::Usage;
+use crate::threads::{self, Alive, Crew, Gate};
 use crate::volume::Volume;
-
-const SECOND_NS: u64 = 1_000_000_000;
-
-/// How often the watching thread looks.
-const LOOK_NS: u64 = 100_000_000;
-
-/// `run` without a length, in mode timeout.
-const DEFAULT_SECONDS: f64 = 60.0;
+use crate::watch::{LOOK_NS, Plan, Watch};
 
 /// Share of the free space that append-only filesets may fill before their files are cut back.
 const GROWTH_SHARE: f64 = 0.4;
@@ -43,13 +33,10 @@ const GROWTH_SHARE: f64 = 0.4;
 /// Most threads of a run: the kernel's own default limit is of this order.
 const THREADS_MAX: u64 = 32_768;
 
-/// Looks of the watching thread in a row that must find every thread waiting for another one.
-const DEADLOCK_LOOKS: u32 = 5;
-
 /// Runs `workload` below `root`.
 ///
 /// The calling thread tells `on_event` what happens. With [`Stage::Prepare`] the outcome is empty. What an operation does
-/// wrong is part of the outcome ([`Ended::Failed`]); an `Err` means that there was no run. Block devices that the workload
+/// wrong is part of the outcome ([`stats::Ended::Failed`]); an `Err` means that there was no run. Block devices that the workload
 /// names are only read: [`run_with_devices`] writes to some.
 pub fn run(
     workload: &Workload,
@@ -144,17 +131,6 @@ pub(crate) fn layouts(workload: &Workload, seed: u64) -> Result<Vec<Layout>, Err
         .collect()
 }
 
-fn empty_outcome() -> Outcome {
-    Outcome {
-        measured_seconds: 0.0,
-        warmup_seconds: 0.0,
-        ended: Ended::Done,
-        ops: Vec::new(),
-        metrics: Vec::new(),
-        notes: Vec::new(),
-    }
-}
-
 struct Run<'a> {
     workload: &'a Workload,
     ground: Ground<'a>,
@@ -162,36 +138,6 @@ struct Run<'a> {
     control: &'a Control,
     trees: Vec<String>,
     approved: &'a [Approved],
-}
-
-/// The times that the script and the options ask for.
-pub(crate) struct Plan {
-    pub(crate) seconds: Option<f64>,
-    pub(crate) ops: Option<u64>,
-    pub(crate) warmup_seconds: f64,
-    pub(crate) period_seconds: Option<i64>,
-}
-
-impl Plan {
-    /// What the options say goes before what the script says.
-    pub(crate) fn of(workload: &Workload, options: &RunOptions) -> Plan {
-        let (mut seconds, mut ops, mut period_seconds, mut warmup) = (None, None, None, 0);
-        for step in &workload.script {
-            if let Step::Run { seconds: s, ops: o, report_period_seconds: p, warmup_seconds: w } = step {
-                (seconds, ops, period_seconds, warmup) = (s.map(|s| s as f64), *o, *p, *w);
-            }
-        }
-        // a script's number of operations is an end of the run, and a time that is told is another
-        let ops = options.ops.or(ops.filter(|_| options.seconds.is_none()));
-        let until_done = workload.end != EndMode::Timeout || ops.is_some();
-        let asked = options.seconds.or(seconds).filter(|seconds| *seconds > 0.0);
-        Plan {
-            seconds: asked.or((!until_done).then_some(DEFAULT_SECONDS)),
-            ops,
-            warmup_seconds: options.warmup_seconds.unwrap_or(warmup as f64).max(0.0),
-            period_seconds: period_seconds.filter(|period| *period != 0),
-        }
-    }
 }
 
 impl Run<'_> {
@@ -387,79 +333,6 @@ impl Run<'_> {
     }
 }
 
-/// The result of a run from those of its lanes.
-pub(crate) fn sum_up(
-    workload: &Workload,
-    programs: &Programs,
-    shared: &Shared<'_>,
-    results: Vec<LaneResult>,
-    watched: Watched,
-) -> Outcome {
-    let Watched { timing, usage, mut notes } = watched;
-    let mut sums = vec![OpRecord::default(); programs.lines.len()];
-    for result in &results {
-        let program = &programs.programs[result.program.0][result.program.1];
-        for (op, record) in program.ops.iter().zip(&result.ops) {
-            sums[op.line].merge(record);
-        }
-    }
-    notes.extend(system::notes(workload));
-    let cut_back = shared.cut_back.load(Relaxed);
-    let mut metrics: Vec<Metric> =
-        usage.iter().map(|(name, unit, value)| metric(name, unit, *value)).collect();
-    if cut_back > 0 {
-        metrics.push(metric("append_only_files_cut_back", "1", cut_back as f64));
-        notes.push(
-            "append-only files were cut back to their nominal size when they had filled 40 % of the free space"
-                .into(),
-        );
-    }
-    for result in results.iter().filter(|result| result.drawn.0 > 0) {
-        let (count, mean, squares) = result.drawn;
-        let deviation = (squares / count as f64).sqrt() / mean.abs().max(f64::MIN_POSITIVE);
-        notes.push(format!("testrandvar: {count} values, mean {mean:.3}, relative deviation {deviation:.3}"));
-    }
-    let (ended, measured_ns) = ended(workload, shared.control, &results, &timing);
-    Outcome {
-        measured_seconds: measured_ns as f64 / 1e9,
-        warmup_seconds: (timing.measure_ns - timing.begin_ns) as f64 / 1e9,
-        ended,
-        ops: programs.lines.iter().zip(sums).map(|(line, sum)| op_outcome(line, sum)).collect(),
-        metrics,
-        notes,
-    }
-}
-
-/// Why the run ended, and the length of the measured interval: of each thread that was at work to the end, until its
-/// last operation ended, on average; until the last thread ended when the run was to do a set amount of work.
-/// Threads that had nothing more to do before would make the interval shorter than it was.
-fn ended(workload: &Workload, control: &Control, results: &[LaneResult], timing: &Timing) -> (Ended, u64) {
-    let measured = |result: &LaneResult| result.end_ns.saturating_sub(timing.measure_ns);
-    let longest = results.iter().map(measured).max().unwrap_or(0);
-    let lasting = || results.iter().filter(|result| result.end != LaneEnd::Done);
-    let mean = match lasting().count() as u64 {
-        0 => longest,
-        count => lasting().map(measured).sum::<u64>() / count,
-    };
-    let first = |wanted: fn(&LaneEnd) -> bool| results.iter().find(|result| wanted(&result.end));
-    if let Some(LaneResult { end: LaneEnd::Failed(fault), .. }) =
-        first(|end| matches!(end, LaneEnd::Failed(_)))
-    {
-        return (Ended::Failed { message: fault.what.clone() }, mean);
-    }
-    if control.interrupted() {
-        return (Ended::Interrupted, mean);
-    }
-    if first(|end| *end == LaneEnd::OpsReached).is_some() {
-        return (Ended::OpsReached, longest);
-    }
-    let done = match workload.end {
-        EndMode::Timeout | EndMode::FirstDone => first(|end| *end == LaneEnd::Done).is_some(),
-        EndMode::AllDone => lasting().next().is_none(),
-    };
-    if done { (Ended::Done, longest) } else { (Ended::TimeUp, mean) }
-}
-
 /// Whether files come or go under a workload: then two runs cannot share them, since each keeps books of its own.
 pub fn changes_files(workload: &Workload) -> bool {
     changing(workload, &Programs::compile(workload)).files.contains(&true)
@@ -492,228 +365,7 @@ pub(crate) fn changing(workload: &Workload, programs: &Programs) -> Changes {
     changes
 }
 
-fn op_outcome(line: &Line, sum: OpRecord) -> OpOutcome {
-    OpOutcome {
-        name: line.name.clone(),
-        kind: line.kind.to_owned(),
-        class: line.class,
-        direction: line.direction,
-        ops: sum.ops,
-        bytes: sum.bytes,
-        errors: sum.errors,
-        starved: sum.starved,
-        service: sum.service,
-        intended: sum.intended.map(|histogram| *histogram),
-        ops_per_second: sum.seconds.iter().map(|second| second.0).collect(),
-        bytes_per_second: sum.seconds.iter().map(|second| second.1).collect(),
-        over_time: sum.over_time.finish(),
-    }
-}
-
-fn metric(name: &str, unit: &str, value: f64) -> Metric {
-    Metric { name: name.into(), unit: unit.into(), value }
-}
-
-/// What the watching thread brings back.
-pub(crate) struct Watched {
-    pub(crate) timing: Timing,
-    pub(crate) usage: Vec<(&'static str, &'static str, f64)>,
-    pub(crate) notes: Vec<String>,
-}
-
-/// The watching thread: opens the gate, tells the time, ends the run.
-struct Watch<'w, 'r> {
-    crew: &'w Crew<'r>,
-    plan: &'w Plan,
-    on_event: &'w mut dyn FnMut(Event),
-    clock: Clock,
-    timing: Timing,
-    usage_at_start: Option<Usage>,
-    usage_at_end: Option<Usage>,
-    periods_told: usize,
-    notes: Vec<String>,
-}
-
-impl<'w, 'r> Watch<'w, 'r> {
-    fn new(crew: &'w Crew<'r>, plan: &'w Plan, on_event: &'w mut dyn FnMut(Event)) -> Watch<'w, 'r> {
-        let timing = Timing { begin_ns: 0, measure_ns: 0, deadline_ns: u64::MAX, period_ns: 0 };
-        Watch {
-            crew,
-            plan,
-            on_event,
-            clock: Clock::get(),
-            timing,
-            usage_at_start: None,
-            usage_at_end: None,
-            periods_told: 0,
-            notes: Vec::new(),
-        }
-    }
-
-    fn watch(&mut self) {
-        if self.wait_until_ready() {
-            (self.on_event)(Event::Ready);
-        }
-        if self.crew.shared.control.stopped() || self.crew.gate.ready() < self.crew.published.len() {
-            self.crew.gate.open(None);
-            return;
-        }
-        self.timing = self.times();
-        if let Some(slices) = self.crew.shared.control.slices() {
-            slices.begin(self.lanes());
-        }
-        self.crew.gate.open(Some(self.timing));
-        (self.on_event)(Event::Line { text: "Running...".into() });
-        let mut stuck = 0;
-        while self.alive() > 0 {
-            let now = self.clock.now();
-            let next =
-                [self.timing.measure_ns, self.timing.deadline_ns].into_iter().filter(|at| *at > now).min();
-            self.crew.alive.wait(next.map_or(LOOK_NS, |at| (at - now).min(LOOK_NS)));
-            self.look(&mut stuck);
-        }
-        self.usage_at_end.get_or_insert_with(Usage::now);
-        self.tell_periods(true);
-        self.tell_lines();
-    }
-
-    fn alive(&self) -> usize {
-        self.crew.alive.count()
-    }
-
-    /// False: some thread could not be started, or the user interrupted.
-    fn wait_until_ready(&mut self) -> bool {
-        let idle = crate::event::Event::default();
-        while self.crew.gate.ready() < self.crew.published.len() {
-            if self.crew.shared.control.stopped() {
-                return false;
-            }
-            idle.block(0, 1_000_000);
-        }
-        !self.crew.shared.control.stopped()
-    }
-
-    fn times(&self) -> Timing {
-        let ns = |seconds: f64| (seconds * 1e9).min(9e18) as u64;
-        // Long enough for every thread to wake up before the load begins.
-        let wake_ns = 1_000_000 + 20_000 * self.crew.published.len() as u64;
-        let begin_ns = self.clock.now() + wake_ns;
-        let measure_ns = begin_ns + ns(self.plan.warmup_seconds);
-        let deadline_ns =
-            self.plan.seconds.map_or(u64::MAX, |seconds| measure_ns.saturating_add(ns(seconds)));
-        let period_ns =
-            self.plan.period_seconds.map_or(0, |period| period.unsigned_abs().saturating_mul(SECOND_NS));
-        Timing { begin_ns, measure_ns, deadline_ns, period_ns }
-    }
-
-    fn look(&mut self, stuck: &mut u32) {
-        let now = self.clock.now();
-        let control = self.crew.shared.control;
-        if now >= self.timing.measure_ns {
-            self.usage_at_start.get_or_insert_with(Usage::now);
-        }
-        if now >= self.timing.deadline_ns {
-            self.usage_at_end.get_or_insert_with(Usage::now);
-            control.finish();
-        }
-        if self.crew.shared.ops_left.as_ref().is_some_and(|left| left.load(Relaxed) == 0) {
-            self.stop_if_idle(stuck, "the set number of operations is done");
-        } else if control.slices().is_none()
-            && control.waiting_threads() as usize >= self.alive()
-            && self.alive() > 0
-        {
-            self.stop_if_idle(
-                stuck,
-                "every thread waited for another one (block, semblock): the run was ended",
-            );
-        } else {
-            *stuck = 0;
-        }
-        self.tell_lines();
-        self.tell_periods(false);
-        (self.on_event)(Event::Running {
-            elapsed_seconds: (now as f64 - self.timing.measure_ns as f64) / 1e9,
-            total_seconds: self.plan.seconds,
-            io_ops: self.crew.published.iter().map(|count| count.load(Relaxed)).sum(),
-        });
-    }
-
-    fn stop_if_idle(&mut self, looks: &mut u32, note: &str) {
-        *looks += 1;
-        if *looks == DEADLOCK_LOOKS {
-            self.notes.push(note.to_owned());
-            self.crew.shared.control.finish();
-        }
-    }
-
-    fn tell_lines(&mut self) {
-        let lines = std::mem::take(
-            &mut *self.crew.shared.lines.lock().unwrap_or_else(|poisoned| poisoned.into_inner()),
-        );
-        lines.into_iter().for_each(|text| (self.on_event)(Event::Line { text }));
-    }
-
-    fn lanes(&self) -> usize {
-        let depth = match self.crew.options.io {
-            IoMode::Psync => 1,
-            IoMode::Uring { depth } => depth.max(1) as usize,
-        };
-        self.crew.published.len() * depth
-    }
-
-    /// Tells the periods to which every lane has added its part (or, at the end, all that are left).
-    fn tell_periods(&mut self, all: bool) {
-        let lanes = self.lanes();
-        loop {
-            let mut periods =
-                self.crew.shared.periods.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            let Some(sums) = periods.take(self.periods_told, if all { 0 } else { lanes }) else { return };
-            drop(periods);
-            let (from_ns, at_ns) = self.timing.period(self.periods_told);
-            self.periods_told += 1;
-            let covered_ns = if self.crew.periods_start_anew { at_ns - from_ns } else { at_ns };
-            let outcome = Outcome {
-                measured_seconds: covered_ns as f64 / 1e9,
-                ended: Ended::TimeUp,
-                ops: (self.crew.programs.lines.iter().zip(sums))
-                    .map(|(line, sum)| op_outcome(line, sum))
-                    .collect(),
-                ..empty_outcome()
-            };
-            (self.on_event)(Event::Period { at_seconds: at_ns as f64 / 1e9, outcome });
-        }
-    }
-
-    fn done(self) -> Watched {
-        let usage = match (self.usage_at_start, self.usage_at_end) {
-            (Some(start), Some(end)) => end.since(&start),
-            _ => Vec::new(),
-        };
-        Watched { timing: self.timing, usage, notes: self.notes }
-    }
-}
-
 /// The fixed rate of `eventgen`, for callers that want to show it.
 pub fn event_rate(workload: &Workload) -> Option<u64> {
     workload.events_per_second.and_then(Value::fixed).filter(|rate| *rate > 0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_that_is_told_replaces_the_scripts_number_of_operations() {
-        let run =
-            Step::Run { seconds: Some(9), ops: Some(100), report_period_seconds: None, warmup_seconds: 0 };
-        let workload = Workload { script: vec![run], ..Workload::default() };
-        let of = |seconds, ops| {
-            let plan = Plan::of(&workload, &RunOptions { seconds, ops, ..RunOptions::default() });
-            (plan.seconds, plan.ops)
-        };
-        assert_eq!(of(None, None), (Some(9.0), Some(100)));
-        assert_eq!(of(Some(5.0), None), (Some(5.0), None));
-        assert_eq!(of(Some(5.0), Some(7)), (Some(5.0), Some(7)), "both were told");
-        assert_eq!(of(None, Some(7)), (Some(9.0), Some(7)));
-    }
 }

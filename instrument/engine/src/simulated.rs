@@ -16,13 +16,15 @@ use crate::error::Error;
 use crate::fileset::LiveFileset;
 use crate::limit::Schedule;
 use crate::options::RunOptions;
+use crate::outcome::{self, Watched};
 use crate::place;
 use crate::program::Programs;
 use crate::record::Timing;
-use crate::run::{self, Plan, Watched};
+use crate::run;
 use crate::shared::{Periods, Shared, Totals};
 use crate::target::Target;
 use crate::threads::{self, Alive, Crew, Gate, LaneResult, Place};
+use crate::watch::Plan;
 
 /// A run of a workload, without a world.
 pub struct Simulated<'r> {
@@ -228,7 +230,7 @@ impl<'r> Simulated<'r> {
             notes.push(format!("{left} threads never came back: they wait for one another"));
         }
         let watched = Watched { timing, usage: Vec::new(), notes };
-        Ok(run::sum_up(self.workload, &self.programs, &self.shared, results, watched))
+        Ok(outcome::sum_up(self.workload, &self.programs, &self.shared, results, watched))
     }
 }
 

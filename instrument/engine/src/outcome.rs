@@ -1,0 +1,127 @@
+//! What a run has come to: the sums of its lanes, why it ended, and how long it was measured.
+
+use std::sync::atomic::Ordering::*;
+
+use stats::outcome::{Ended, Metric, OpOutcome, Outcome};
+use workload::{EndMode, Workload};
+
+use crate::control::Control;
+use crate::lane::LaneEnd;
+use crate::program::{Line, Programs};
+use crate::record::{OpRecord, Timing};
+use crate::shared::Shared;
+use crate::system;
+use crate::threads::LaneResult;
+
+/// What the watching thread brings back.
+pub(crate) struct Watched {
+    pub(crate) timing: Timing,
+    pub(crate) usage: Vec<(&'static str, &'static str, f64)>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// The result of a run from those of its lanes.
+pub(crate) fn sum_up(
+    workload: &Workload,
+    programs: &Programs,
+    shared: &Shared<'_>,
+    results: Vec<LaneResult>,
+    watched: Watched,
+) -> Outcome {
+    let Watched { timing, usage, mut notes } = watched;
+    let mut sums = vec![OpRecord::default(); programs.lines.len()];
+    for result in &results {
+        let program = &programs.programs[result.program.0][result.program.1];
+        for (op, record) in program.ops.iter().zip(&result.ops) {
+            sums[op.line].merge(record);
+        }
+    }
+    notes.extend(system::notes(workload));
+    let cut_back = shared.cut_back.load(Relaxed);
+    let mut metrics: Vec<Metric> =
+        usage.iter().map(|(name, unit, value)| metric(name, unit, *value)).collect();
+    if cut_back > 0 {
+        metrics.push(metric("append_only_files_cut_back", "1", cut_back as f64));
+        notes.push(
+            "append-only files were cut back to their nominal size when they had filled 40 % of the free space"
+                .into(),
+        );
+    }
+    for result in results.iter().filter(|result| result.drawn.0 > 0) {
+        let (count, mean, squares) = result.drawn;
+        let deviation = (squares / count as f64).sqrt() / mean.abs().max(f64::MIN_POSITIVE);
+        notes.push(format!("testrandvar: {count} values, mean {mean:.3}, relative deviation {deviation:.3}"));
+    }
+    let (ended, measured_ns) = ended(workload, shared.control, &results, &timing);
+    Outcome {
+        measured_seconds: measured_ns as f64 / 1e9,
+        warmup_seconds: (timing.measure_ns - timing.begin_ns) as f64 / 1e9,
+        ended,
+        ops: programs.lines.iter().zip(sums).map(|(line, sum)| op_outcome(line, sum)).collect(),
+        metrics,
+        notes,
+    }
+}
+
+/// Why the run ended, and the length of the measured interval: of each thread that was at work to the end, until its
+/// last operation ended, on average; until the last thread ended when the run was to do a set amount of work.
+/// Threads that had nothing more to do before would make the interval shorter than it was.
+fn ended(workload: &Workload, control: &Control, results: &[LaneResult], timing: &Timing) -> (Ended, u64) {
+    let measured = |result: &LaneResult| result.end_ns.saturating_sub(timing.measure_ns);
+    let longest = results.iter().map(measured).max().unwrap_or(0);
+    let lasting = || results.iter().filter(|result| result.end != LaneEnd::Done);
+    let mean = match lasting().count() as u64 {
+        0 => longest,
+        count => lasting().map(measured).sum::<u64>() / count,
+    };
+    let first = |wanted: fn(&LaneEnd) -> bool| results.iter().find(|result| wanted(&result.end));
+    if let Some(LaneResult { end: LaneEnd::Failed(fault), .. }) =
+        first(|end| matches!(end, LaneEnd::Failed(_)))
+    {
+        return (Ended::Failed { message: fault.what.clone() }, mean);
+    }
+    if control.interrupted() {
+        return (Ended::Interrupted, mean);
+    }
+    if first(|end| *end == LaneEnd::OpsReached).is_some() {
+        return (Ended::OpsReached, longest);
+    }
+    let done = match workload.end {
+        EndMode::Timeout | EndMode::FirstDone => first(|end| *end == LaneEnd::Done).is_some(),
+        EndMode::AllDone => lasting().next().is_none(),
+    };
+    if done { (Ended::Done, longest) } else { (Ended::TimeUp, mean) }
+}
+
+pub(crate) fn op_outcome(line: &Line, sum: OpRecord) -> OpOutcome {
+    OpOutcome {
+        name: line.name.clone(),
+        kind: line.kind.to_owned(),
+        class: line.class,
+        direction: line.direction,
+        ops: sum.ops,
+        bytes: sum.bytes,
+        errors: sum.errors,
+        starved: sum.starved,
+        service: sum.service,
+        intended: sum.intended.map(|histogram| *histogram),
+        ops_per_second: sum.seconds.iter().map(|second| second.0).collect(),
+        bytes_per_second: sum.seconds.iter().map(|second| second.1).collect(),
+        over_time: sum.over_time.finish(),
+    }
+}
+
+fn metric(name: &str, unit: &str, value: f64) -> Metric {
+    Metric { name: name.into(), unit: unit.into(), value }
+}
+
+pub(crate) fn empty_outcome() -> Outcome {
+    Outcome {
+        measured_seconds: 0.0,
+        warmup_seconds: 0.0,
+        ended: Ended::Done,
+        ops: Vec::new(),
+        metrics: Vec::new(),
+        notes: Vec::new(),
+    }
+}
