@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use fusewire::wire::{self, Entry, InitWish, Opened, Operation, Request, StatFs, init_flag, open_flag};
 use fusewire::{Answered, FileSystem, Notifier, Reply};
 
+use crate::beat::Beat;
 use crate::coherence::Coherence;
 use crate::error::{Error, Result};
 use crate::fs::{Attr, DirStream, Fs, NewFile, RenameMode, SetAttr, SetTime, Through, Whence};
@@ -35,6 +36,8 @@ pub(crate) struct Settings {
     pub ttl: Duration,
     /// Let the kernel collect writes; small writes are then no longer blind.
     pub writeback: bool,
+    /// Keep the beat for threads that take turns, see [`Beat`].
+    pub beat: bool,
     /// Give attributes with every read of a directory.
     pub readdirplus: bool,
     /// What is written to a file just made stays in the kernel's page cache.
@@ -103,6 +106,8 @@ pub(crate) struct Server {
     fs: Arc<Fs>,
     settings: Settings,
     syncer: Syncer,
+    /// None if the kernel collects writes: its threads wait for none.
+    beat: Option<Beat>,
     /// Nothing before there is a connection.
     coherence: OnceLock<Coherence>,
     dirs: Mutex<HashMap<u64, Arc<Mutex<DirStream>>>>,
@@ -168,8 +173,10 @@ fn sized(bytes: Result<Vec<u8>>, size: u32, reply: Reply<'_>) -> Answered {
 impl Server {
     pub fn new(fs: Arc<Fs>, settings: Settings) -> Server {
         let syncer = Syncer::new(fs.clone());
+        let beat =
+            settings.beat.then(|| Beat::new(std::thread::available_parallelism().map_or(1, |n| n.get())));
         let (coherence, dirs) = (OnceLock::new(), Mutex::default());
-        Server { fs, settings, syncer, coherence, dirs, next_handle: AtomicU64::new(1) }
+        Server { fs, settings, syncer, beat, coherence, dirs, next_handle: AtomicU64::new(1) }
     }
 
     fn dirs(&self) -> MutexGuard<'_, HashMap<u64, Arc<Mutex<DirStream>>>> {
@@ -385,6 +392,9 @@ impl FileSystem for Server {
                 reply.fill(size as usize, |out| read(out).map_err(|e| e.errno()))
             }
             Operation::Write { offset, data, kill_priv, direct, .. } => {
+                if let Some(beat) = &self.beat {
+                    beat.wrote(ino, request.header.pid);
+                }
                 self.write(ino, offset, data, kill_priv, way(direct), reply)
             }
             Operation::Fsync { .. } | Operation::FsyncDir { .. } | Operation::SyncFs => {

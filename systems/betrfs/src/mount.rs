@@ -155,6 +155,8 @@ pub struct MountOptions {
     pub direct: bool,
     /// Use io_uring for the device, if the kernel has it.
     pub uring: bool,
+    /// Keep threads that take turns at writing to a file from being held up by the scheduler.
+    pub beat: bool,
     /// Lock the daemon's memory.
     pub lock_memory: bool,
     /// Inodes in memory above which the kernel is asked to forget some.
@@ -177,6 +179,7 @@ impl Default for MountOptions {
             keep_new: false,
             direct: true,
             uring: true,
+            beat: true,
             lock_memory: true,
             inodes_max: INODES_MAX,
         }
@@ -255,6 +258,7 @@ impl MountOptions {
             "keepnew" => self.keep_new = true,
             "buffered" => self.direct = false,
             "nouring" => self.uring = false,
+            "nobeat" => self.beat = false,
             "nolock" => self.lock_memory = false,
             _ => return Err("is not known".into()),
         }
@@ -440,6 +444,7 @@ pub fn mount_fs(
     let settings = Settings {
         ttl: options.ttl,
         writeback: options.writeback,
+        beat: options.beat && !options.writeback,
         readdirplus: options.fs.store.steps.dc,
         keep_new: options.keep_new,
         probe: probe.clone(),

@@ -145,6 +145,43 @@ fn many_small_files_by_several_threads(bench: &Bench) {
     bench.is_clean();
 }
 
+/// Threads that take turns, with and without `O_DSYNC`: whole records, all of them, and each thread's in its order.
+fn threads_append_to_one_file(bench: &Bench) {
+    const THREADS: u32 = 8;
+    const RECORDS: u32 = 200;
+    let mounted = bench.mount();
+    for flags in [0, libc::O_DSYNC] {
+        let path = bench.at(&format!("log{flags}"));
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let path = &path;
+                scope.spawn(move || {
+                    let mut options = File::options();
+                    options.append(true).create(true).custom_flags(flags);
+                    let mut log = options.open(path).unwrap();
+                    for record in 0..RECORDS {
+                        log.write_all(&[thread.to_le_bytes(), record.to_le_bytes()].concat()).unwrap();
+                    }
+                });
+            }
+        });
+    }
+    mounted.unmount().unwrap();
+    let mounted = bench.mount();
+    for flags in [0, libc::O_DSYNC] {
+        let log = std::fs::read(bench.at(&format!("log{flags}"))).unwrap();
+        assert_eq!(log.len() as u32, 8 * THREADS * RECORDS);
+        let mut next = [0; THREADS as usize];
+        for record in log.chunks(8) {
+            let number = |at: usize| u32::from_le_bytes(record[at..at + 4].try_into().unwrap());
+            assert_eq!(number(4), next[number(0) as usize]);
+            next[number(0) as usize] += 1;
+        }
+    }
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
 /// Writing takes the set-user-ID bit away, and not only for what goes through the page cache.
 fn a_write_takes_set_user_id_away(bench: &Bench) {
     let mounted = bench.mount();
@@ -381,7 +418,7 @@ fn an_unmount_under_load_does_not_hang(bench: &Bench) {
 
 type Test = (&'static str, &'static str, fn(&Bench));
 
-const TESTS: [Test; 8] = [
+const TESTS: [Test; 9] = [
     ("everything_is_there_after_a_remount", "", everything_is_there_after_a_remount),
     (
         "many_small_files_by_several_threads",
@@ -400,6 +437,7 @@ const TESTS: [Test; 8] = [
         "",
         writes_that_wait_for_readers_leave_room_for_their_answers,
     ),
+    ("threads_append_to_one_file", "", threads_append_to_one_file),
     ("a_remount_makes_it_read_only_and_back", "", a_remount_makes_it_read_only_and_back),
     ("an_unmount_under_load_does_not_hang", "", an_unmount_under_load_does_not_hang),
 ];
