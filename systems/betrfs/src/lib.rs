@@ -3,7 +3,7 @@
 //! | module | change here |
 //! |---|---|
 //! | [`key`], [`record`] | the layout: where things lie in the store, and the values' bytes |
-//! | `node` | inodes in memory |
+//! | `node`, `contents` | inodes in memory; small files kept whole |
 //! | [`fs`] | POSIX semantics: [`Fs`], one file for each group of operations |
 //! | [`error`] | errors and their numbers |
 //! | `fuse`, `syncer`, `coherence` | the kernel's requests; syncs for many at once; what the kernel must forget |
@@ -17,6 +17,7 @@
 mod beat;
 pub mod check;
 mod coherence;
+mod contents;
 pub mod daemon;
 pub mod error;
 pub mod format;

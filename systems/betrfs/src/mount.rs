@@ -409,7 +409,11 @@ pub fn remount(dir: &Path, options: &str) -> Result<()> {
 /// # Errors
 /// As [`mount`]. Nobody is kept from using the device at the same time, which would destroy it.
 pub fn open(source: &Path, options: &MountOptions) -> Result<Fs> {
-    Fs::open(storage(source, options)?, &options.fs).map_err(MountError::fs(source))
+    let mut within = options.fs.clone();
+    // A quarter of the cache for whole files: there is no page cache of the kernel's in front of it.
+    within.contents_bytes = within.store.cache_bytes / 4;
+    within.store.cache_bytes -= within.contents_bytes;
+    Fs::open(storage(source, options)?, &within).map_err(MountError::fs(source))
 }
 
 /// Mounts the file system on `source`, a block device or image, at `dir`, served by threads of this process.

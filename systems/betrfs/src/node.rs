@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
+use crate::contents::Content;
 use crate::error::{Error, Result};
 use crate::key;
 use crate::record::{self, Inode, MOVED};
@@ -160,6 +161,20 @@ pub(crate) struct State {
     pub last_end: u64,
     /// The directory whose `orphans` counts this one.
     pub lender: Option<Arc<Node>>,
+    /// All of a small file.
+    pub content: OnceLock<Content>,
+    /// All of it was read since it was changed.
+    pub read_whole: AtomicBool,
+    /// It waits for its turn to go out of the whole files in memory.
+    pub queued: AtomicBool,
+}
+
+impl State {
+    /// To be called before the file's data or size change.
+    pub fn changes(&mut self) {
+        self.content.take();
+        *self.read_whole.get_mut() = false;
+    }
 }
 
 impl Node {
@@ -175,6 +190,15 @@ impl Node {
 
     pub fn write(&self) -> RwLockWriteGuard<'_, State> {
         self.state.write().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// The state, if nobody has it.
+    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, State>> {
+        match self.state.try_write() {
+            Ok(state) => Some(state),
+            Err(TryLockError::Poisoned(e)) => Some(e.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// The state of a node that nobody else has yet.

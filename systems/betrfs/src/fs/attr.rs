@@ -151,6 +151,7 @@ impl Fs {
             inode.kill_priv();
         }
         if let Some(size) = set.size {
+            state.changes();
             self.resize(&mut batch, &node, &state, &mut inode, size)?;
             inode.mtime = now;
             if size <= state.inode.size {

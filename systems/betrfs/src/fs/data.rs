@@ -98,7 +98,7 @@ impl Fs {
         let state = node.read();
         regular(&state.inode)?;
         let mut out = vec![0; left(&state.inode, off, len)];
-        self.read_node(&node, &state, off, &mut out)?;
+        self.read_state(&node, &state, off, &mut out)?;
         Ok(out)
     }
 
@@ -107,7 +107,7 @@ impl Fs {
     /// # Errors
     /// As [`Fs::read`].
     pub fn read_into(&self, ino: u64, off: u64, out: &mut [u8]) -> Result<usize> {
-        self.read_open(&*self.node(ino)?, off, out)
+        self.read_open(&self.node(ino)?, off, out)
     }
 
     /// Reads for the kernel.
@@ -118,12 +118,25 @@ impl Fs {
         self.read_open(&node, off, out)
     }
 
-    fn read_open(&self, node: &Node, off: u64, out: &mut [u8]) -> Result<usize> {
+    fn read_open(&self, node: &Arc<Node>, off: u64, out: &mut [u8]) -> Result<usize> {
         let state = node.read();
         regular(&state.inode)?;
         let len = left(&state.inode, off, out.len());
-        self.read_node(node, &state, off, &mut out[..len])?;
+        self.read_state(node, &state, off, &mut out[..len])?;
         Ok(len)
+    }
+
+    /// Reads what `out` has place for, all of which lies within the file, if it must from the store.
+    fn read_state(&self, node: &Arc<Node>, state: &State, off: u64, out: &mut [u8]) -> Result<()> {
+        match state.content.get() {
+            // A read behind the end is of nothing.
+            Some(content) if !out.is_empty() => content.read(off, out),
+            _ => {
+                self.read_node(node, state, off, out)?;
+                self.contents.note(node, state, off, out);
+            }
+        }
+        Ok(())
     }
 
     /// Reads what `out` has place for, all of which lies within the file.
@@ -200,6 +213,7 @@ impl Fs {
     ) -> Result<usize> {
         regular(&state.inode)?;
         end_of(off, data.len() as u64)?;
+        state.changes();
         let home = node.home(state)?;
         let mut done = 0;
         while done < data.len() {
@@ -322,6 +336,7 @@ impl Fs {
         let node = self.node(ino)?;
         let mut state = node.write();
         regular(&state.inode)?;
+        state.changes();
         let mut inode = state.inode.clone();
         let mut batch = WriteBatch::new();
         if erase {

@@ -32,6 +32,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use betree::{Db, Steps, Storage, WriteBatch};
 use stream::Streams;
 
+use crate::contents::Contents;
 use crate::error::{Error, Result};
 use crate::key;
 use crate::node::{Node, Nodes, State};
@@ -49,11 +50,13 @@ pub struct Options {
     pub store: betree::Options,
     /// Inodes that nobody uses are kept in memory up to this number.
     pub idle_nodes_max: usize,
+    /// Bytes of small files that are kept whole, beside the store's cache. Default 0: the kernel has a page cache.
+    pub contents_bytes: usize,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { store: betree::Options::default(), idle_nodes_max: 50_000 }
+        Options { store: betree::Options::default(), idle_nodes_max: 50_000, contents_bytes: 0 }
     }
 }
 
@@ -72,6 +75,7 @@ pub struct Fs {
     streams: Streams,
     db: Arc<Db>,
     nodes: Nodes,
+    contents: Contents,
     tree: RwLock<()>,
     /// Next inode number, and where the reserved ones end.
     numbers: Mutex<(u64, u64)>,
@@ -135,6 +139,7 @@ impl Fs {
             steps: options.store.steps,
             db,
             nodes: Nodes::new(),
+            contents: Contents::new(options.contents_bytes),
             tree: RwLock::new(()),
             numbers: Mutex::new((superblock.next_ino, superblock.next_ino)),
             idle_nodes_max: options.idle_nodes_max,

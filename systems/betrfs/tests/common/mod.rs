@@ -37,6 +37,8 @@ pub fn options() -> Options {
     let store = StoreOptions { compression: Compression::None, ..StoreOptions::tiny() };
     let mut options = Options::with_store(store);
     options.idle_nodes_max = 5;
+    // For a few of the files.
+    options.contents_bytes = 16 << 10;
     options
 }
 
