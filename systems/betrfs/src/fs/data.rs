@@ -258,10 +258,15 @@ impl Fs {
         let follows = state.last_end == off;
         // A write takes capabilities away, blindly: only what has attributes may have any.
         let capable = state.inode.flags & XATTRS != 0 && !state.incapable;
-        if whole && follows && !capable && self.streams.takes(off, data.len()) {
+        let append = off == old_size && follows;
+        let collects = || {
+            whole && self.streams.takes(off, data.len())
+                || off == old_size && self.streams.continues(node.ino, data.len())
+        };
+        if follows && !capable && collects() {
             let concat = |key: &[&[u8]], value: &[&[u8]]| (key.concat(), value.concat());
             let record = recorded.then(|| node.with_record(state, &inode, concat)).transpose()?;
-            self.streams.push(Piece { ino: node.ino, home, off, data, record })?;
+            self.streams.push(Piece { ino: node.ino, home, off, data, record, append })?;
         } else {
             let mut batch = WriteBatch::with_capacity(data.len() + data.len() / 32 + ROOM);
             put_blocks(&mut batch, home, off, data, old_size);
@@ -271,7 +276,11 @@ impl Fs {
             if recorded {
                 node.with_record(state, &inode, |key, value| _ = batch.put_parts(key, value))?;
             }
+            let run = self.streams.run(node.ino);
             self.commit(batch)?;
+            if append {
+                self.streams.set_run(node.ino, run + 1);
+            }
         }
         state.inode = inode;
         state.unsaved = false;
@@ -433,7 +442,7 @@ impl Fs {
 }
 
 /// Adds a write to a file of `size` bytes, block by block. What replaces all there is of one needs nothing below it.
-fn put_blocks(batch: &mut WriteBatch, home: &[u8], off: u64, data: &[u8], size: u64) {
+pub(super) fn put_blocks(batch: &mut WriteBatch, home: &[u8], off: u64, data: &[u8], size: u64) {
     let end = off + data.len() as u64;
     for number in off / SIZE..=(end - 1) / SIZE {
         let start = number * SIZE;

@@ -1,21 +1,22 @@
-//! Long sequential writes: neighbouring writes to one file become one batch of the store, written by a thread of its
-//! own while the next is collected.
+//! Long sequential writes, and short appends to one file while nothing else is written: neighbouring writes to one file become
+//! one batch of the store, written by a thread of its own while the next is collected.
 //!
 //! The order of operations stays: whatever else is to be written waits until all that was collected before has been.
 //! Only as much is collected as there is space for, so that a write that was taken finds its place.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use betree::{Db, WriteBatch};
 
+use super::data::put_blocks;
 use crate::error::{Error, Result};
-use crate::key::{self, BLOCK};
+use crate::key::BLOCK;
 
-/// A shorter write is written by itself.
+/// A shorter write is written by itself, but for [appends](Streams::continues).
 const PIECE_MIN: usize = 16 << 10;
 /// So is one nearer to the beginning of the file: most files are short.
 const OFFSET_MIN: u64 = 64 << 10;
@@ -29,9 +30,15 @@ const SPACE_MIN: u64 = 64 << 20;
 const CREDIT: usize = 16 << 20;
 /// Longest time that something is collected.
 const PATIENCE: Duration = Duration::from_millis(200);
+/// So many appends to one file, and nothing else written in between, let the next be collected. Who syncs each, or writes to
+/// several files, gains nothing.
+const RUN_MIN: u64 = 8;
+/// Bits for their number.
+const RUN_BITS: u32 = 8;
 
-/// Neighbouring writes to one file, from the beginning of a block on.
+/// Neighbouring writes to one file. What begins within a block changes that; what ends in one ends the file.
 struct Stream {
+    began: Instant,
     ino: u64,
     home: Vec<u8>,
     start: u64,
@@ -43,11 +50,7 @@ struct Stream {
 impl Stream {
     fn batch(&self) -> WriteBatch {
         let mut batch = WriteBatch::with_capacity(self.data.len() + self.data.len() / 16);
-        let first = self.start / BLOCK as u64;
-        for (i, block) in self.data.chunks(BLOCK).enumerate() {
-            let tail = key::block_tail(first + i as u64);
-            batch.put_parts(&key::block_parts(&self.home, &tail), &[block]);
-        }
+        put_blocks(&mut batch, &self.home, self.start, &self.data, 0);
         if let Some((key, value)) = &self.record {
             batch.put(key, value);
         }
@@ -84,6 +87,8 @@ struct Shared {
     active: AtomicUsize,
     /// Bytes that may be taken unseen.
     credit: AtomicUsize,
+    /// The file that was appended to last, and in the lowest bits how often, nothing else being written since. A hint.
+    run: AtomicU64,
 }
 
 /// What is being collected, and the thread that writes it.
@@ -99,6 +104,8 @@ pub(super) struct Piece<'a> {
     pub off: u64,
     pub data: &'a [u8],
     pub record: Option<(Vec<u8>, Vec<u8>)>,
+    /// Another is expected, which may begin within a block.
+    pub append: bool,
 }
 
 impl Shared {
@@ -135,10 +142,10 @@ impl Shared {
             } else if state.stop && state.queue.is_empty() {
                 return;
             } else {
-                let before = state.filling.as_ref().map(|s| (s.ino, s.start));
-                state = self.wait(state, PATIENCE);
-                if before.is_some() && before == state.filling.as_ref().map(|s| (s.ino, s.start)) {
-                    state.seal();
+                let left = |s: &Stream| PATIENCE.saturating_sub(s.began.elapsed());
+                match state.filling.as_ref().map_or(PATIENCE, left) {
+                    Duration::ZERO => state.seal(),
+                    time => state = self.wait(state, time),
                 }
             }
         }
@@ -154,6 +161,7 @@ impl Streams {
             changed: Condvar::new(),
             active: AtomicUsize::new(0),
             credit: AtomicUsize::new(0),
+            run: AtomicU64::new(0),
         };
         let shared = Arc::new(shared);
         let run = shared.clone();
@@ -165,7 +173,27 @@ impl Streams {
 
     /// True if a piece of `len` bytes at `off` is worth collecting, and there is a thread, and space.
     pub fn takes(&self, off: u64, len: usize) -> bool {
-        if len < PIECE_MIN || off < OFFSET_MIN || self.thread.is_none() {
+        len >= PIECE_MIN && off >= OFFSET_MIN && self.has_room(len)
+    }
+
+    /// True if `len` more bytes at the end of `ino` are worth collecting: the last writes of all were appends to it.
+    pub fn continues(&self, ino: u64, len: usize) -> bool {
+        self.run(ino) >= RUN_MIN && self.has_room(len)
+    }
+
+    /// So many appends to `ino` were the last writes of all.
+    pub fn run(&self, ino: u64) -> u64 {
+        let run = self.shared.run.load(Ordering::Relaxed);
+        if run >> RUN_BITS == ino { run % (1 << RUN_BITS) } else { 0 }
+    }
+
+    /// The last writes of all were `count` appends to `ino`.
+    pub fn set_run(&self, ino: u64, count: u64) {
+        self.shared.run.store(ino << RUN_BITS | count.min(RUN_MIN), Ordering::Relaxed);
+    }
+
+    fn has_room(&self, len: usize) -> bool {
+        if self.thread.is_none() {
             return false;
         }
         let credit = &self.shared.credit;
@@ -179,28 +207,36 @@ impl Streams {
         plenty
     }
 
-    /// Takes a piece that [`Streams::takes`]: it begins at a block, and what lies behind a block's end is not in the
-    /// file.
+    /// Takes a piece that [`Streams::takes`], which begins at a block, or that [`Streams::continues`], which begins at the end of
+    /// the file. What lies behind the end of the last block is not in the file.
     pub fn push(&self, piece: Piece<'_>) -> Result<()> {
         let mut state = self.shared.state();
         check(&state)?;
         let fits = |s: &Stream| s.ino == piece.ino && s.start + s.data.len() as u64 == piece.off;
+        let mut tell = false;
         if !state.filling.as_ref().is_some_and(fits) {
             state.seal();
+            tell = true;
             self.shared.active.fetch_add(1, Ordering::AcqRel);
             let mut data = Vec::with_capacity(BATCH.max(piece.data.len()));
             data.extend_from_slice(piece.data);
             let (ino, home, start) = (piece.ino, piece.home.to_vec(), piece.off);
-            state.filling = Some(Stream { ino, home, start, data, record: piece.record });
+            let began = Instant::now();
+            state.filling = Some(Stream { began, ino, home, start, data, record: piece.record });
         } else if let Some(stream) = &mut state.filling {
             stream.data.extend_from_slice(piece.data);
             stream.record = piece.record.or(stream.record.take());
         }
-        let full = |s: &Stream| s.data.len() >= BATCH || !s.data.len().is_multiple_of(BLOCK);
-        if state.filling.as_ref().is_some_and(full) {
+        // Behind the middle of a block only an append goes on.
+        let ends =
+            |s: &Stream| !piece.append && !(s.start + s.data.len() as u64).is_multiple_of(BLOCK as u64);
+        if state.filling.as_ref().is_some_and(|s| s.data.len() >= BATCH || ends(s)) {
             state.seal();
+            tell = true;
         }
-        self.shared.changed.notify_all();
+        if tell {
+            self.shared.changed.notify_all();
+        }
         while state.queue.len() > QUEUE_MAX {
             state = self.shared.wait(state, PATIENCE);
         }
@@ -211,6 +247,9 @@ impl Streams {
     /// free space is looked at again before more is taken.
     pub fn flush(&self) -> Result<()> {
         self.shared.credit.store(0, Ordering::Relaxed);
+        if self.shared.run.load(Ordering::Relaxed) != 0 {
+            self.shared.run.store(0, Ordering::Relaxed);
+        }
         if self.shared.active.load(Ordering::Acquire) == 0 {
             return Ok(());
         }
@@ -248,6 +287,89 @@ impl Drop for Streams {
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use betree::SimStorage;
+
+    use crate::fs::{Fs, NewFile, Options, SetAttr};
+
+    const SEED: u64 = 22;
+
+    fn open(storage: &SimStorage) -> Fs {
+        let mut store = betree::Options::tiny();
+        store.background = true;
+        Fs::open(storage.clone(), &Options::with_store(store)).expect("open")
+    }
+
+    fn file(fs: &Fs, name: &[u8]) -> u64 {
+        let new = NewFile { mode: libc::S_IFREG | 0o644, ..NewFile::default() };
+        fs.make(1, name, new).expect("make").ino
+    }
+
+    /// Bytes that tell where they lie; their number is different each time, and hardly ever that of a block.
+    fn piece(at: usize) -> Vec<u8> {
+        (at..at + 1 + at * 7919 % 6000).map(|at| (at % 251) as u8).collect()
+    }
+
+    fn is_right(fs: &Fs, ino: u64, len: usize) {
+        let found = fs.read(ino, 0, len + 1).expect("read");
+        assert_eq!(found.len(), len);
+        assert!(found.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8));
+    }
+
+    #[test]
+    fn short_appends_in_a_row_become_few_batches_and_nothing_else_overtakes_them() {
+        let storage = SimStorage::new(128 << 20);
+        Fs::format(storage.clone(), &Options::default()).expect("format");
+        let fs = open(&storage);
+        let (log, other) = (file(&fs, b"log"), file(&fs, b"other"));
+        let first = fs.ask_sync().expect("ask");
+        let mut len = 0;
+        for _ in 0..400 {
+            len += fs.append(log, &piece(len)).expect("append");
+        }
+        assert_eq!(fs.attr(log).expect("its size").size, len as u64);
+        is_right(&fs, log, len);
+        let batches = fs.ask_sync().expect("ask") - first;
+        assert!(batches < 100, "{batches} batches for 400 appends of {len} bytes");
+        // Between others each is a batch of its own.
+        let first = fs.ask_sync().expect("ask");
+        for _ in 0..20 {
+            len += fs.append(log, &piece(len)).expect("append");
+            fs.write(other, 0, b"x", false).expect("write");
+        }
+        assert_eq!(fs.ask_sync().expect("ask") - first, 40);
+        // Shorter, then longer: what was collected before must not come back.
+        for _ in 0..20 {
+            len += fs.append(log, &piece(len)).expect("append");
+        }
+        len -= 5000;
+        fs.set_attr(log, &SetAttr { size: Some(len as u64), ..SetAttr::default() }).expect("truncate");
+        for _ in 0..20 {
+            len += fs.append(log, &piece(len)).expect("append");
+        }
+        fs.sync().expect("sync");
+        let synced = len;
+        for _ in 0..200 {
+            len += fs.append(log, &piece(len)).expect("append");
+        }
+        // What is left when the power fails now: all that was synced, and some of the rest, in order.
+        let cut = storage.power_cut(SEED);
+        is_right(&fs, log, len);
+        fs.close().expect("close");
+        for (storage, least, most) in [(cut, synced, len), (storage, len, len)] {
+            let fs = open(&storage);
+            let log = fs.lookup(1, b"log").expect("the log").ino;
+            let size = fs.attr(log).expect("its size").size as usize;
+            assert!((least..=most).contains(&size), "seed {SEED}: {size} of {least} .. {most}");
+            is_right(&fs, log, size);
+            fs.close().expect("close");
+            let report = crate::check(storage, false).expect("check");
+            assert!(report.is_clean(), "{report}");
         }
     }
 }

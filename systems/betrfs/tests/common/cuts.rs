@@ -43,7 +43,8 @@ impl Kind {
     fn bytes(self) -> u64 {
         match self {
             Kind::FullDevice => 3 << 19,
-            Kind::Threads => 64 << 20,
+            // With less free nothing is collected.
+            Kind::Threads => 100 << 20,
             _ => 8 << 20,
         }
     }

@@ -289,8 +289,8 @@ pub struct World {
     pub model: Model,
     /// Files without names that are still held: inode number and content.
     pub held: Vec<(u64, Vec<u8>)>,
-    /// A file that is being written from beginning to end, and pieces left.
-    burst: Option<(usize, u32)>,
+    /// A file that is being written from beginning to end, pieces left, and whether these are short.
+    burst: Option<(usize, u32, bool)>,
     /// The device may be full: an operation may be refused, and then has no effect.
     pub full: bool,
     /// Operations that were refused for want of space.
@@ -343,15 +343,16 @@ impl World {
     pub fn step(&mut self, fs: &Fs, dying: bool) -> bool {
         let (dirs, files) = self.model.paths();
         let before = self.full.then(|| self.model.clone());
-        let burst = self.burst.and_then(|(node, left)| {
+        let burst = self.burst.and_then(|(node, left, short)| {
             let path = files.iter().find(|path| self.model.resolve(path) == node)?;
-            (left > 0).then(|| (path.clone(), node, left - 1))
+            (left > 0).then(|| (path.clone(), node, left - 1, short))
         });
         let (expected, what, result) = match self.random.below(100) {
-            0..75 if burst.is_some() => {
-                let (path, node, left) = burst.expect("checked");
-                self.burst = Some((node, left));
-                self.append_piece(fs, &path, node)
+            // Short ones are collected only after some in a row.
+            n if burst.as_ref().is_some_and(|burst| n < if burst.3 { 95 } else { 75 }) => {
+                let (path, node, left, short) = burst.expect("checked");
+                self.burst = Some((node, left, short));
+                self.append_piece(fs, &path, node, short)
             }
             0..22 => self.make(fs, &dirs),
             22..32 => self.remove(fs, &dirs, &files),
@@ -551,7 +552,7 @@ impl World {
         } as usize;
         let kind = self.random.below(10);
         if self.random.below(40) == 0 {
-            self.burst = Some((node, 20));
+            self.burst = Some((node, 20, self.random.below(2) == 0));
         }
         let bytes = self.random.bytes(len);
         let mut expected = Ok(());
@@ -603,10 +604,11 @@ impl World {
     }
 
     /// Writes a piece at the end, as a program that writes a long file does.
-    fn append_piece(&mut self, fs: &Fs, path: &Path, node: usize) -> (Done, String, Done) {
+    fn append_piece(&mut self, fs: &Fs, path: &Path, node: usize, short: bool) -> (Done, String, Done) {
         let What::File(data) = &self.model.things[node].what else { unreachable!("a file") };
         let mut data = data.to_vec();
-        let bytes = self.random.bytes(20_480 - data.len() % 4096);
+        let len = if short { 1 + self.random.below(6000) as usize } else { 20_480 - data.len() % 4096 };
+        let bytes = self.random.bytes(len);
         let off = data.len();
         data.extend_from_slice(&bytes);
         self.model.things[node].what = What::File(Arc::new(data));
