@@ -428,6 +428,25 @@ impl Nodes {
         fits.then_some(node)
     }
 
+    /// Holds the node in memory that has this name, and shows its state; needs no lock of the directory. Who takes a name away
+    /// decides what becomes of the node while its state is locked, and sees that it is held.
+    pub fn hold_named<R>(
+        &self,
+        parent: &Node,
+        hash: u64,
+        name: &[u8],
+        show: impl FnOnce(&Node, &State) -> R,
+    ) -> Option<R> {
+        let ino = *self.dentry_shard(hash).get(&hash)?;
+        let node = self.get(ino)?;
+        let state = node.read();
+        let fits = state.names.iter().any(|n| n.parent.ino == parent.ino && *n.name == *name);
+        fits.then(|| {
+            self.hold(&node);
+            show(&node, &state)
+        })
+    }
+
     /// The names of a directory that was just made.
     pub fn no_names(&self) -> KnownNames {
         KnownNames { names: HashSet::default(), total: self.known_total.clone() }

@@ -52,6 +52,12 @@ impl Fs {
         }
         let _tree = self.shared();
         let dir = self.node(parent)?;
+        let hash = self.nodes.hash(&dir, name);
+        // Most names are in memory; those who change others in the directory keep its lock for long.
+        let known = self.nodes.hold_named(&dir, hash, name, |node, state| Attr::of(node.ino, &state.inode));
+        if let Some(attr) = known {
+            return Ok(attr);
+        }
         let state = dir.read();
         let node = self.child(&dir, &state, name)?.ok_or(Error::NotFound)?;
         self.nodes.hold(&node);
@@ -312,4 +318,60 @@ fn new_node(record: Record, names: Names, linked: bool) -> Result<Node> {
         (None, None) => return Err(Error::Corrupt(format!("directory {ino} is nowhere"))),
     };
     Ok(Node::new(ino, Some(home), state))
+}
+
+#[cfg(test)]
+mod tests {
+    use betree::SimStorage;
+
+    use super::*;
+    use crate::fs::Options;
+
+    const ROUNDS: usize = 2000;
+
+    /// Names come and go while others look them up, hold, read and let go what they found.
+    #[test]
+    fn what_a_lookup_found_stays_until_it_is_forgotten() {
+        let storage = SimStorage::new(64 << 20);
+        let options = Options::with_store(betree::Options::tiny());
+        Fs::format(storage.clone(), &options).expect("format");
+        let fs = Fs::open(storage.clone(), &options).expect("open");
+        let names = [b"one".as_slice(), b"two"];
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let found = std::thread::scope(|scope| {
+            let look = || {
+                let mut found = 0;
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    for name in names {
+                        match fs.lookup(1, name) {
+                            Ok(attr) => {
+                                found += 1;
+                                let data = fs.read(attr.ino, 0, 100).expect("what is held can be read");
+                                assert!(data.is_empty() || data == name);
+                                fs.forget(attr.ino, 1);
+                            }
+                            Err(error) => assert!(matches!(error, Error::NotFound), "{error}"),
+                        }
+                    }
+                }
+                found
+            };
+            let lookers = [scope.spawn(look), scope.spawn(look)];
+            for round in 0..ROUNDS {
+                let name = names[round % 2];
+                let new = NewFile { mode: libc::S_IFREG | 0o644, ..NewFile::default() };
+                let file = fs.make(1, name, new).expect("make").ino;
+                fs.write(file, 0, name, false).expect("write");
+                fs.forget(file, 1);
+                fs.unlink(1, name).expect("unlink");
+            }
+            done.store(true, std::sync::atomic::Ordering::Relaxed);
+            lookers.map(|looker| looker.join().expect("a thread"))
+        });
+        assert!(found.iter().sum::<usize>() > 0, "nothing was found in {ROUNDS} rounds");
+        assert_eq!(fs.inodes_in_memory(), 1, "the root");
+        fs.close().expect("close");
+        let report = crate::check(storage, false).expect("check");
+        assert!(report.is_clean() && report.findings.is_empty(), "{report}");
+    }
 }
