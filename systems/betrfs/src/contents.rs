@@ -2,10 +2,10 @@
 //! process would have each read put together from the tree's messages and leaves.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use crate::node::{Node, State};
+use crate::node::{Content, Node, State};
 
 /// Longest file that is kept, in bytes. Of a longer one the copy costs more than putting it together.
 const FILE_MAX: usize = 64 << 10;
@@ -13,32 +13,6 @@ const FILE_MAX: usize = 64 << 10;
 const LOOKS_MAX: usize = 64;
 /// Files in the queue, about. One that was changed, or is gone, stays in it until its turn.
 const QUEUE_MAX: usize = 1 << 16;
-
-/// What a file holds, as long as nobody changes it.
-#[derive(Debug)]
-pub(crate) struct Content {
-    bytes: Box<[u8]>,
-    /// Somebody read it since its turn came.
-    used: AtomicBool,
-    kept: Arc<AtomicUsize>,
-}
-
-impl Content {
-    /// Copies what lies at `off`, all of which there is, into `out`.
-    pub fn read(&self, off: u64, out: &mut [u8]) {
-        if !self.used.load(Ordering::Relaxed) {
-            self.used.store(true, Ordering::Relaxed);
-        }
-        let off = off as usize;
-        out.copy_from_slice(&self.bytes[off..off + out.len()]);
-    }
-}
-
-impl Drop for Content {
-    fn drop(&mut self) {
-        self.kept.fetch_sub(self.bytes.len(), Ordering::Relaxed);
-    }
-}
 
 /// All of them, within a budget.
 #[derive(Debug)]
@@ -71,8 +45,7 @@ impl Contents {
         if self.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
             return;
         }
-        let (used, kept) = (AtomicBool::new(false), self.kept.clone());
-        let set = state.content.set(Content { bytes: out.into(), used, kept }).is_ok();
+        let set = state.content.set(Content::new(out, self.kept.clone())).is_ok();
         if set && !state.queued.swap(true, Ordering::Relaxed) {
             self.queue().push_back(Arc::downgrade(node));
         }
@@ -96,8 +69,7 @@ impl Contents {
                 queue.push_back(next);
                 continue;
             };
-            let again =
-                state.content.get().is_some_and(|content| content.used.swap(false, Ordering::Relaxed));
+            let again = state.content.get().is_some_and(Content::was_used);
             if again {
                 queue.push_back(next);
             } else {

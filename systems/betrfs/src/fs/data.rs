@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use betree::WriteBatch;
 
 use super::remove::delete_blocks;
-use super::stream::Piece;
+use super::stream::{Piece, put_blocks};
 use super::{Fs, now};
 use crate::error::{Error, Result};
 use crate::key::{self, BLOCK, SIZE_MAX};
@@ -441,21 +441,6 @@ impl Fs {
     }
 }
 
-/// Adds a write to a file of `size` bytes, block by block. What replaces all there is of one needs nothing below it.
-pub(super) fn put_blocks(batch: &mut WriteBatch, home: &[u8], off: u64, data: &[u8], size: u64) {
-    let end = off + data.len() as u64;
-    for number in off / SIZE..=(end - 1) / SIZE {
-        let start = number * SIZE;
-        let (from, to) = (off.max(start), end.min(start + SIZE));
-        let piece = &data[(from - off) as usize..(to - off) as usize];
-        if from == start && (to == start + SIZE || to >= size) {
-            batch.put_parts(&key::block_parts(home, &key::block_tail(number)), &[piece]);
-        } else {
-            batch.patch(&key::block(home, number), (from - start) as u32, piece);
-        }
-    }
-}
-
 /// So many of `len` bytes from `off` on there are.
 fn left(inode: &Inode, off: u64, len: usize) -> usize {
     (len as u64).min(inode.size.saturating_sub(off)) as usize
@@ -487,5 +472,88 @@ impl Filling<'_> {
     /// What is missing to the end reads as zeros.
     fn zero_rest(&mut self) {
         self.out[self.filled..].fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use betree::SimStorage;
+
+    use crate::fs::{Fs, NewFile, Options, SetAttr};
+
+    const SEED: u64 = 22;
+
+    fn open(storage: &SimStorage) -> Fs {
+        let mut store = betree::Options::tiny();
+        store.background = true;
+        Fs::open(storage.clone(), &Options::with_store(store)).expect("open")
+    }
+
+    fn file(fs: &Fs, name: &[u8]) -> u64 {
+        let new = NewFile { mode: libc::S_IFREG | 0o644, ..NewFile::default() };
+        fs.make(1, name, new).expect("make").ino
+    }
+
+    /// Bytes that tell where they lie; their number is different each time, and hardly ever that of a block.
+    fn piece(at: usize) -> Vec<u8> {
+        (at..at + 1 + at * 7919 % 6000).map(|at| (at % 251) as u8).collect()
+    }
+
+    fn is_right(fs: &Fs, ino: u64, len: usize) {
+        let found = fs.read(ino, 0, len + 1).expect("read");
+        assert_eq!(found.len(), len);
+        assert!(found.iter().enumerate().all(|(at, byte)| *byte == (at % 251) as u8));
+    }
+
+    #[test]
+    fn short_appends_in_a_row_become_few_batches_and_nothing_else_overtakes_them() {
+        let storage = SimStorage::new(128 << 20);
+        Fs::format(storage.clone(), &Options::default()).expect("format");
+        let fs = open(&storage);
+        let (log, other) = (file(&fs, b"log"), file(&fs, b"other"));
+        let first = fs.ask_sync().expect("ask");
+        let mut len = 0;
+        for _ in 0..400 {
+            len += fs.append(log, &piece(len)).expect("append");
+        }
+        assert_eq!(fs.attr(log).expect("its size").size, len as u64);
+        is_right(&fs, log, len);
+        let batches = fs.ask_sync().expect("ask") - first;
+        assert!(batches < 100, "{batches} batches for 400 appends of {len} bytes");
+        // Between others each is a batch of its own.
+        let first = fs.ask_sync().expect("ask");
+        for _ in 0..20 {
+            len += fs.append(log, &piece(len)).expect("append");
+            fs.write(other, 0, b"x", false).expect("write");
+        }
+        assert_eq!(fs.ask_sync().expect("ask") - first, 40);
+        // Shorter, then longer: what was collected before must not come back.
+        for _ in 0..20 {
+            len += fs.append(log, &piece(len)).expect("append");
+        }
+        len -= 5000;
+        fs.set_attr(log, &SetAttr { size: Some(len as u64), ..SetAttr::default() }).expect("truncate");
+        for _ in 0..20 {
+            len += fs.append(log, &piece(len)).expect("append");
+        }
+        fs.sync().expect("sync");
+        let synced = len;
+        for _ in 0..200 {
+            len += fs.append(log, &piece(len)).expect("append");
+        }
+        // What is left when the power fails now: all that was synced, and some of the rest, in order.
+        let cut = storage.power_cut(SEED);
+        is_right(&fs, log, len);
+        fs.close().expect("close");
+        for (storage, least, most) in [(cut, synced, len), (storage, len, len)] {
+            let fs = open(&storage);
+            let log = fs.lookup(1, b"log").expect("the log").ino;
+            let size = fs.attr(log).expect("its size").size as usize;
+            assert!((least..=most).contains(&size), "seed {SEED}: {size} of {least} .. {most}");
+            is_right(&fs, log, size);
+            fs.close().expect("close");
+            let report = crate::check(storage, false).expect("check");
+            assert!(report.is_clean(), "{report}");
+        }
     }
 }
