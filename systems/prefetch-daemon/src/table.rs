@@ -1,7 +1,7 @@
 //! The files that are followed: their streams, bounded in number, let go when there is nothing to gain. Pure: what
 //! stands for the open file is the caller's.
 
-use prefetch::area::DEVICES;
+use prefetch_os::area::DEVICES;
 use prefetch::{Budget, Device, Mode, Request};
 
 use crate::assemble::Access;

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use prefetch::area::Head;
+use prefetch_os::area::Head;
 use prefetch::{FileState, PAGE, Read};
 use prefetch_os::sys;
 
