@@ -5,8 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use prefetch::area::{Area, BYTES, Head, MAGIC, RECORDS};
 use prefetch::{FileState, Mode};
+use prefetch_os::area::{Area, BYTES, Head, MAGIC, RECORDS};
 use prefetch_os::areas;
 
 use crate::moment::Key;

@@ -1,8 +1,8 @@
 //! The files that are followed: their streams, bounded in number, let go when there is nothing to gain. Pure: what
 //! stands for the open file is the caller's.
 
-use prefetch::area::DEVICES;
 use prefetch::{Budget, Device, Mode, Request};
+use prefetch_os::area::DEVICES;
 
 use crate::assemble::Access;
 use crate::moment::Key;

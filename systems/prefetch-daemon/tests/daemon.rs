@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use camino::Utf8Path;
 use prefetch::Mode;
-use prefetch::area::FileSeen;
 use prefetch::stream::Shape;
 use prefetch_daemon::{DaemonError, Outcome, Settings, Signals, Target};
+use prefetch_os::area::FileSeen;
 use prefetch_os::areas::{self, Found};
 
 const FILE: &str = "PREFETCH_DAEMON_TEST_FILE";

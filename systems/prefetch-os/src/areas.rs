@@ -8,7 +8,7 @@ use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use prefetch::area::{BYTES, MAGIC, Snapshot};
+use crate::area::{BYTES, MAGIC, Snapshot};
 
 use crate::sys;
 
@@ -184,7 +184,7 @@ pub fn sweep(directory: &Path, keep: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use prefetch::area::{Area, Head};
+    use crate::area::{Area, Head};
     use std::os::unix::fs::PermissionsExt;
     use std::sync::atomic::{AtomicU64, Ordering};
 

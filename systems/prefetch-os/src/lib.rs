@@ -8,11 +8,13 @@
 //! | [`processor`] | how full the processors are: PSI |
 //! | [`limits`] | read-ahead window and request size of a device, from sysfs |
 //! | [`launch`] | finds the library and starts a program under it |
+//! | [`area`] | the statistics page that other processes read |
 //! | [`areas`] | finds and reads the statistics of running and ended programs |
 //! | [`show`] | these statistics as text |
 //!
 //! `sys`, `kernel`, `memory`, `processor` and `limits` allocate nothing: the LD_PRELOAD library uses them in other programs.
 
+pub mod area;
 pub mod areas;
 pub mod kernel;
 pub mod launch;

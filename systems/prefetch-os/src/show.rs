@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use prefetch::area::{DeviceSeen, FileSeen, Snapshot};
+use crate::area::{DeviceSeen, FileSeen, Snapshot};
 use prefetch::stream::Shape;
 use prefetch::{Mode, Reason};
 

@@ -6,7 +6,7 @@
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use prefetch::area::Head;
+use prefetch_os::area::Head;
 use prefetch_os::sys;
 
 use crate::table::{self, BUDGET, HIGH};

@@ -8,10 +8,10 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_int};
 use core::sync::atomic::{AtomicI32, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-use prefetch::area::Head;
 use prefetch::budget::Owed;
 use prefetch::order::Order;
 use prefetch::series::{Chase, Name, Opens, Pace, SERIES, Series};
+use prefetch_os::area::Head;
 use prefetch_os::memory::join;
 use prefetch_os::sys;
 

@@ -3,8 +3,8 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-use prefetch::area::DEVICES;
 use prefetch::{Budget, Device, FileState, Mode};
+use prefetch_os::area::DEVICES;
 
 use crate::pass;
 

@@ -11,10 +11,10 @@ use core::sync::atomic::{
 };
 
 use prefetch::Mode;
-use prefetch::area::Head;
 use prefetch::names::hash;
 use prefetch::series::Chase;
 use prefetch::walk::{BYTES_MAX, CONFIRM, FILE_BYTES_MAX, Pace, Walk};
+use prefetch_os::area::Head;
 use prefetch_os::memory::{decimal, join};
 use prefetch_os::sys;
 

@@ -2,8 +2,8 @@
 
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-use prefetch::area::Head;
 use prefetch::{FileState, PAGE, Read};
+use prefetch_os::area::Head;
 use prefetch_os::sys;
 
 use crate::pass::{self, PASS_MAX};

@@ -7,10 +7,10 @@
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-use prefetch::area::Head;
 use prefetch::device::FETCH_WIDTH_MAX;
 use prefetch::os::{Os, issue};
 use prefetch::{Fetched, FileState, Request};
+use prefetch_os::area::Head;
 use prefetch_os::{Kernel, memory, processor, sys};
 
 use crate::cost::{self, Meter};

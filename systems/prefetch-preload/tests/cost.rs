@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-use prefetch::area::Snapshot;
+use prefetch_os::area::Snapshot;
 
 const FILE: &str = "LOADLINE_TEST_FILE";
 

@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::Command;
 
-use prefetch::area::Snapshot;
+use prefetch_os::area::Snapshot;
 
 const PART: &str = "LOADLINE_TEST_PART";
 const FILE: &str = "LOADLINE_TEST_FILE";

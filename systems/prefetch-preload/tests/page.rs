@@ -6,11 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use prefetch::area::BYTES;
+use prefetch_os::area::BYTES;
 
 /// Has a shell do something in the directory of the statistics, where the page of its process is to be, and then become
 /// a program that reads: `$$` is the page's name.
-fn become_a_reader(statistics: &Path, before: &str) -> Vec<prefetch::area::Snapshot> {
+fn become_a_reader(statistics: &Path, before: &str) -> Vec<prefetch_os::area::Snapshot> {
     let directory = common::directory();
     common::cold_file(&directory.path().join("big"), 8);
     let script = format!("{before}; cd {}; exec cat big", directory.path().display());
@@ -23,7 +23,7 @@ fn become_a_reader(statistics: &Path, before: &str) -> Vec<prefetch::area::Snaps
     common::pages(statistics)
 }
 
-fn is_of_cat(pages: &[prefetch::area::Snapshot]) -> bool {
+fn is_of_cat(pages: &[prefetch_os::area::Snapshot]) -> bool {
     matches!(pages, [page] if page.name == "cat")
 }
 

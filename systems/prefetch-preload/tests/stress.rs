@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use prefetch::area::Snapshot;
+use prefetch_os::area::Snapshot;
 
 const PART: &str = "LOADLINE_TEST_PART";
 const FILE: &str = "LOADLINE_TEST_FILE";

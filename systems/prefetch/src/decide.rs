@@ -20,8 +20,6 @@ pub struct Past {
     pub usual_run: u64,
     /// How far ahead a stream may be, bytes: less after waste and evictions; 0 before the first.
     pub limit: u64,
-    /// Whether more of what was prefetched was wasted than read.
-    pub is_wasteful: bool,
     /// Whether all of it was fetched.
     pub is_fetched: bool,
     /// Whether no other stream is read near this one.
@@ -82,9 +80,6 @@ pub fn decide(model: &Model, stream: &Stream, past: &Past, experiments: Experime
         return Action::Leave(Reason::ShortRuns);
     }
     let tuning = model.tuning;
-    if past.limit > 0 && past.limit <= tuning.ramp_bytes && past.is_wasteful {
-        return Action::Leave(Reason::Wasteful);
-    }
     Action::Prefetch((model.bdp() / 2 * 3).clamp(tuning.ramp_bytes, tuning.depth_bytes))
 }
 
@@ -223,7 +218,6 @@ mod tests {
             random_hint: false,
             usual_run: u64::MAX,
             limit: 0,
-            is_wasteful: false,
             is_fetched: false,
             is_alone: true,
             is_ramped: true,
@@ -281,7 +275,6 @@ mod tests {
         let (model, stream) = (model(MS, 10), stream(8));
         for (past, reason) in [
             (Past { usual_run: stream.run_bytes, ..past() }, Reason::ShortRuns),
-            (Past { limit: 128 << 10, is_wasteful: true, ..past() }, Reason::Wasteful),
             (Past { is_fetched: true, ..past() }, Reason::FetchedAll),
         ] {
             assert_eq!(decide(&model, &stream, &past, Experiments::default()), Action::Leave(reason));

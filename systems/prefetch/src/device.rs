@@ -345,7 +345,7 @@ impl Device {
         // As long as a miss took before anything was prefetched, and a tenth more, is no queue of ours.
         let typical = self.latency.typical_ns();
         // Each stream has one request before the device, also in turn.
-        let (streams, chunk) = (model.streams.clamp(1, 8), model.chunk_bytes());
+        let (streams, chunk) = (model.streams.max(1), model.chunk_bytes());
         // Threads may share a stream, so that several of its pieces are.
         let requests = request.saturating_mul(streams.max(4)).min(chunk * streams);
         let idle = latency + requests.saturating_mul(1_000_000_000) / self.full_rate();
@@ -444,10 +444,10 @@ impl Device {
         live.min(self.streams.load(Relaxed))
     }
 
-    /// One step of fetching a file, bytes: a read that comes after it waits a twelfth of a latency,
-    /// or more where the processor is too busy for such short ones.
+    /// One step of fetching a file, bytes: a read that comes after it waits a part of a latency, three quarters of what it
+    /// may wait for a stream since two steps may meet, or more where the processor is too busy for such short ones.
     pub fn fetch_step_bytes(&self) -> u64 {
-        (self.fetch_bdp() / self.tuning.delay_part * self.pace.stretch())
+        (self.fetch_bdp() * 3 / 4 / self.tuning.delay_part * self.pace.stretch())
             .clamp(crate::PAGE, 6 * self.tuning.ramp_bytes)
             .next_multiple_of(crate::PAGE)
     }

@@ -28,11 +28,9 @@
 //! | [`order`] | whether fetching numbered files in their order pays |
 //! | [`walk`] | directory order: how far a walker may run ahead |
 //! | [`reason`] | why a file is prefetched, or why not |
-//! | [`area`] | the statistics page that other processes read |
-//! | [`os`] | what the shell asks of the kernel, as a trait, and a fake of it |
+//! | [`os`] | what the shell asks of the kernel, as a trait |
 //! | [`sim`] | a simulated device, page cache and kernel read-ahead, to try policies on |
 
-pub mod area;
 pub mod budget;
 pub mod decide;
 pub mod device;

@@ -1,4 +1,4 @@
-//! What the shell asks of the kernel, as a trait, and a fake of it.
+//! What the shell asks of the kernel, as a trait.
 
 use crate::budget::Memory;
 use crate::file::Request;
@@ -122,72 +122,73 @@ pub fn fetch(os: &impl Os, fd: i32, request: Request, call_bytes: u64, size: u64
     (done, os.now_ns().saturating_sub(begin))
 }
 
-/// A kernel for tests: one file of pages, a limit a call, refusals on demand.
-#[derive(Debug, Default)]
-pub struct FakeOs {
-    /// Pages that are cached.
-    pub cached: std::cell::RefCell<std::collections::BTreeSet<u64>>,
-    /// Calls made: (offset, len).
-    pub calls: std::cell::RefCell<Vec<(u64, u64)>>,
-    /// The most one call does, bytes; 0 is no limit.
-    pub call_bytes_max: u64,
-    /// cachestat is refused with this errno.
-    pub refuse_residency: Option<i32>,
-    /// RWF_NOWAIT is refused with this errno.
-    pub refuse_ready: Option<i32>,
-    /// readahead is refused with this errno.
-    pub refuse_prefetch: Option<i32>,
-    /// What [`Os::memory`] answers.
-    pub memory: Memory,
-    clock: std::cell::Cell<u64>,
-}
-
-impl Os for FakeOs {
-    fn prefetch(&self, _fd: i32, offset: u64, len: u64) -> Result<(), Refused> {
-        self.clock.set(self.clock.get() + 1_000);
-        self.calls.borrow_mut().push((offset, len));
-        if let Some(errno) = self.refuse_prefetch {
-            return Err(Refused(errno));
-        }
-        let len = if self.call_bytes_max == 0 { len } else { len.min(self.call_bytes_max) };
-        self.cached.borrow_mut().extend(offset / crate::PAGE..(offset + len).div_ceil(crate::PAGE));
-        Ok(())
-    }
-
-    fn residency(&self, _fd: i32, offset: u64, len: u64) -> Result<Residency, Refused> {
-        if let Some(errno) = self.refuse_residency {
-            return Err(Refused(errno));
-        }
-        let pages = offset / crate::PAGE..(offset + len).div_ceil(crate::PAGE);
-        let cached = self.cached.borrow().range(pages).count() as u64 * crate::PAGE;
-        Ok(Residency { cached, evicted: 0, written: 0 })
-    }
-
-    fn wait_for(&self, _fd: i32, offset: u64) -> Result<(), Refused> {
-        self.clock.set(self.clock.get() + 1_000_000);
-        self.cached.borrow_mut().insert(offset / crate::PAGE);
-        Ok(())
-    }
-
-    fn is_ready(&self, _fd: i32, offset: u64) -> Result<bool, Refused> {
-        match self.refuse_ready {
-            Some(errno) => Err(Refused(errno)),
-            None => Ok(self.cached.borrow().contains(&(offset / crate::PAGE))),
-        }
-    }
-
-    fn memory(&self) -> Memory {
-        self.memory
-    }
-
-    fn now_ns(&self) -> u64 {
-        self.clock.get()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PAGE;
+
+    /// A kernel for tests: one file of pages, a limit a call, refusals on demand.
+    #[derive(Debug, Default)]
+    struct FakeOs {
+        /// Pages that are cached.
+        cached: std::cell::RefCell<std::collections::BTreeSet<u64>>,
+        /// Calls made: (offset, len).
+        calls: std::cell::RefCell<Vec<(u64, u64)>>,
+        /// The most one call does, bytes; 0 is no limit.
+        call_bytes_max: u64,
+        /// cachestat is refused with this errno.
+        refuse_residency: Option<i32>,
+        /// RWF_NOWAIT is refused with this errno.
+        refuse_ready: Option<i32>,
+        /// readahead is refused with this errno.
+        refuse_prefetch: Option<i32>,
+        /// What [`Os::memory`] answers.
+        memory: Memory,
+        clock: std::cell::Cell<u64>,
+    }
+
+    impl Os for FakeOs {
+        fn prefetch(&self, _fd: i32, offset: u64, len: u64) -> Result<(), Refused> {
+            self.clock.set(self.clock.get() + 1_000);
+            self.calls.borrow_mut().push((offset, len));
+            if let Some(errno) = self.refuse_prefetch {
+                return Err(Refused(errno));
+            }
+            let len = if self.call_bytes_max == 0 { len } else { len.min(self.call_bytes_max) };
+            self.cached.borrow_mut().extend(offset / PAGE..(offset + len).div_ceil(PAGE));
+            Ok(())
+        }
+
+        fn residency(&self, _fd: i32, offset: u64, len: u64) -> Result<Residency, Refused> {
+            if let Some(errno) = self.refuse_residency {
+                return Err(Refused(errno));
+            }
+            let pages = offset / PAGE..(offset + len).div_ceil(PAGE);
+            let cached = self.cached.borrow().range(pages).count() as u64 * PAGE;
+            Ok(Residency { cached, evicted: 0, written: 0 })
+        }
+
+        fn wait_for(&self, _fd: i32, offset: u64) -> Result<(), Refused> {
+            self.clock.set(self.clock.get() + 1_000_000);
+            self.cached.borrow_mut().insert(offset / PAGE);
+            Ok(())
+        }
+
+        fn is_ready(&self, _fd: i32, offset: u64) -> Result<bool, Refused> {
+            match self.refuse_ready {
+                Some(errno) => Err(Refused(errno)),
+                None => Ok(self.cached.borrow().contains(&(offset / PAGE))),
+            }
+        }
+
+        fn memory(&self) -> Memory {
+            self.memory
+        }
+
+        fn now_ns(&self) -> u64 {
+            self.clock.get()
+        }
+    }
 
     const MIB: u64 = 1 << 20;
 

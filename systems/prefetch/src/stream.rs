@@ -66,12 +66,6 @@ pub struct Stream {
     pub timed: u8,
     /// Bytes of the run when the depth last grew.
     pub grown_bytes: u64,
-    /// Time when the depth last grew, ns.
-    pub grown_ns: u64,
-    /// Rate before the depth last grew, bytes/s.
-    pub rate: u64,
-    /// No growth before the run has this many bytes.
-    pub hold_bytes: u64,
     /// Nothing is asked for before this time, ns: see [`Model::turn_ns`](crate::model::Model::turn_ns).
     pub paced_ns: u64,
     /// Bytes asked for in this turn.
@@ -436,9 +430,6 @@ impl Stream {
         self.paced_ns = 0;
         self.turn_bytes = 0;
         self.grown_bytes = self.run_bytes;
-        self.grown_ns = now_ns;
-        self.rate = 0;
-        self.hold_bytes = 0;
         self.base_rate = self.rate_alone(now_ns);
         self.base_bytes = self.run_bytes;
         self.base_ns = now_ns;
@@ -494,13 +485,10 @@ impl Stream {
         let end = offset.saturating_add(len);
         let (first, last) = self.probe;
         let touched = offset < last && end > first;
-        // Another thread may be ahead of the one that will read it.
-        let slack = self.slack(len);
         let passed = match self.shape {
-            Shape::Backward => end.saturating_add(slack) <= first,
+            Shape::Backward => end <= first,
             Shape::Stride(stride) if stride < 0 => end <= first,
-            Shape::Stride(_) => offset >= last,
-            _ => offset >= last.saturating_add(slack),
+            _ => offset >= last,
         };
         let claim = (self.probe_ns, self.probe_ahead);
         if touched || passed {

@@ -154,12 +154,6 @@ impl Reads {
         spent_ns > 0 && spent_ns.saturating_mul(PLAIN.pow(2)) <= self.alone_ns.load(Relaxed)
     }
 
-    /// Whether the reads of both are about as long.
-    fn is_like(&self, others: &Reads) -> bool {
-        let mean = |reads: &Reads| reads.bytes.load(Relaxed) / u64::from(reads.count.load(Relaxed)).max(1);
-        mean(self) <= mean(others).saturating_mul(2) && mean(others) <= mean(self).saturating_mul(2)
-    }
-
     /// The bucket that a twentieth of the reads exceeded.
     fn tail(&self) -> usize {
         let mut left = self.count.load(Relaxed) / 20;
@@ -189,8 +183,6 @@ pub struct Trial {
     rest: AtomicU32,
     /// The rate with prefetching before anything was held back, bytes/s.
     first: AtomicU64,
-    /// Whether what was read first with prefetching was left out already.
-    again: AtomicBool,
     alone: Reads,
     with: Reads,
 }
@@ -207,7 +199,6 @@ impl Trial {
             round: AtomicU32::new(0),
             rest: AtomicU32::new(tuning.rest_reads),
             first: AtomicU64::new(0),
-            again: AtomicBool::new(false),
             alone: Reads::new(),
             with: Reads::new(),
         }
@@ -310,11 +301,6 @@ impl Trial {
         let plainly_bad = known && later && hardly(with, alone) && hardly(with_reads, alone_reads);
         if round == 0 && !plainly_bad {
             if round == 0 {
-                // The first ones may be of the program's beginning still.
-                if known && !self.with.is_like(&self.alone) && !self.again.swap(true, Relaxed) {
-                    self.with.clear();
-                    return self.enter(Phase::With);
-                }
                 self.first.store(with, Relaxed);
                 self.alone.clear();
                 self.with.clear();

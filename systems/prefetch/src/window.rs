@@ -13,8 +13,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 pub struct Window {
     tuning: &'static Tuning,
     bytes: AtomicU64,
-    /// The shortest wait, ns: a request of ours on an idle device, the way to it included.
-    least_ns: AtomicU64,
     /// The wait before this one, ns: a single long one may be a busy CPU's.
     before_ns: AtomicU64,
     /// Queueing was seen: from now on it grows slowly.
@@ -27,7 +25,6 @@ impl Window {
         Window {
             tuning,
             bytes: AtomicU64::new(0),
-            least_ns: AtomicU64::new(0),
             before_ns: AtomicU64::new(0),
             settled: AtomicBool::new(false),
         }
@@ -51,12 +48,10 @@ impl Window {
         self.settled.load(Relaxed)
     }
 
-    /// The longest that a prefetch may take before it counts as queued, ns: a third more than on an idle device,
-    /// as far as that is known from reads (`latency_ns`) and from prefetches. Since streams take turns, a read waits
-    /// for its own request only, which was made long before.
-    pub fn patience_ns(&self, latency_ns: u64) -> u64 {
-        let idle = latency_ns.max(self.least_ns.load(Relaxed));
-        idle.saturating_add(idle / 3).saturating_add(2 * self.tuning.wake_ns)
+    /// The longest that a prefetch may take before it counts as queued, ns: a third more than `idle_ns`, what it takes on an
+    /// idle device. Since streams take turns, a read waits for its own request only, which was made long before.
+    pub fn patience_ns(&self, idle_ns: u64) -> u64 {
+        idle_ns.saturating_add(idle_ns / 3).saturating_add(2 * self.tuning.wake_ns)
     }
 
     /// A read waited for what had been asked for `waited_ns` before it arrived; one of `streams` that say so in each
@@ -72,10 +67,6 @@ impl Window {
         (ahead, ample): (u64, u64),
     ) -> bool {
         let streams = streams.max(1);
-        let least = self.least_ns.load(Relaxed);
-        if least == 0 || waited_ns < least {
-            self.least_ns.store(waited_ns, Relaxed);
-        }
         let now = self.bytes(latency_ns);
         let waited_ns = match self.before_ns.swap(waited_ns, Relaxed) {
             0 => waited_ns,

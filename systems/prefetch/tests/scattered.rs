@@ -91,8 +91,8 @@ fn one_slow_step_or_wait_does_not_decide() {
                     (Pattern::Scattered, 3, _) => 60.0,
                     (Pattern::Permutation, 1, "idle" | "used") if threads == 1 => 1.2,
                     // Point queries of all threads: what they lose together buys the file.
-                    (Pattern::Points, 1, "idle" | "used") if size <= 64 * MIB => 5.0,
-                    (Pattern::Points, 1, "idle" | "used") if size <= 256 * MIB => 1.9,
+                    (Pattern::Points, 1, "idle" | "used") if size <= 64 * MIB => 4.5,
+                    (Pattern::Points, 1, "idle" | "used") if size <= 256 * MIB => 1.7,
                     (Pattern::Points, 1, "idle" | "used") => 1.08,
                     (Pattern::Points, 3, _) => 4.0,
                     _ => 0.9,

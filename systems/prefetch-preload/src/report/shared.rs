@@ -7,7 +7,7 @@
 use core::ffi::CStr;
 use core::sync::atomic::AtomicU64;
 
-use prefetch::area::BYTES;
+use prefetch_os::area::BYTES;
 use prefetch_os::memory::{decimal, join};
 use prefetch_os::sys;
 

@@ -60,16 +60,16 @@ pub fn drop_cache(path: &Path) {
 
 /// What the statistics say of this process so far; `None` before there are any. Read past the hooks: looking is no
 /// reading of the program's.
-pub fn own_page() -> Option<prefetch::area::Snapshot> {
+pub fn own_page() -> Option<prefetch_os::area::Snapshot> {
     use prefetch_os::sys;
     let directory = std::env::var_os("LOADLINE_PREFETCH_DIR")?;
     let path = Path::new(&directory).join(std::process::id().to_string());
     let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).ok()?;
     let fd = sys::openat(libc::AT_FDCWD, &path, libc::O_RDONLY | libc::O_CLOEXEC, 0).ok()?;
-    let mut bytes = vec![0; prefetch::area::BYTES];
+    let mut bytes = vec![0; prefetch_os::area::BYTES];
     let read = sys::read(fd, &mut bytes);
     sys::close(fd);
-    prefetch::area::Snapshot::parse(bytes.get(..read.ok()?)?).ok()
+    prefetch_os::area::Snapshot::parse(bytes.get(..read.ok()?)?).ok()
 }
 
 /// Waits for what must come, however slow the machine is; what never comes is a failure.
@@ -82,6 +82,6 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 /// All statistics in a directory.
-pub fn pages(statistics: &Path) -> Vec<prefetch::area::Snapshot> {
+pub fn pages(statistics: &Path) -> Vec<prefetch_os::area::Snapshot> {
     prefetch_os::areas::all(&[statistics]).into_iter().map(|found| found.snapshot).collect()
 }

@@ -20,7 +20,6 @@ impl FileState {
             random_hint: self.random_hint,
             usual_run: self.usual_run(),
             limit: self.limit,
-            is_wasteful: self.counters.wasted > self.counters.useful,
             is_fetched: self.fetch == FetchState::Done,
             is_alone: self.streams.iter().filter(near).count() <= 1,
             is_ramped,
@@ -64,7 +63,7 @@ impl FileState {
                 return;
             }
             if covered && read.is_slow() {
-                self.grow(stream, read, device);
+                self.grow(stream, device);
             }
             return;
         }
@@ -114,32 +113,14 @@ impl FileState {
         sorted.get(len * 3 / 4).copied().unwrap_or(u64::MAX)
     }
 
-    /// A read had to wait for what was asked for: go deeper, unless the last time brought nothing.
-    pub(super) fn grow(&mut self, stream: &mut Stream, read: &Read, device: &Device) {
-        let bytes = stream.run_bytes - stream.grown_bytes;
-        if stream.run_bytes < stream.hold_bytes || bytes < stream.depth / 2 {
+    /// A read had to wait for what was asked for: go deeper, unless something else than the depth is the limit.
+    pub(super) fn grow(&self, stream: &mut Stream, device: &Device) {
+        if stream.run_bytes - stream.grown_bytes < stream.depth / 2 {
             return;
         }
-        if decide::ahead_max(&device.model(), stream, &self.past(stream, true)) < stream.depth {
-            // Something else than the depth is the limit: nothing is learned from the rate.
-            stream.grown_bytes = stream.run_bytes;
-            stream.grown_ns = read.now_ns;
-            stream.rate = 0;
-            return;
-        }
-        let elapsed = read.now_ns.saturating_sub(stream.grown_ns).max(1);
-        let rate = (u128::from(bytes) * 1_000_000_000 / u128::from(elapsed)) as u64;
-        // Little's law: so much in flight would be twice as fast if latency were the limit.
-        let deep =
-            u128::from(stream.depth) >= u128::from(rate) * u128::from(device.latency_ns()) / 500_000_000;
-        if stream.rate != 0 && rate < stream.rate + stream.rate / 10 && deep {
-            device.learn_saturated(rate.max(device.bandwidth()));
-            stream.hold_bytes = stream.run_bytes + (64 << 20);
-        } else {
+        if decide::ahead_max(&device.model(), stream, &self.past(stream, true)) >= stream.depth {
             stream.depth = (stream.depth * 2).min(device.tuning().depth_bytes);
         }
-        stream.rate = rate;
         stream.grown_bytes = stream.run_bytes;
-        stream.grown_ns = read.now_ns;
     }
 }

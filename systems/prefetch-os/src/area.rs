@@ -5,11 +5,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::device::Device;
-use crate::file::Counters;
-use crate::reason::Reason;
-use crate::stream::Shape;
-use crate::tuning::Mode;
+use prefetch::device::Device;
+use prefetch::file::Counters;
+use prefetch::reason::Reason;
+use prefetch::stream::Shape;
+use prefetch::tuning::Mode;
 
 /// First word: `LLPF` and the version of the layout.
 pub const MAGIC: u64 = 0x4c4c_5046_0000_0001;
