@@ -16,8 +16,22 @@ const STEP_BYTES: u64 = 64 << 20;
 
 /// Bytes of free space that an unprivileged writer may use on the file system of `dir`.
 pub(crate) fn free_bytes(dir: &Utf8Path) -> io::Result<u64> {
+    room(dir).map(|room| room.bytes)
+}
+
+/// What an unprivileged writer may still use of a file system.
+pub(crate) struct Room {
+    pub bytes: u64,
+    /// Files that may be made; `None` where their number has no limit.
+    pub files: Option<u64>,
+}
+
+pub(crate) fn room(dir: &Utf8Path) -> io::Result<Room> {
     let stat = rustix::fs::statvfs(dir.as_str())?;
-    Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    Ok(Room {
+        bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+        files: (stat.f_files > 0).then_some(stat.f_favail),
+    })
 }
 
 /// The default size for a work directory with `free` bytes: 8 GiB, or as much as leaves a sixth of the space

@@ -20,7 +20,8 @@ use spec::{Device, StackSpec};
 /// How long a busy mount is tried again before a cold remount gives up.
 const REMOUNT_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A file system with less free space than this is full for an image that grows.
+/// A file system with less free space than this is full: for an image that grows, and behind a network, where a client
+/// has more than that under way.
 const FULL_BYTES: u64 = 4 << 20;
 
 /// How a stack is mounted, so that it can be mounted again.
@@ -140,7 +141,7 @@ impl MountedStack {
     }
 
     /// What outside of a load can be why it failed, and what to do: the daemon behind the mount has died, or the file
-    /// system that holds the image is full. `None` when neither is so.
+    /// system that is served or that holds the image is full. `None` when nothing of that is so.
     pub fn trouble(&self) -> Option<String> {
         if self.daemon_is_dead() {
             return Some(
@@ -148,6 +149,9 @@ impl MountedStack {
             );
         }
         if let Some(trouble) = self.over.as_ref().and_then(Over::trouble) {
+            return Some(trouble);
+        }
+        if let Some(trouble) = self.served_is_full() {
             return Some(trouble);
         }
         // the private directory holds the image, and the mount point unless it is opened in process
@@ -158,6 +162,20 @@ impl MountedStack {
             "{dir}, which holds the image, has only {} left: make room there or choose another with --work-dir",
             host::bytes::human(free)
         ))
+    }
+
+    /// SFTP has no code for a full disk: the client tells it as an input/output error.
+    fn served_is_full(&self) -> Option<String> {
+        self.over.as_ref()?;
+        let full = "so that a write was told as an input/output error";
+        let remedy = "use fewer or smaller files, or a larger device";
+        let room = image::room(&self.path).ok()?;
+        if room.bytes < FULL_BYTES {
+            let left = host::bytes::human(room.bytes);
+            return Some(format!("the file system that is served has only {left} left, {full}: {remedy}"));
+        }
+        let no_files = room.files == Some(0);
+        no_files.then(|| format!("the file system that is served can hold no more files, {full}: {remedy}"))
     }
 
     /// Every call on such a mount fails with ENOTCONN or ECONNABORTED.

@@ -124,6 +124,42 @@ fn a_stack_behind_sshfs() {
     assert!(journal.is_empty(), "{:?}", journal.entries());
 }
 
+/// SFTP has no code for a full disk, so that the error alone would send the reader looking for a broken device.
+#[test]
+fn a_full_disk_behind_sshfs_is_told() {
+    needs!(Mounts, Loop, Ext4, Fuse, Sshfs);
+    for (stack, files, expected) in [
+        ("sshfs(ext4@image:64M)", 1, "only "),
+        ("sshfs(ext4,\"mkfs:-N 64\"@image:64M)", 200, "can hold no more files"),
+    ] {
+        let dir = temp_dir();
+        let journal = Journal::open(&dir.path.join("journal"), "real").unwrap();
+        let built = Builder::new(dir.path.join("work")).build(&stack.parse().unwrap(), &journal).unwrap();
+        assert_eq!(built.trouble(), None, "{stack}");
+        let bytes = if files == 1 { 128 << 20 } else { 1 };
+        let failed = (0..files).find_map(|number| {
+            let mut file = std::fs::File::create(built.path().join(number.to_string())).ok()?;
+            let block = vec![0xa5; 1 << 20];
+            let mut left = bytes;
+            while left > 0 {
+                let now = block.len().min(left);
+                if let Err(error) = file.write_all(&block[..now]) {
+                    return Some(error);
+                }
+                left -= now;
+            }
+            file.sync_all().err()
+        });
+        if files == 1 {
+            let error = failed.expect("128 MiB do not fit into 64");
+            assert_ne!(error.raw_os_error(), Some(libc::ENOSPC), "then nothing needs to be explained");
+        }
+        let trouble = built.trouble().unwrap_or_else(|| panic!("{stack}: nothing is told"));
+        assert!(trouble.contains(expected) && trouble.contains("a larger device"), "{trouble}");
+        built.teardown().unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
 #[test]
 fn options_reach_mkfs_mount_and_the_loop_device() {
     needs!(Mounts, Loop, Ext4);
