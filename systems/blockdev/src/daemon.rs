@@ -21,8 +21,9 @@ use crate::error::SsdError;
 use crate::options::{AttachOptions, DaemonConfig, FuaMode, Places};
 use crate::record::Recorder;
 use crate::status::SsdStatus;
+use crate::transport::Transport;
 use crate::wakeful::Wakeful;
-use crate::{assemble, fuse, loopdev, memory};
+use crate::{assemble, loopdev, memory, reply};
 
 /// How long a client may take to send its question or take its answer.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
@@ -48,7 +49,7 @@ pub fn main(config: &Utf8Path) -> ExitCode {
 const ORPHAN_TICK: Duration = Duration::from_millis(250);
 
 struct Daemon {
-    driver: Arc<Driver<fuse::Reply>>,
+    driver: Arc<Driver<reply::Reply>>,
     journal: Arc<Journal>,
     recorder: Option<Arc<Recorder>>,
     listener: UnixListener,
@@ -93,7 +94,8 @@ impl Daemon {
         mut notes: Vec<String>,
     ) -> Result<Daemon, SsdError> {
         let mut engine = assemble::engine(host, journal, &options)?;
-        if options.fua == FuaMode::Modelled {
+        // a ublk device has FUA or has none: nothing is guessed
+        if options.fua == FuaMode::Modelled && options.transport != Transport::Ublk {
             engine.model_fua();
         }
         if options.regime.is_ordered() {
