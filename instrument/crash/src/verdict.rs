@@ -25,6 +25,8 @@ pub struct Verdict {
     pub requests: usize,
     /// Blocks of these.
     pub blocks: usize,
+    /// Writes with FUA among them: durable when they have completed.
+    pub fua: usize,
     /// Flushes recorded.
     pub flushes: usize,
     /// Cuts that matter: just before something became durable, and the end.
@@ -157,9 +159,10 @@ impl fmt::Display for Verdict {
             self.device,
             if self.contract.plp { ", power-loss protection" } else { "" }
         )?;
+        let fua = if self.fua > 0 { format!(" ({} with FUA)", self.fua) } else { String::new() };
         writeln!(
             f,
-            "  recorded  {} writes of {} blocks, {} flushes; {} cuts matter; {} free blocks poisoned",
+            "  recorded  {} writes of {} blocks{fua}, {} flushes; {} cuts matter; {} free blocks poisoned",
             self.requests, self.blocks, self.flushes, self.windows, self.poisoned
         )?;
         let (how, seed) = match self.exhaustive {

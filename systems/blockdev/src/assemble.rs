@@ -61,6 +61,8 @@ pub(crate) struct Made {
     /// Number of the FUSE connection, if there is one.
     pub(crate) connection: Option<u32>,
     pub(crate) listener: UnixListener,
+    /// Hardware queues of the device.
+    pub(crate) queues: u16,
     /// The transport in use.
     pub(crate) transport: Transport,
     /// Why not a better one.
@@ -98,7 +100,8 @@ impl Assembly<'_> {
         }
         let (connection, transport) = served?;
         let device = loopdev::attach(self.host, self.journal, &self.places.mount().join(fuse::FILE))?;
-        Ok(Made { device, connection: Some(connection), listener: self.listen()?, transport, note })
+        let (connection, queues) = (Some(connection), 1);
+        Ok(Made { device, connection, listener: self.listen()?, queues, transport, note })
     }
 
     fn listen(&self) -> Result<UnixListener, SsdError> {
@@ -141,7 +144,7 @@ impl Assembly<'_> {
         let few = made.queues < options.queues;
         let note = few.then(|| format!("{device} has {} queues: the kernel makes no more here", made.queues));
         let (connection, listener) = (None, self.listen()?);
-        Ok(Made { device, connection, listener, transport: Transport::Ublk, note })
+        Ok(Made { device, connection, listener, queues: made.queues, transport: Transport::Ublk, note })
     }
 
     /// Mounts the FUSE file and serves it; the number of its connection.

@@ -89,7 +89,7 @@ impl Daemon {
         host: &Host,
         journal: &Arc<Journal>,
         (daemon, held): (ProcessId, File),
-        options: AttachOptions,
+        mut options: AttachOptions,
         places: Places,
         mut notes: Vec<String>,
     ) -> Result<Daemon, SsdError> {
@@ -117,7 +117,8 @@ impl Daemon {
         let made = assembly.bring_up();
         // questions are answered like anything else
         notes.extend(memory::urgent(false).err());
-        let Made { device, connection, listener, transport, note } = made?;
+        let Made { device, connection, listener, queues, transport, note } = made?;
+        options.queues = queues;
         notes.extend(note);
         notes.extend(loopdev::tune(&device, options.load_profile()?.media.rotation.is_some()));
         let what = format!("{} {} {} bytes", options.profile, options.regime.name(), options.bytes);
@@ -278,6 +279,8 @@ impl Daemon {
             profile: self.options.profile.clone(),
             regime: self.options.regime.name().to_owned(),
             fua: self.options.fua,
+            transport: self.state.transport,
+            queues: self.options.queues,
             device: self.state.device.clone(),
             bytes: self.options.bytes,
             power_cut,

@@ -190,7 +190,7 @@ fn yes() -> bool {
     true
 }
 
-fn one() -> u16 {
+pub(crate) fn one() -> u16 {
     1
 }
 
