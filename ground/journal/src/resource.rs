@@ -93,7 +93,9 @@ impl fmt::Display for Resource {
             Resource::LoopDevice { device, backing_file } => {
                 write!(f, "loop device {device} on {backing_file}")
             }
-            Resource::UblkDevice { number, owner, .. } => write!(f, "block device /dev/ublkb{number} of {owner}"),
+            Resource::UblkDevice { number, owner, .. } => {
+                write!(f, "block device /dev/ublkb{number} of {owner}")
+            }
             Resource::Mount { target, source, fs_type } => {
                 write!(f, "mount of {source} ({fs_type}) at {target}")
             }

@@ -377,12 +377,7 @@ mod tests {
     fn flushes_that_only_order_end_epochs() {
         let contract = Contract { order_only: true, ..Contract::new(ssd::Regime::Streams, false) };
         let mut e = Events::new(0, contract);
-        let write = |id| What::Write {
-            id,
-            offset: id * BLOCK as u64,
-            data: block(1),
-            fua: false,
-        };
+        let write = |id| What::Write { id, offset: id * BLOCK as u64, data: block(1), fua: false };
         let done = |id| What::Complete { id, errno: 0 };
         let mark = What::Mark { text: "base".into() };
         let all =
@@ -396,12 +391,7 @@ mod tests {
     #[test]
     fn epoch_boundaries_order_and_flushes_make_durable() {
         let mut e = Events::new(0, Contract::new(ssd::Regime::Streams, false));
-        let write = |id| What::Write {
-            id,
-            offset: id * BLOCK as u64,
-            data: block(1),
-            fua: false,
-        };
+        let write = |id| What::Write { id, offset: id * BLOCK as u64, data: block(1), fua: false };
         let done = |id| What::Complete { id, errno: 0 };
         let mark = What::Mark { text: "base".into() };
         let log = [mark, write(1), done(1), What::Barrier { id: 2 }, done(2)];

@@ -142,11 +142,11 @@ pub struct Request {
     pub id: u64,
     /// First block.
     pub lba: u64,
-    /// Blocks.
+    /// Blocks; none of a flush.
     pub blocks: usize,
     /// Of these, lost.
     pub lost: usize,
-    /// What the first block is.
+    /// What the first block is, or how far a flush is.
     pub what: String,
 }
 
@@ -235,6 +235,10 @@ impl fmt::Display for Smallest {
         }
         write!(f, "  last requests before the cut")?;
         for request in &self.last {
+            if request.blocks == 0 {
+                write!(f, "\n    {:>6}  {}", request.id, request.what)?;
+                continue;
+            }
             let there = match request.lost {
                 0 => "there".to_owned(),
                 lost if lost == request.blocks => "LOST".to_owned(),

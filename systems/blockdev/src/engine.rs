@@ -15,7 +15,10 @@ use crate::versions::Versions;
 /// What a host asks, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request<'a> {
-    Read { lba: u64, blocks: u32 },
+    Read {
+        lba: u64,
+        blocks: u32,
+    },
     Write {
         lba: u64,
         data: &'a [u8],
@@ -23,8 +26,14 @@ pub(crate) enum Request<'a> {
         fua: bool,
     },
     Flush,
-    Discard { lba: u64, blocks: u32 },
-    WriteZeroes { lba: u64, blocks: u32 },
+    Discard {
+        lba: u64,
+        blocks: u32,
+    },
+    WriteZeroes {
+        lba: u64,
+        blocks: u32,
+    },
 }
 
 /// How it ended.

@@ -164,7 +164,10 @@ impl AttachOptions {
             return bad(format!("{} queues: must be between 1 and {QUEUES_MAX}", self.queues));
         }
         if self.queues > 1 && self.transport != Transport::Ublk {
-            return bad(format!("{} queues: a loop device has one; several need transport ublk", self.queues));
+            return bad(format!(
+                "{} queues: a loop device has one; several need transport ublk",
+                self.queues
+            ));
         }
         self.load_profile().map(|_| ())
     }

@@ -427,7 +427,10 @@ mod tests {
             Ok((Ask::Write { lba: 10, data: &memory[..4096], fua: true }, 4096))
         );
         // other flags, such as those of how hard to try, change nothing
-        assert_eq!(asked(1 | 1 << 8, 8, 0), Ok((Ask::Write { lba: 0, data: &memory[..4096], fua: false }, 4096)));
+        assert_eq!(
+            asked(1 | 1 << 8, 8, 0),
+            Ok((Ask::Write { lba: 0, data: &memory[..4096], fua: false }, 4096))
+        );
         assert_eq!(asked(2, 0, u64::MAX), Ok((Ask::Flush, 0)));
         assert_eq!(asked(3, 1 << 17, 0), Ok((Ask::Discard { lba: 0, blocks: 1 << 14 }, 0)));
         assert_eq!(asked(5, 8, 0), Ok((Ask::WriteZeroes { lba: 0, blocks: 1 }, 0)));

@@ -150,7 +150,8 @@ fn contents(
         };
         let breach = Breach::new(kind, format!("{path} at {} KiB holds {what}", kib(place)));
         // an older version that is gone would be a loss
-        let under_way = |(op, _, at, n): &(usize, u32, u32, u32)| is_later(*op) && (*at..at + n).contains(&place);
+        let under_way =
+            |(op, _, at, n): &(usize, u32, u32, u32)| is_later(*op) && (*at..at + n).contains(&place);
         let of_free_space = *sector == Sector::Stale && due == 0 && line.writes.iter().any(under_way);
         return Err(if of_free_space { breach.known(Weakness::StaleUnsynced) } else { breach });
     }

@@ -255,7 +255,11 @@ fn a_power_cut_after_a_boundary_leaves_epochs_in_order() {
         let mut done = Vec::new();
         for epoch in 0..40u64 {
             let at = epoch * 50_000;
-            engine.submit(at, Request::Write { lba: 2 * epoch, data: &[jbd2(1), jbd2(1)].concat(), fua: false }, epoch);
+            engine.submit(
+                at,
+                Request::Write { lba: 2 * epoch, data: &[jbd2(1), jbd2(1)].concat(), fua: false },
+                epoch,
+            );
             engine.advance(at + 40_000, &mut done);
             engine.submit(at + 40_000, Request::Flush, epoch);
             engine.advance(at + 50_000, &mut done);
