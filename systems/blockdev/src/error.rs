@@ -69,7 +69,7 @@ pub enum SsdError {
     /// This kernel has no ublk.
     #[error(
         "this kernel ({release}) has no /dev/ublk-control: ublk needs Linux 6.4 and the module ublk_drv (modprobe ublk_drv); \
-         use another transport, or the stack in a guest: +kernel:debian-6.12"
+         otherwise another transport, or the stack in a guest: +kernel:debian-6.12"
     )]
     NoUblk {
         /// The kernel's release.

@@ -9,7 +9,6 @@ use fusewire::{Answered, FileSystem, Later};
 use crate::driver::{Answer, Driver};
 use crate::engine::{Outcome, Request as Ask};
 use crate::image::BLOCK;
-use crate::reply;
 
 /// Name of the file in the mount.
 pub(crate) const FILE: &str = "disk";
@@ -69,8 +68,8 @@ enum Todo<'a> {
 
 /// The file system of one file.
 #[derive(Debug)]
-pub(crate) struct DiskFs {
-    driver: Arc<Driver<reply::Reply>>,
+pub(crate) struct DiskFs<R> {
+    driver: Arc<Driver<R>>,
     bytes: u64,
 }
 
@@ -120,13 +119,13 @@ fn todo<'a>(operation: &Operation<'a>, bytes: u64) -> Todo<'a> {
     }
 }
 
-impl DiskFs {
-    pub(crate) fn new(driver: Arc<Driver<reply::Reply>>, bytes: u64) -> DiskFs {
+impl<R> DiskFs<R> {
+    pub(crate) fn new(driver: Arc<Driver<R>>, bytes: u64) -> DiskFs<R> {
         DiskFs { driver, bytes }
     }
 }
 
-impl FileSystem for DiskFs {
+impl<R: Answer + From<Reply> + 'static> FileSystem for DiskFs<R> {
     fn serve(&self, request: &Request<'_>, reply: fusewire::Reply<'_>) -> Answered {
         let node = request.header.node;
         match request.operation {
@@ -148,7 +147,7 @@ impl FileSystem for DiskFs {
                 Todo::Ask(ask, carries) => {
                     let wanted = reply.wanted();
                     let (answered, later) = reply.later();
-                    let reply = reply::Reply::Fuse(Reply { later, carries });
+                    let reply = R::from(Reply { later, carries });
                     match wanted {
                         Some(wanted) => self.driver.submit_until(ask, reply, true, wanted),
                         None => self.driver.submit(ask, reply),

@@ -11,6 +11,18 @@ pub(crate) enum Reply {
     Ublk(ublk::Waiting),
 }
 
+impl From<fuse::Reply> for Reply {
+    fn from(reply: fuse::Reply) -> Reply {
+        Reply::Fuse(reply)
+    }
+}
+
+impl From<ublk::Waiting> for Reply {
+    fn from(waiting: ublk::Waiting) -> Reply {
+        Reply::Ublk(waiting)
+    }
+}
+
 impl Answer for Reply {
     fn answer(self, outcome: Outcome) {
         match self {

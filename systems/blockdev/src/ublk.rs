@@ -20,7 +20,6 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 use crate::driver::{Answer, Driver};
 use crate::engine::{Outcome, Request as Ask};
 use crate::image::BLOCK;
-use crate::reply::Reply;
 
 /// Largest request in bytes, as of the FUSE file.
 pub(crate) const REQUEST_BYTES_MAX: u32 = crate::fuse::REQUEST_BYTES_MAX;
@@ -153,15 +152,15 @@ impl Drop for Mapping {
 
 /// The device's door for its server, and what all queues have in common.
 #[derive(Debug)]
-pub(crate) struct Server {
+pub(crate) struct Server<R> {
     pub(crate) door: File,
-    pub(crate) driver: Arc<Driver<Reply>>,
+    pub(crate) driver: Arc<Driver<R>>,
     pub(crate) depth: u16,
 }
 
 /// One queue, served by one thread.
-struct Queue {
-    server: Arc<Server>,
+struct Queue<R> {
+    server: Arc<Server<R>>,
     number: u16,
     /// What the kernel tells of each request.
     descriptors: Mapping,
@@ -207,7 +206,10 @@ impl Io<'_> {
 ///
 /// # Errors
 /// The kernel's; what was begun then ends with the device.
-pub(crate) fn serve(server: Server, queues: u16) -> io::Result<()> {
+pub(crate) fn serve<R>(server: Server<R>, queues: u16) -> io::Result<()>
+where
+    R: Answer + From<Waiting> + 'static,
+{
     let server = Arc::new(server);
     let (tell, told) = mpsc::channel();
     for number in 0..queues {
@@ -225,8 +227,8 @@ pub(crate) fn serve(server: Server, queues: u16) -> io::Result<()> {
     (0..queues).try_for_each(|_| told.recv().map_err(|_| gone())?)
 }
 
-impl Queue {
-    fn new(server: Arc<Server>, number: u16) -> io::Result<Queue> {
+impl<R: Answer + From<Waiting>> Queue<R> {
+    fn new(server: Arc<Server<R>>, number: u16) -> io::Result<Queue<R>> {
         let depth = usize::from(server.depth);
         let pages = |bytes: usize| bytes.next_multiple_of(PAGE);
         let stride = pages(usize::from(host::ublk::DEPTH_MAX) * DESCRIPTOR_BYTES);
@@ -365,7 +367,7 @@ impl Queue {
         match ask(&descriptor, memory) {
             Ok((ask, bytes)) => {
                 let waiting = Waiting { mailbox, tag, bytes, answered: false };
-                self.server.driver.submit_until(ask, Reply::Ublk(waiting), true, || self.is_wanted(tag, io));
+                self.server.driver.submit_until(ask, R::from(waiting), true, || self.is_wanted(tag, io));
             }
             Err(error) => mailbox.post(Posted { tag, result: -error, data: None }),
         }
