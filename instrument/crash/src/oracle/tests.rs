@@ -193,6 +193,9 @@ fn the_patterns_of_known_weaknesses_are_told() {
     sectors(&mut stale, "f")[3] = Sector::Stale;
     assert_eq!(weaknesses(end - 2, end - 1, &stale), [Some(Weakness::StaleUnsynced)]);
     assert_eq!(weaknesses(end - 1, end - 1, &stale), [None]);
+    // a worse one behind it is not covered up
+    sectors(&mut stale, "f")[5] = Sector::Garbage;
+    assert_eq!(weaknesses(end - 2, end - 1, &stale), [None]);
     assert_eq!(Weakness::of(spec::FsKind::F2fs), [Weakness::StaleUnsynced]);
 }
 
