@@ -6,6 +6,7 @@
 //! | [`machine`] | [`Host`]: /proc, /sys and /dev below a root that tests can move |
 //! | [`mountinfo`], [`mount`] | what is mounted; mount options, unmounting, who uses a mount |
 //! | [`loopdev`], [`block`] | loop devices; facts about block devices |
+//! | [`ublk`] | block devices that a process serves |
 //! | [`device`] | what lies on a device or in a file, who uses it, may it be overwritten: one door |
 //! | [`cgroup`] | memory control groups, v1 and v2 |
 //! | [`process`], [`daemon`] | process identity; what a daemon behind a file system does with its own memory |
@@ -29,6 +30,7 @@ pub mod place;
 pub mod process;
 pub mod runner;
 pub mod text;
+pub mod ublk;
 pub mod unavailable;
 pub mod wait;
 

@@ -15,7 +15,7 @@
 //! | `leftovers` | the journals of dead runs |
 //! | `orphans` | processes that outlive the server that has forked them |
 //! | `tree` | private directories |
-//! | [`loopdev`], [`cgroup`] | loop devices and memory cgroups that are in the journal |
+//! | [`loopdev`], [`ublk`], [`cgroup`] | loop devices, served block devices and memory cgroups that are in the journal |
 //! | [`dead_mount`] | mounts of betrfs whose daemon was killed, which are in no journal |
 //!
 //! Who can write to a journal can have root delete what he likes: it is relied on only when it, its directory and all
@@ -34,6 +34,7 @@ mod orphans;
 mod report;
 mod resource;
 mod tree;
+pub mod ublk;
 mod undo;
 
 #[cfg(test)]

@@ -38,6 +38,15 @@ pub enum Resource {
         /// The file it shows.
         backing_file: Utf8PathBuf,
     },
+    /// A block device that a daemon serves; ours only as long as it has this tag.
+    UblkDevice {
+        /// N of `/dev/ublkbN`.
+        number: u32,
+        /// A random number that the kernel keeps with it.
+        tag: u64,
+        /// The directory of the daemon.
+        owner: Utf8PathBuf,
+    },
     /// A mount; ours only as long as the topmost mount at the target has this source and type.
     Mount {
         /// Where.
@@ -69,7 +78,7 @@ impl Resource {
     pub(crate) fn dies_with_the_boot(&self) -> bool {
         match self {
             Resource::Tree { .. } | Resource::Directory { .. } | Resource::ImageFile { .. } => false,
-            Resource::LoopDevice { .. } | Resource::Mount { .. } => true,
+            Resource::LoopDevice { .. } | Resource::UblkDevice { .. } | Resource::Mount { .. } => true,
             Resource::Cgroup { .. } | Resource::Process { .. } => true,
         }
     }
@@ -83,6 +92,9 @@ impl fmt::Display for Resource {
             Resource::ImageFile { path } => write!(f, "image file {path}"),
             Resource::LoopDevice { device, backing_file } => {
                 write!(f, "loop device {device} on {backing_file}")
+            }
+            Resource::UblkDevice { number, owner, .. } => {
+                write!(f, "block device /dev/ublkb{number} of {owner}")
             }
             Resource::Mount { target, source, fs_type } => {
                 write!(f, "mount of {source} ({fs_type}) at {target}")

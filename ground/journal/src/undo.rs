@@ -12,7 +12,7 @@ use crate::file::Entry;
 use crate::identity::{FileId, Made};
 use crate::{Outcome, Resource, tree};
 use host::wait::wait_until;
-use host::{Host, ProcessId, cgroup, loopdev, mount, mountinfo, place};
+use host::{Host, ProcessId, cgroup, loopdev, mount, mountinfo, place, ublk};
 
 /// How long a busy mount is tried again before it is detached lazily.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(1);
@@ -29,6 +29,7 @@ pub(crate) fn undo(host: &Host, entry: &Entry, same_boot: bool) -> Outcome {
             named(path, |parent, name| undo_image(parent, name, entry.made, same_boot))
         }
         Resource::LoopDevice { device, backing_file } => undo_loop(host, device, backing_file),
+        Resource::UblkDevice { number, tag, .. } => undo_ublk(host, *number, *tag),
         Resource::Mount { target, source, fs_type } => undo_mount(host, target, source, fs_type),
         Resource::Cgroup { path } => undo_cgroup(host, path),
         Resource::Process { process, orphans, .. } => {
@@ -130,6 +131,25 @@ fn undo_loop(host: &Host, device: &Utf8Path, backing_file: &Utf8Path) -> Outcome
             Ok(false) => Outcome::Deferred("it is in use, and goes when its last user closes it".into()),
             Err(error) => Outcome::Failed(error.to_string()),
         },
+    }
+}
+
+fn undo_ublk(host: &Host, number: u32, tag: u64) -> Outcome {
+    let control = match ublk::Control::open(host) {
+        Ok(control) => control,
+        // without the module there is no device
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Outcome::AlreadyGone,
+        Err(error) => return Outcome::Failed(format!("{}: {error}", ublk::CONTROL)),
+    };
+    match control.tag(number) {
+        Ok(None) => Outcome::AlreadyGone,
+        Ok(Some(other)) if other != tag => Outcome::LeftAlone("is somebody else's now".into()),
+        Ok(Some(_)) => match control.delete(number) {
+            Ok(true) => Outcome::Undone,
+            Ok(false) => Outcome::AlreadyGone,
+            Err(error) => Outcome::Failed(error.to_string()),
+        },
+        Err(error) => Outcome::Failed(error.to_string()),
     }
 }
 

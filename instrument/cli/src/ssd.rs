@@ -81,6 +81,7 @@ fn attach(home: &Utf8Path, arguments: &SsdAttach) -> anyhow::Result<()> {
         .ok_or_else(|| bad_input(format!("--fua {}: choose modelled or flush", arguments.fua)))?;
     options.transport =
         Transport::parse(&arguments.transport).ok_or_else(|| bad_input(transports(&arguments.transport)))?;
+    options.queues = arguments.queues;
     options.record = arguments.record.clone().map(utf8).transpose()?;
     // killed before it is wholly attached, this command leaves nothing
     options.owner = host::ProcessId::current(&host::Host::system());
@@ -91,7 +92,7 @@ fn attach(home: &Utf8Path, arguments: &SsdAttach) -> anyhow::Result<()> {
 
 /// What `--transport` takes on this machine.
 fn transports(given: &str) -> String {
-    let mut text = format!("--transport {given}: choose auto, classic, uring or fastest; here:");
+    let mut text = format!("--transport {given}: choose auto, classic, uring, fastest or ublk; here:");
     for transport in blockdev::transport::available(&host::Host::system()) {
         let what = transport.obstacle.as_deref().unwrap_or("available");
         text.push_str(&format!("\n  {}: {what}", transport.name));

@@ -475,9 +475,9 @@ fn a_recording_can_be_read_while_its_device_is_attached() {
     let attach = ["ssd", "attach", "--profile", "ideal", "--size", "64M", "--name", "a", "--record", "log"];
     let (_, err) = bench.expect(2, &[&attach[..], &["--fua", "maybe"]].concat());
     assert!(err.contains("choose modelled or flush"), "{err}");
-    let (_, err) = bench.expect(2, &[&attach[..], &["--transport", "ublk"]].concat());
+    let (_, err) = bench.expect(2, &[&attach[..], &["--transport", "pigeon"]].concat());
     assert!(
-        err.contains("choose auto, classic, uring or fastest") && err.contains("ublk: unavailable"),
+        err.contains("choose auto, classic, uring, fastest or ublk") && err.contains("  ublk: "),
         "{err}"
     );
     let (device, _) = bench.expect(0, &[&attach[..], &["--transport", "classic"]].concat());

@@ -197,7 +197,7 @@ struct Events {
     recording: Recording,
     begun: bool,
     /// Before the base: writes that have not completed.
-    early: HashMap<u64, (u64, Vec<ContentId>)>,
+    early: HashMap<u64, (u64, Vec<ContentId>, bool)>,
     open: HashMap<u64, Open>,
     /// Where there are epochs: how many have ended, which is the one of what is submitted now.
     epoch: Option<u64>,
@@ -223,14 +223,14 @@ impl Events {
     /// Whether this was the end.
     fn take(&mut self, what: What) -> bool {
         match what {
-            What::Write { id, offset, data } => {
+            What::Write { id, offset, data, fua } => {
                 let contents =
                     data.chunks(BLOCK).map(|block| self.recording.contents.intern(block)).collect();
-                self.write(id, offset / BLOCK as u64, contents);
+                self.write(id, offset / BLOCK as u64, contents, fua);
             }
             What::Discard { id, offset, length } | What::WriteZeroes { id, offset, length } => {
                 let blocks = (length / BLOCK as u64) as usize;
-                self.write(id, offset / BLOCK as u64, vec![ContentId::ZERO; blocks]);
+                self.write(id, offset / BLOCK as u64, vec![ContentId::ZERO; blocks], false);
             }
             What::Flush { id } if self.begun => {
                 let flush = self.recording.flush(id, None);
@@ -248,18 +248,18 @@ impl Events {
         false
     }
 
-    fn write(&mut self, id: u64, lba: u64, contents: Vec<ContentId>) {
+    fn write(&mut self, id: u64, lba: u64, contents: Vec<ContentId>, fua: bool) {
         if self.begun {
             let epochs = [self.epoch.map(|epoch| (0, epoch)), None];
-            let write = self.recording.write(id, lba, contents, false, epochs);
+            let write = self.recording.write(id, lba, contents, fua, epochs);
             self.open.insert(id, Open::Write(write));
         } else {
-            self.early.insert(id, (lba, contents));
+            self.early.insert(id, (lba, contents, fua));
         }
     }
 
     fn complete(&mut self, id: u64, well: bool) {
-        if let Some((lba, contents)) = self.early.remove(&id) {
+        if let Some((lba, contents, _)) = self.early.remove(&id) {
             for (lba, content) in (lba..).zip(contents) {
                 self.recording.base.insert(lba, content);
                 if content == ContentId::ZERO {
@@ -289,8 +289,8 @@ impl Events {
                 self.begun = true;
                 let mut under_way: Vec<_> = self.early.drain().collect();
                 under_way.sort_by_key(|(id, _)| *id);
-                for (id, (lba, contents)) in under_way {
-                    self.write(id, lba, contents);
+                for (id, (lba, contents, fua)) in under_way {
+                    self.write(id, lba, contents, fua);
                 }
             }
             _ => return text == END,
@@ -336,7 +336,12 @@ mod tests {
     fn the_base_is_what_had_completed_and_the_rest_follows() {
         let mut b = Events::new(2, Contract::default());
         let mark = |text: &str| What::Mark { text: text.into() };
-        let write = |id, lba: u64, byte| What::Write { id, offset: lba * BLOCK as u64, data: block(byte) };
+        let write = |id, lba: u64, byte| What::Write {
+            id,
+            offset: lba * BLOCK as u64,
+            data: block(byte),
+            fua: lba == 7,
+        };
         let done = |id| What::Complete { id, errno: 0 };
         let discard = What::Discard { id: 3, offset: 0, length: 2 * BLOCK as u64 };
         let before = [write(1, 0, 1), write(2, 5, 2), done(1), done(2), discard, done(3)];
@@ -363,6 +368,7 @@ mod tests {
         ];
         assert_eq!(r.events, events, "the flush from before is not one of them");
         assert_eq!((r.writes[0].id, r.writes[2].completed), (4, None));
+        assert_eq!([r.writes[0].fua, r.writes[2].fua], [false, true]);
         let progress = r.progress_at(r.events.len());
         assert_eq!((r.base_progress.returned, progress.begun, progress.returned), (2, 3, 3));
     }
@@ -371,7 +377,7 @@ mod tests {
     fn flushes_that_only_order_end_epochs() {
         let contract = Contract { order_only: true, ..Contract::new(ssd::Regime::Streams, false) };
         let mut e = Events::new(0, contract);
-        let write = |id| What::Write { id, offset: id * BLOCK as u64, data: block(1) };
+        let write = |id| What::Write { id, offset: id * BLOCK as u64, data: block(1), fua: false };
         let done = |id| What::Complete { id, errno: 0 };
         let mark = What::Mark { text: "base".into() };
         let all =
@@ -385,7 +391,7 @@ mod tests {
     #[test]
     fn epoch_boundaries_order_and_flushes_make_durable() {
         let mut e = Events::new(0, Contract::new(ssd::Regime::Streams, false));
-        let write = |id| What::Write { id, offset: id * BLOCK as u64, data: block(1) };
+        let write = |id| What::Write { id, offset: id * BLOCK as u64, data: block(1), fua: false };
         let done = |id| What::Complete { id, errno: 0 };
         let mark = What::Mark { text: "base".into() };
         let log = [mark, write(1), done(1), What::Barrier { id: 2 }, done(2)];

@@ -247,6 +247,7 @@ fn figures(
         contract: recorded.contract,
         requests: recording.writes.len(),
         blocks: recording.writes.iter().map(|write| write.contents.len()).sum(),
+        fua: recording.writes.iter().filter(|write| write.fua).count(),
         flushes: recording.flushes.len(),
         windows: history.windows().len(),
         poisoned: recorded.poisoned,

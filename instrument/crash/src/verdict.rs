@@ -25,6 +25,8 @@ pub struct Verdict {
     pub requests: usize,
     /// Blocks of these.
     pub blocks: usize,
+    /// Writes with FUA among them: durable when they have completed.
+    pub fua: usize,
     /// Flushes recorded.
     pub flushes: usize,
     /// Cuts that matter: just before something became durable, and the end.
@@ -140,11 +142,11 @@ pub struct Request {
     pub id: u64,
     /// First block.
     pub lba: u64,
-    /// Blocks.
+    /// Blocks; none of a flush.
     pub blocks: usize,
     /// Of these, lost.
     pub lost: usize,
-    /// What the first block is.
+    /// What the first block is, or how far a flush is.
     pub what: String,
 }
 
@@ -157,9 +159,10 @@ impl fmt::Display for Verdict {
             self.device,
             if self.contract.plp { ", power-loss protection" } else { "" }
         )?;
+        let fua = if self.fua > 0 { format!(" ({} with FUA)", self.fua) } else { String::new() };
         writeln!(
             f,
-            "  recorded  {} writes of {} blocks, {} flushes; {} cuts matter; {} free blocks poisoned",
+            "  recorded  {} writes of {} blocks{fua}, {} flushes; {} cuts matter; {} free blocks poisoned",
             self.requests, self.blocks, self.flushes, self.windows, self.poisoned
         )?;
         let (how, seed) = match self.exhaustive {
@@ -232,6 +235,10 @@ impl fmt::Display for Smallest {
         }
         write!(f, "  last requests before the cut")?;
         for request in &self.last {
+            if request.blocks == 0 {
+                write!(f, "\n    {:>6}  {}", request.id, request.what)?;
+                continue;
+            }
             let there = match request.lost {
                 0 => "there".to_owned(),
                 lost if lost == request.blocks => "LOST".to_owned(),

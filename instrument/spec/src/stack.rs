@@ -168,6 +168,11 @@ impl StackSpec {
         Some(spec)
     }
 
+    /// Whether its emulated SSD, or another device of a name, has this word within its parentheses.
+    pub fn device_word(&self, word: &str) -> bool {
+        matches!(&self.device, Device::Emulated { args, .. } if args.iter().any(|arg| arg == word))
+    }
+
     /// By how much the time of its emulated SSD is stretched, when that was written.
     pub fn time_scale(&self) -> Option<f64> {
         let Device::Emulated { args, .. } = &self.device else { return None };

@@ -10,6 +10,9 @@ use serde::Serialize;
 use host::{Host, Unavailable};
 use spec::{Client, Device, FsKind, Regime, StackSpec};
 
+/// The word of an emulated SSD that is a ublk device.
+const UBLK: &str = "transport=ublk";
+
 /// Where the server of SFTP may be; it is on nobody's PATH.
 const SFTP_SERVERS: [&str; 3] =
     ["/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server"];
@@ -71,11 +74,13 @@ pub(crate) fn check(host: &Host, spec: &StackSpec) -> Result<(), Unavailable> {
         Device::Directory(path) => return directory(path),
         Device::Memory => return tmpfs(host),
         Device::Image(_) | Device::Block(_) => regime(spec.regime())?,
+        Device::Emulated { .. } if spec.device_word(UBLK) => ublk(host)?,
         Device::Emulated { .. } => fuse(host, "an emulated SSD")?,
     }
     format_and_mount(host, spec.fs())?;
     match spec.device() {
         Device::Block(path) => block_device(host, path),
+        Device::Emulated { .. } if spec.device_word(UBLK) => Ok(()),
         _ => loop_devices(host),
     }
 }
@@ -133,6 +138,22 @@ pub(crate) fn fuse(host: &Host, what: &str) -> Result<(), Unavailable> {
             format!("{what} needs /dev/fuse, which may not be opened ({error})"),
             "load the module (modprobe fuse) and run as root",
         )
+    })
+}
+
+/// A ublk device takes no FUSE and no loop device.
+fn ublk(host: &Host) -> Result<(), Unavailable> {
+    let control = host.path(host::ublk::CONTROL);
+    if !control.exists() {
+        let reason = format!(
+            "this kernel has no {} (it needs Linux 6.4 with CONFIG_BLK_DEV_UBLK and the module ublk_drv)",
+            host::ublk::CONTROL
+        );
+        let remedy = "load the module (modprobe ublk_drv), or have the stack in a guest: +kernel:debian-6.12";
+        return Err(Unavailable::new(reason, remedy));
+    }
+    rustix::fs::access(control.as_str(), Access::READ_OK | Access::WRITE_OK).map_err(|error| {
+        Unavailable::new(format!("{} may not be opened ({error})", host::ublk::CONTROL), "run as root")
     })
 }
 

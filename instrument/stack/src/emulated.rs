@@ -9,8 +9,8 @@ const DEFAULT_BYTES: u64 = 8 << 30;
 /// Default sizes are multiples of this.
 const STEP_BYTES: u64 = 64 << 20;
 /// What may stand within the parentheses.
-const WORDS: &str = "scale=X, seed=N, backing=FILE, fua=modelled|flush, transport=auto|classic|uring, \
-    prefault, raw, sleepy";
+const WORDS: &str = "scale=X, seed=N, backing=FILE, fua=modelled|flush, transport=auto|classic|uring|ublk, \
+    queues=N (ublk), prefault, raw, sleepy";
 
 /// The device that `spec` names, to be attached as `name`; `None` when its device is none of ours. A stack is
 /// formatted, so a backing file must not exist; [`AttachOptions::backing_use`] may be changed to name the one that
@@ -46,6 +46,7 @@ fn set(options: &mut AttachOptions, word: &str) -> Result<(), SsdError> {
         Some(("seed", value)) => options.seed = value.parse().map_err(|_| bad())?,
         Some(("backing", value)) => options.backing = Backing::File(value.into()),
         Some(("transport", value)) => options.transport = Transport::parse(value).ok_or_else(bad)?,
+        Some(("queues", value)) => options.queues = value.parse().map_err(|_| bad())?,
         Some(("fua", value)) => options.fua = FuaMode::parse(value).ok_or_else(bad)?,
         None if word == "prefault" => options.prefault = true,
         None if word == "raw" => options.compensate = false,
@@ -77,7 +78,9 @@ mod tests {
         assert_eq!((found.profile.as_str(), found.bytes, found.seed), ("860evo", 2 << 30, 7));
         assert!((found.time_scale - 2.5).abs() < 1e-9 && !found.compensate && !found.keep_awake);
         assert_eq!((found.regime, found.fua), (ssd::Regime::None, FuaMode::Flush));
-        assert_eq!(found.transport, Transport::Classic);
+        assert_eq!((found.transport, found.queues), (Transport::Classic, 1));
+        let found = options("xfs@980pro(transport=ublk,queues=4):1G").unwrap().unwrap();
+        assert_eq!((found.transport, found.queues), (Transport::Ublk, 4));
         assert_eq!(options("ext4@slow(1ms,1GB/s):64M").unwrap().unwrap().profile, "slow(1ms,1GB/s)");
         assert_eq!(options("ext4@image").unwrap(), None);
         let chosen = options("ext4@980pro").unwrap().unwrap();
@@ -90,6 +93,7 @@ mod tests {
         let text = |stack: &str| options(stack).unwrap_err().to_string();
         assert!(text("ext4@980pro(quick)").contains("scale=X"));
         assert!(text("ext4@980pro(fua=maybe)").contains("fua=modelled|flush"));
+        assert!(text("ext4@980pro(queues=2)").contains("transport ublk"));
         assert!(text("ext4@980por").contains("980pro"));
         assert!(text("ext4@slow(1ms)").contains("slow(1ms,1GB/s)"));
         assert!(text("ext4@980pro(scale=0)").contains("time scale"));

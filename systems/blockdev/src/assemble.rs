@@ -1,12 +1,14 @@
-//! Putting a device together: model and bytes, FUSE file, loop device, control socket.
+//! Putting a device together: model and bytes, FUSE file and loop device or ublk device, control socket.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::sync::Arc;
+use std::time::Duration;
 
 use camino::{Utf8Path, Utf8PathBuf};
-use fusewire::{Config, Session, Transport, UringSwitch, Way};
+use fusewire::{Config, Session, UringSwitch, Way};
 use host::Host;
+use host::ublk::{Control, Shape, Wanted};
 use journal::{Journal, Resource};
 use rustix::mount::MountFlags;
 use ssd::Regime;
@@ -15,11 +17,16 @@ use crate::driver::Driver;
 use crate::engine::Engine;
 use crate::error::SsdError;
 use crate::fuse::{self, DiskFs};
-use crate::image::{Image, Memory};
-use crate::options::{AttachOptions, Backing, Places};
+use crate::image::{BLOCK, Image, Memory};
+use crate::options::{AttachOptions, Backing, FuaMode, Places};
+use crate::reply::Reply;
+use crate::transport::Transport;
+use crate::ublk::{self, Server};
 use crate::versions::Versions;
 use crate::{backing, fusectl, loopdev};
 
+/// How long the door of a new device may take to appear.
+const DOOR_PATIENCE: Duration = Duration::from_secs(5);
 /// Requests in flight per CPU; more wait in the kernel.
 const RING_ENTRIES: u16 = 64;
 
@@ -28,7 +35,7 @@ pub(crate) fn engine(
     host: &Host,
     journal: &Journal,
     options: &AttachOptions,
-) -> Result<Engine<fuse::Reply>, SsdError> {
+) -> Result<Engine<Reply>, SsdError> {
     // A loop device has one queue and carries no ids: all writes are one stream, for which `streams` asks what `barrier` does.
     let regime = if options.regime.is_ordered() { Regime::Barrier } else { options.regime };
     let mut config = ssd::Config::new(options.load_profile()?, options.bytes).regime(regime);
@@ -51,9 +58,11 @@ pub(crate) fn engine(
 /// What the kernel has now.
 pub(crate) struct Made {
     pub(crate) device: Utf8PathBuf,
-    /// Number of the FUSE connection.
-    pub(crate) connection: u32,
+    /// Number of the FUSE connection, if there is one.
+    pub(crate) connection: Option<u32>,
     pub(crate) listener: UnixListener,
+    /// Hardware queues of the device.
+    pub(crate) queues: u16,
     /// The transport in use.
     pub(crate) transport: Transport,
     /// Why not a better one.
@@ -64,7 +73,7 @@ pub(crate) struct Made {
 pub(crate) struct Assembly<'a> {
     pub(crate) host: &'a Host,
     pub(crate) journal: &'a Journal,
-    pub(crate) driver: &'a Arc<Driver<fuse::Reply>>,
+    pub(crate) driver: &'a Arc<Driver<Reply>>,
     pub(crate) options: &'a AttachOptions,
     pub(crate) places: &'a Places,
 }
@@ -77,10 +86,11 @@ impl Assembly<'_> {
             .name("timer".into())
             .spawn(move || timer.run_timer())
             .map_err(SsdError::io("start the timer thread"))?;
+        let Some(transport) = self.options.transport.fuse() else { return self.bring_up_ublk() };
         let mut note = None;
         let mut served = Err(SsdError::BadOption { what: "no transport".into() });
-        for way in self.options.transport.ways() {
-            served = self.serve(*way).map(|connection| (connection, transport(*way)));
+        for way in transport.ways() {
+            served = self.serve(*way).map(|connection| (connection, way_name(*way)));
             match &served {
                 Err(error) if *way == Way::Rings => {
                     note = Some(format!("FUSE through /dev/fuse, since io_uring does not work: {error}"));
@@ -90,9 +100,51 @@ impl Assembly<'_> {
         }
         let (connection, transport) = served?;
         let device = loopdev::attach(self.host, self.journal, &self.places.mount().join(fuse::FILE))?;
+        let (connection, queues) = (Some(connection), 1);
+        Ok(Made { device, connection, listener: self.listen()?, queues, transport, note })
+    }
+
+    fn listen(&self) -> Result<UnixListener, SsdError> {
         let socket = self.places.socket();
-        let listener = UnixListener::bind(&socket).map_err(SsdError::io(format!("listen on {socket}")))?;
-        Ok(Made { device, connection, listener, transport, note })
+        UnixListener::bind(&socket).map_err(SsdError::io(format!("listen on {socket}")))
+    }
+
+    /// Makes a ublk device, serves its queues, shows it and listens.
+    fn bring_up_ublk(&self) -> Result<Made, SsdError> {
+        let control = Control::open(self.host).map_err(|source| no_ublk(self.host, source))?;
+        let options = self.options;
+        let wanted = Wanted {
+            queues: options.queues,
+            depth: ublk::DEPTH,
+            request_bytes_max: ublk::REQUEST_BYTES_MAX,
+            tag: u64::from_str_radix(&journal::random_word(), 16).unwrap_or_default(),
+        };
+        let made = journal::ublk::add(self.host, self.journal, &control, wanted, &self.places.dir)?;
+        let shape = Shape {
+            bytes: options.bytes,
+            block_shift: BLOCK.trailing_zeros() as u8,
+            request_bytes_max: ublk::REQUEST_BYTES_MAX,
+            discard_bytes_max: loopdev::DISCARD_BYTES_MAX,
+            rotating: options.load_profile()?.media.rotation.is_some(),
+            fua: options.fua == FuaMode::Modelled,
+        };
+        let device = host::ublk::device_path(made.number);
+        control.set(made.number, shape).map_err(SsdError::io(format!("describe {device}")))?;
+        let path = host::ublk::server_path(made.number);
+        // it appears when udev or devtmpfs says so
+        let mut opened = Err(std::io::ErrorKind::NotFound.into());
+        host::wait::wait_until(DOOR_PATIENCE, || {
+            opened = host::loopdev::open_rw(&self.host.path(&path));
+            opened.is_ok()
+        });
+        let door = opened.map_err(SsdError::io(format!("open {path}")))?;
+        let server = Server { door, driver: self.driver.clone(), depth: wanted.depth };
+        ublk::serve(server, made.queues).map_err(SsdError::io(format!("serve {path}")))?;
+        control.start(made.number).map_err(SsdError::io(format!("start {device}")))?;
+        let few = made.queues < options.queues;
+        let note = few.then(|| format!("{device} has {} queues: the kernel makes no more here", made.queues));
+        let (connection, listener) = (None, self.listen()?);
+        Ok(Made { device, connection, listener, queues: made.queues, transport: Transport::Ublk, note })
     }
 
     /// Mounts the FUSE file and serves it; the number of its connection.
@@ -143,7 +195,16 @@ impl Assembly<'_> {
     }
 }
 
-fn transport(way: Way) -> Transport {
+/// Why there is no ublk, and what would help.
+fn no_ublk(host: &Host, source: std::io::Error) -> SsdError {
+    if source.kind() != std::io::ErrorKind::NotFound {
+        return SsdError::io(format!("open {}", host::ublk::CONTROL))(source);
+    }
+    let release = host.read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    SsdError::NoUblk { release: release.trim().to_owned() }
+}
+
+fn way_name(way: Way) -> Transport {
     match way {
         Way::Classic => Transport::Classic,
         Way::Rings => Transport::Uring,

@@ -264,7 +264,7 @@ fn give_up(host: &Host, home: &Utf8Path, places: &Places, mut child: Child, name
     }
 }
 
-/// Measures the way through loop and FUSE with reads that the model does not see.
+/// Measures the way through loop and FUSE, or ublk, with reads that the model does not see.
 fn calibrate(places: &Places, state: &SsdState) -> Result<(), SsdError> {
     let socket = places.socket();
     let tell = |question| control::ask(&socket, &question, PATIENCE).map(|_| ());
@@ -431,8 +431,11 @@ pub fn detach(home: &Utf8Path, name: &str, force: bool) -> Result<(), SsdError> 
         return clean_dead(&home, name);
     }
     if force {
-        fusectl::abort(state.connection, &places.dir)
-            .map_err(SsdError::io(format!("abort FUSE connection {}", state.connection)))?;
+        if let Some(connection) = state.connection {
+            fusectl::abort(connection, &places.dir)
+                .map_err(SsdError::io(format!("abort FUSE connection {connection}")))?;
+        }
+        // the kernel fails the requests of a ublk device whose server has ended
         end(&host, state.daemon)?;
         return clean_dead(&home, name);
     }
@@ -507,8 +510,11 @@ pub fn sweep(home: &Utf8Path) -> Result<Vec<String>, SsdError> {
 pub fn clean_dead(home: &Utf8Path, name: &str) -> Result<(), SsdError> {
     check_name(name)?;
     let places = Places::new(home, name);
-    let ours =
-        |resource: &Resource| matches!(resource, Resource::Mount { target, .. } if *target == places.mount());
+    let ours = |resource: &Resource| match resource {
+        Resource::Mount { target, .. } => *target == places.mount(),
+        Resource::UblkDevice { owner, .. } => *owner == places.dir,
+        _ => false,
+    };
     for leftover in Journal::leftovers(&places.journal)? {
         if leftover.resources.iter().any(ours) {
             let report = leftover.clean()?;

@@ -58,10 +58,11 @@ pub struct SsdState {
     pub daemon: ProcessId,
     /// The block device.
     pub device: Utf8PathBuf,
-    /// Where the FUSE file system is mounted.
+    /// Where the FUSE file system is mounted, if there is one.
     pub mount: Utf8PathBuf,
-    /// Number of the FUSE connection below /sys/fs/fuse/connections.
-    pub connection: u32,
+    /// Number of the FUSE connection below /sys/fs/fuse/connections; none on ublk.
+    #[serde(default)]
+    pub connection: Option<u32>,
     /// The way from the kernel to the daemon.
     #[serde(default)]
     pub transport: Transport,

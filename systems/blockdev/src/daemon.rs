@@ -21,8 +21,9 @@ use crate::error::SsdError;
 use crate::options::{AttachOptions, DaemonConfig, FuaMode, Places};
 use crate::record::Recorder;
 use crate::status::SsdStatus;
+use crate::transport::Transport;
 use crate::wakeful::Wakeful;
-use crate::{assemble, fuse, loopdev, memory};
+use crate::{assemble, loopdev, memory, reply};
 
 /// How long a client may take to send its question or take its answer.
 const CLIENT_PATIENCE: Duration = Duration::from_secs(5);
@@ -48,7 +49,7 @@ pub fn main(config: &Utf8Path) -> ExitCode {
 const ORPHAN_TICK: Duration = Duration::from_millis(250);
 
 struct Daemon {
-    driver: Arc<Driver<fuse::Reply>>,
+    driver: Arc<Driver<reply::Reply>>,
     journal: Arc<Journal>,
     recorder: Option<Arc<Recorder>>,
     listener: UnixListener,
@@ -88,12 +89,13 @@ impl Daemon {
         host: &Host,
         journal: &Arc<Journal>,
         (daemon, held): (ProcessId, File),
-        options: AttachOptions,
+        mut options: AttachOptions,
         places: Places,
         mut notes: Vec<String>,
     ) -> Result<Daemon, SsdError> {
         let mut engine = assemble::engine(host, journal, &options)?;
-        if options.fua == FuaMode::Modelled {
+        // a ublk device has FUA or has none: nothing is guessed
+        if options.fua == FuaMode::Modelled && options.transport != Transport::Ublk {
             engine.model_fua();
         }
         if options.regime.is_ordered() {
@@ -115,7 +117,8 @@ impl Daemon {
         let made = assembly.bring_up();
         // questions are answered like anything else
         notes.extend(memory::urgent(false).err());
-        let Made { device, connection, listener, transport, note } = made?;
+        let Made { device, connection, listener, queues, transport, note } = made?;
+        options.queues = queues;
         notes.extend(note);
         notes.extend(loopdev::tune(&device, options.load_profile()?.media.rotation.is_some()));
         let what = format!("{} {} {} bytes", options.profile, options.regime.name(), options.bytes);
@@ -276,6 +279,8 @@ impl Daemon {
             profile: self.options.profile.clone(),
             regime: self.options.regime.name().to_owned(),
             fua: self.options.fua,
+            transport: self.state.transport,
+            queues: self.options.queues,
             device: self.state.device.clone(),
             bytes: self.options.bytes,
             power_cut,

@@ -347,7 +347,7 @@ mod tests {
                         let lba = (i * 7 + thread) % 4096;
                         let request = match i % 5 {
                             0 => Request::Read { lba, blocks: 1 },
-                            _ => Request::Write { lba, data: &[1; 4096] },
+                            _ => Request::Write { lba, data: &[1; 4096], fua: false },
                         };
                         // as /dev/fuse and as rings do, one of which has more to do at times
                         if thread % 2 == 0 {
@@ -374,7 +374,7 @@ mod tests {
         // So slow that nothing is answered before the cut, however busy the machine is.
         let driver = driver("hdd", 100_000.0);
         let (tell, answers) = channel();
-        driver.submit(Request::Write { lba: 9, data: &[1; 4096] }, Tell(tell.clone()));
+        driver.submit(Request::Write { lba: 9, data: &[1; 4096], fua: false }, Tell(tell.clone()));
         driver.submit(Request::Flush, Tell(tell.clone()));
         assert!(driver.power_cut().is_some() && driver.power_cut().is_none());
         driver.submit(Request::Read { lba: 9, blocks: 1 }, Tell(tell));

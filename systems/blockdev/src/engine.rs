@@ -15,11 +15,25 @@ use crate::versions::Versions;
 /// What a host asks, in blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request<'a> {
-    Read { lba: u64, blocks: u32 },
-    Write { lba: u64, data: &'a [u8] },
+    Read {
+        lba: u64,
+        blocks: u32,
+    },
+    Write {
+        lba: u64,
+        data: &'a [u8],
+        /// It is durable when it ends.
+        fua: bool,
+    },
     Flush,
-    Discard { lba: u64, blocks: u32 },
-    WriteZeroes { lba: u64, blocks: u32 },
+    Discard {
+        lba: u64,
+        blocks: u32,
+    },
+    WriteZeroes {
+        lba: u64,
+        blocks: u32,
+    },
 }
 
 /// How it ended.
@@ -208,11 +222,11 @@ impl<R> Engine<R> {
                 let op = Op::Read { want_tokens: false };
                 Ok(Prepared { data: Some(data), ..prepared(op, lba, blocks) })
             }
-            Request::Write { lba, data } => {
+            Request::Write { lba, data, fua } => {
                 let blocks = (data.len() / BLOCK) as u64;
                 fits(lba, blocks)?;
                 let first = versions.write(lba, data).map_err(errno)?;
-                let op = Op::Write { token: Token(first), fua: false };
+                let op = Op::Write { token: Token(first), fua };
                 Ok(Prepared { change: Some(first), ..prepared(op, lba, blocks as u32) })
             }
             Request::Flush if self.open_commit.as_mut().is_some_and(OpenCommit::flush) => {
@@ -374,7 +388,7 @@ fn record_submission(to: &Recorder, now: Nanos, request: &Request<'_>, op: Op) -
     let bytes = |blocks: u64| blocks * BLOCK as u64;
     Some(match *request {
         Request::Read { .. } => return None,
-        Request::Write { lba, data } => to.write(now, bytes(lba), data),
+        Request::Write { lba, data, fua } => to.write(now, bytes(lba), data, fua),
         Request::Flush if op == Op::Barrier => to.barrier(now),
         Request::Flush => to.flush(now),
         Request::Discard { lba, blocks } => to.discard(now, bytes(lba), bytes(blocks.into())),

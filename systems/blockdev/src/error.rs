@@ -66,6 +66,15 @@ pub enum SsdError {
         /// The device's name.
         name: String,
     },
+    /// This kernel has no ublk.
+    #[error(
+        "this kernel ({release}) has no /dev/ublk-control: ublk needs Linux 6.4 and the module ublk_drv (modprobe ublk_drv); \
+         otherwise another transport, or the stack in a guest: +kernel:debian-6.12"
+    )]
+    NoUblk {
+        /// The kernel's release.
+        release: String,
+    },
     /// The recording.
     #[error(transparent)]
     Record(#[from] crate::record::RecordError),

@@ -68,8 +68,8 @@ enum Todo<'a> {
 
 /// The file system of one file.
 #[derive(Debug)]
-pub(crate) struct DiskFs {
-    driver: Arc<Driver<Reply>>,
+pub(crate) struct DiskFs<R> {
+    driver: Arc<Driver<R>>,
     bytes: u64,
 }
 
@@ -94,7 +94,10 @@ fn todo<'a>(operation: &Operation<'a>, bytes: u64) -> Todo<'a> {
             None => Todo::Fail(libc::EINVAL),
         },
         Operation::Write { offset, data, .. } => match blocks(offset, data.len() as u64) {
-            Some((lba, _)) => Todo::Ask(Ask::Write { lba, data }, Carries::Written(data.len() as u32)),
+            Some((lba, _)) => {
+                // loop devices carry no FUA
+                Todo::Ask(Ask::Write { lba, data, fua: false }, Carries::Written(data.len() as u32))
+            }
             None => Todo::Fail(libc::EINVAL),
         },
         Operation::Fsync { .. } => Todo::Ask(Ask::Flush, Carries::Nothing),
@@ -116,13 +119,13 @@ fn todo<'a>(operation: &Operation<'a>, bytes: u64) -> Todo<'a> {
     }
 }
 
-impl DiskFs {
-    pub(crate) fn new(driver: Arc<Driver<Reply>>, bytes: u64) -> DiskFs {
+impl<R> DiskFs<R> {
+    pub(crate) fn new(driver: Arc<Driver<R>>, bytes: u64) -> DiskFs<R> {
         DiskFs { driver, bytes }
     }
 }
 
-impl FileSystem for DiskFs {
+impl<R: Answer + From<Reply> + 'static> FileSystem for DiskFs<R> {
     fn serve(&self, request: &Request<'_>, reply: fusewire::Reply<'_>) -> Answered {
         let node = request.header.node;
         match request.operation {
@@ -144,7 +147,7 @@ impl FileSystem for DiskFs {
                 Todo::Ask(ask, carries) => {
                     let wanted = reply.wanted();
                     let (answered, later) = reply.later();
-                    let reply = Reply { later, carries };
+                    let reply = R::from(Reply { later, carries });
                     match wanted {
                         Some(wanted) => self.driver.submit_until(ask, reply, true, wanted),
                         None => self.driver.submit(ask, reply),
@@ -169,7 +172,7 @@ mod tests {
         let data = vec![7; 8192];
         let write =
             |offset| Operation::Write { handle: 0, offset, data: &data, kill_priv: false, direct: false };
-        let asked = Todo::Ask(Ask::Write { lba: 1, data: &data }, Carries::Written(8192));
+        let asked = Todo::Ask(Ask::Write { lba: 1, data: &data, fua: false }, Carries::Written(8192));
         assert_eq!(todo(&write(4096), BYTES), asked);
         assert_eq!(todo(&write(512), BYTES), Todo::Fail(libc::EINVAL));
         let read = |offset, size| todo(&Operation::Read { handle: 0, offset, size, direct: false }, BYTES);

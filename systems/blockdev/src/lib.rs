@@ -1,6 +1,6 @@
 //! The emulated SSD in real time: a block device that unmodified file systems and programs run on.
 //!
-//! A daemon serves one FUSE file, `disk`, and attaches it to a loop device. The model of crate `ssd` decides
+//! A daemon serves one FUSE file, `disk`, and attaches it to a loop device, or it serves the queues of a ublk device. The model of crate `ssd` decides
 //! when each request completes; the bytes lie beside it, with those superseded versions that a power cut
 //! could still bring back.
 //!
@@ -13,7 +13,9 @@
 //! | [`record`] | the requests of a device in a file: writer, reader, format |
 //! | `driver` | real time: the lock, the timer thread, the compensation of the transport |
 //! | `fuse` | the FUSE file, on crate fusewire |
-//! | [`transport`] | which of the two, and what this machine has |
+//! | [`transport`] | which of the two, or ublk, and what this machine has |
+//! | `ublk` | the queues of a ublk device: several, and FUA |
+//! | `reply` | who waits for an answer, whichever way its request came |
 //! | `wakeful` | CPUs that do not sleep while the device is in use |
 //! | `loopdev`, `fusectl`, `memory` | loop device, abort of a hung connection, locked memory, cgroup |
 //! | [`daemon`], `assemble`, `control` | the process behind a device, how it puts it together, what it is asked |
@@ -35,8 +37,10 @@ mod loopdev;
 mod memory;
 pub mod options;
 pub mod record;
+mod reply;
 pub mod status;
 pub mod transport;
+mod ublk;
 mod versions;
 mod wakeful;
 

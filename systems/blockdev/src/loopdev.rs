@@ -12,7 +12,7 @@ use journal::loopdev::AttachError;
 use crate::error::SsdError;
 
 /// Discards come in pieces of this size: the bytes of each are copied in one go.
-const DISCARD_BYTES_MAX: u32 = 64 << 20;
+pub(crate) const DISCARD_BYTES_MAX: u32 = 64 << 20;
 
 /// Attaches `file` to a free loop device, which the journal knows of before it exists.
 pub(crate) fn attach(host: &Host, journal: &Journal, file: &Utf8Path) -> Result<Utf8PathBuf, SsdError> {
@@ -35,17 +35,19 @@ impl From<AttachError> for SsdError {
 pub(crate) fn tune(device: &Utf8Path, rotating: bool) -> Vec<String> {
     let queue = format!("/sys/block/{}/queue", device.file_name().unwrap_or_default());
     let settings = [
-        ("max_sectors_kb", crate::fuse::REQUEST_BYTES_MAX / 1024),
-        ("discard_max_bytes", DISCARD_BYTES_MAX),
-        ("rotational", u32::from(rotating)),
-        ("add_random", 0),
+        ("max_sectors_kb", (crate::fuse::REQUEST_BYTES_MAX / 1024).to_string()),
+        ("discard_max_bytes", DISCARD_BYTES_MAX.to_string()),
+        ("rotational", u32::from(rotating).to_string()),
+        ("add_random", "0".to_string()),
+        // as loop devices have it; a ublk device of one queue would get another
+        ("scheduler", "none".to_string()),
     ];
     let mut notes = Vec::new();
     for (name, value) in settings {
         let path = format!("{queue}/{name}");
         // an older or newer kernel may lack one
         if std::path::Path::new(&path).exists()
-            && let Err(error) = std::fs::write(&path, value.to_string())
+            && let Err(error) = std::fs::write(&path, &value)
         {
             notes.push(format!("{path} could not be set to {value}: {error}"));
         }

@@ -23,6 +23,9 @@ pub enum Backing {
     File(Utf8PathBuf),
 }
 
+/// Most hardware queues of a device: each has a thread.
+const QUEUES_MAX: u16 = 16;
+
 /// What may become of a backing file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -46,10 +49,10 @@ pub enum BackingUse {
 pub enum FuaMode {
     /// As much as makes write and flush last as long as the profile's FUA write. It makes durable what any flush
     /// does. Known are the journal commits of ext4, log records of XFS and superblocks of btrfs; any other flush,
-    /// such as that of an O_DSYNC write, costs a flush.
+    /// such as that of an O_DSYNC write, costs a flush. On ublk nothing stands in: the device has FUA.
     #[default]
     Modelled,
-    /// As much as any flush.
+    /// As much as any flush. On ublk: the device has no FUA, and the kernel sends a flush of its own.
     Flush,
 }
 
@@ -102,9 +105,13 @@ pub struct AttachOptions {
     /// The way from the kernel to the daemon.
     #[serde(default)]
     pub transport: Transport,
-    /// What stands in for FUA.
+    /// What stands in for FUA; on ublk, whether the device has it.
     #[serde(default)]
     pub fua: FuaMode,
+    /// Hardware queues of the block device; more than one needs [`Transport::Ublk`]. The kernel makes as many as there are
+    /// CPUs at most.
+    #[serde(default = "one")]
+    pub queues: u16,
     /// Record every write, discard and flush in this new file; see [`crate::record`].
     #[serde(default)]
     pub record: Option<Utf8PathBuf>,
@@ -131,6 +138,7 @@ impl AttachOptions {
             keep_awake: true,
             transport: Transport::Auto,
             fua: FuaMode::Modelled,
+            queues: 1,
             record: None,
             owner: None,
         }
@@ -151,6 +159,15 @@ impl AttachOptions {
         }
         if self.bytes == 0 || !self.bytes.is_multiple_of(ssd::BLOCK_BYTES) {
             return bad(format!("size of {} bytes: must be a positive multiple of 4096", self.bytes));
+        }
+        if !(1..=QUEUES_MAX).contains(&self.queues) {
+            return bad(format!("{} queues: must be between 1 and {QUEUES_MAX}", self.queues));
+        }
+        if self.queues > 1 && self.transport != Transport::Ublk {
+            return bad(format!(
+                "{} queues: a loop device has one; several need transport ublk",
+                self.queues
+            ));
         }
         self.load_profile().map(|_| ())
     }
@@ -174,6 +191,10 @@ pub(crate) fn is_path(profile: &str) -> bool {
 
 fn yes() -> bool {
     true
+}
+
+pub(crate) fn one() -> u16 {
+    1
 }
 
 pub(crate) fn check_name(name: &str) -> Result<(), SsdError> {
@@ -266,5 +287,7 @@ mod tests {
         says(&|o| o.bytes = 4097, "multiple of 4096");
         says(&|o| o.time_scale = f64::NAN, "time scale");
         says(&|o| o.threads = 0, "threads");
+        says(&|o| o.queues = 2, "transport ublk");
+        says(&|o| (o.queues, o.transport) = (17, Transport::Ublk), "between 1 and 16");
     }
 }

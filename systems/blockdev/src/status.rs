@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use camino::Utf8PathBuf;
 use serde::{Deserialize, Serialize};
 
-use crate::options::FuaMode;
+use crate::options::{FuaMode, one};
 use crate::record::RecordStatus;
+use crate::transport::Transport;
 
 /// Counters since the device was attached. Blocks are 4 KiB.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -20,6 +21,12 @@ pub struct SsdStatus {
     /// What flushes cost that stand in for FUA; the counter `fua_flushes` says how many did.
     #[serde(default)]
     pub fua: FuaMode,
+    /// The way from the kernel to the daemon.
+    #[serde(default)]
+    pub transport: Transport,
+    /// Hardware queues of the block device.
+    #[serde(default = "one")]
+    pub queues: u16,
     /// The block device.
     pub device: Utf8PathBuf,
     /// Capacity in bytes.
@@ -54,6 +61,11 @@ pub struct SsdStatus {
 }
 
 impl SsdStatus {
+    /// Whether writes come with FUA; on a loop device the kernel sends a flush instead.
+    pub fn has_fua(&self) -> bool {
+        self.transport == Transport::Ublk && self.fua == FuaMode::Modelled
+    }
+
     /// The counters in Prometheus' text exposition format, each with the label `device`.
     pub fn prometheus(&self) -> String {
         let mut out = String::new();
@@ -116,6 +128,8 @@ mod tests {
             profile: "980pro".into(),
             regime: "flush".into(),
             fua: FuaMode::Modelled,
+            transport: Transport::Auto,
+            queues: 1,
             device: "/dev/loop9".into(),
             bytes: 4096,
             power_cut: false,

@@ -444,7 +444,8 @@ fn a_recording_rebuilds_the_device(bench: &Bench) {
     let (mut open, mut discards) = (std::collections::HashSet::new(), 0);
     for event in Reader::open(&path).unwrap() {
         let (id, offset, bytes) = match event.unwrap().what {
-            What::Write { id, offset, data } => {
+            What::Write { id, offset, data, fua } => {
+                assert!(!fua, "loop devices carry none");
                 image[offset as usize..][..data.len()].copy_from_slice(&data);
                 (id, offset, data.len() as u64)
             }

@@ -54,9 +54,12 @@ pub struct SsdAttach {
     #[arg(long, value_name = "modelled|flush", default_value = "modelled")]
     pub fua: String,
     /// The way to the daemon: classic (/dev/fuse), uring (FUSE over io_uring), auto: uring where the kernel's
-    /// switch is on, or fastest: uring where it works
+    /// switch is on, or fastest: uring where it works; or ublk, without FUSE and loop device and with FUA (Linux 6.4)
     #[arg(long, default_value = "auto")]
     pub transport: String,
+    /// Hardware queues of the block device; more than one with --transport ublk only
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub queues: u16,
     /// Record every write, discard and flush in this new file (docs/blockdev.md)
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub record: Option<PathBuf>,

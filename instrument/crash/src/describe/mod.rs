@@ -12,7 +12,7 @@ use spec::FsKind;
 use crate::explore::Judged;
 use crate::history::{History, State};
 use crate::oracle::Kind;
-use crate::recording::{ContentId, Recording};
+use crate::recording::{ContentId, Event, Recording, Write};
 use crate::verdict::{LostBlock, Request, Smallest};
 use crate::workload::data::{self, Sector};
 use crate::workload::{Op, Script};
@@ -165,16 +165,39 @@ impl<'a> Describer<'a> {
             let made = self.history.version_by(block, w as u32);
             kept.is_some_and(|kept| made.is_some_and(|made| kept < made))
         };
-        (sent.saturating_sub(LAST)..sent)
-            .map(|w| {
+        let first = recording.writes.get(sent.saturating_sub(LAST)).map_or(0, |write| write.submitted);
+        let events = recording.events.iter().take(state.cut).skip(first);
+        events
+            .filter_map(|event| {
+                let w = match *event {
+                    Event::Write(w) => w as usize,
+                    Event::Flush(flush) => return Some(self.flush(flush, state.cut)),
+                    _ => return None,
+                };
                 let write = &recording.writes[w];
                 let blocks = write.contents.len();
                 let lost = (write.lba..).take(blocks).filter(|lba| is_lost(w, *lba)).count();
                 let first = write.contents.first().copied().unwrap_or_default();
                 let what = self.what_of_write(w as u32, write.lba, first);
-                Request { id: write.id, lba: write.lba, blocks, lost, what }
+                let what = if write.fua { format!("{what}, with FUA") } else { what };
+                Some(Request { id: write.id, lba: write.lba, blocks, lost, what })
             })
             .collect()
+    }
+
+    /// A flush before the cut. It covers what had completed when it was sent, and nothing else.
+    fn flush(&self, flush: u32, cut: usize) -> Request {
+        let flush = &self.recording().flushes[flush as usize];
+        let done = flush.completed.is_some_and(|completed| completed < cut);
+        let sent = flush.submitted;
+        let late = |write: &&Write| write.submitted < sent && write.completed.is_none_or(|done| done > sent);
+        let late: Vec<String> =
+            self.recording().writes.iter().filter(late).map(|write| write.id.to_string()).collect();
+        let mut what = if done { "flush" } else { "flush, under way" }.to_string();
+        if !late.is_empty() {
+            what.push_str(&format!(", sent before the end of {}, which it does not cover", late.join(", ")));
+        }
+        Request { id: flush.id, lba: 0, blocks: 0, lost: 0, what }
     }
 }
 

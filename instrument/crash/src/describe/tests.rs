@@ -75,3 +75,31 @@ fn btrfs_blocks() {
         assert!(kinds.keys().any(|kind| kind.starts_with(expected)), "{expected}: {kinds:?}");
     }
 }
+
+#[test]
+fn a_flush_tells_what_it_does_not_cover() {
+    let mut recording = Recording::new(64);
+    let first = recording.write(1, 3, vec![ContentId::ZERO], true, [None; 2]);
+    recording.write_done(first);
+    let second = recording.write(2, 4, vec![ContentId::ZERO], false, [None; 2]);
+    let flush = recording.flush(3, None);
+    recording.write_done(second);
+    recording.flush_done(flush);
+    recording.flush(4, None);
+    let history = History::new(&recording, Contract::new(Regime::Flush, false));
+    let describer = Describer::new(&history, None, FsKind::F2fs);
+    let told = |cut: usize| -> Vec<(u64, usize, String)> {
+        let state = State { cut, lost: Vec::new() };
+        let last = describer.last(&state, 2);
+        last.into_iter().map(|request| (request.id, request.blocks, request.what)).collect()
+    };
+    let all = told(recording.events.len());
+    assert_eq!(
+        all.iter().map(|(id, blocks, _)| (*id, *blocks)).collect::<Vec<_>>(),
+        [(1, 1), (2, 1), (3, 0), (4, 0)]
+    );
+    assert!(all[0].2.ends_with(", with FUA") && !all[1].2.contains("FUA"), "{all:?}");
+    assert_eq!(all[2].2, "flush, sent before the end of 2, which it does not cover");
+    assert_eq!(all[3].2, "flush, under way");
+    assert_eq!(told(4).len(), 3, "only what was sent before the cut");
+}

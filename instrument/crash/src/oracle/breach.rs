@@ -48,15 +48,18 @@ pub enum Weakness {
     BothNames,
     /// A name that was synced and then removed, without a sync, shows the older file that was there before.
     OlderFile,
+    /// Where nothing was synced, a block that was written since the last sync which returned holds what lay in free space.
+    StaleUnsynced,
 }
 
 impl Weakness {
     /// The known weaknesses of a file system. btrfs logs an fsync apart from its transaction (the log tree),
     /// so that a crash between two transactions brings back a mixture of both; ext4 and xfs replay one
-    /// sequence of changes.
+    /// sequence of changes. f2fs sends an fsync's data and the node that points to them without a flush between.
     pub fn of(fs: spec::FsKind) -> &'static [Weakness] {
         match fs {
             spec::FsKind::Btrfs => &[Weakness::BothNames, Weakness::OlderFile],
+            spec::FsKind::F2fs => &[Weakness::StaleUnsynced],
             _ => &[],
         }
     }

@@ -5,8 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::breach::{Breach, Kind, Weakness, Window};
 use super::timeline::{Binding, Line, Timeline, last_before};
 use super::tree::{Node, Tree};
+use crate::recording::BLOCK;
 use crate::workload::data::{SECTOR, Sector};
 use crate::workload::parent;
+
+/// Sectors of a block, which file systems write as a whole.
+const BLOCK_SECTORS: u32 = (BLOCK / SECTOR) as u32;
 
 /// Compares what is found with a script of which some part had been done.
 pub fn check(timeline: &Timeline, window: Window, tree: &Tree) -> Vec<Breach> {
@@ -127,6 +131,7 @@ fn contents(
     let durable = durable_versions(line, synced, then);
     let shortest =
         line.cuts.iter().filter(|(op, _)| is_later(*op)).map(|(_, s)| *s).min().unwrap_or(then).min(then);
+    let mut weak = None;
     for (place, sector) in (0..).zip(found) {
         let due = durable.get(place as usize).copied().unwrap_or(0);
         let (kind, what) = match *sector {
@@ -148,9 +153,21 @@ fn contents(
             Sector::Stale => (Kind::Stale, "what lay in free space before".into()),
             Sector::Garbage => (Kind::Stale, "bytes that were never data".into()),
         };
-        return Err(Breach::new(kind, format!("{path} at {} KiB holds {what}", kib(place))));
+        let breach = Breach::new(kind, format!("{path} at {} KiB holds {what}", kib(place)));
+        let block = place / BLOCK_SECTORS * BLOCK_SECTORS..(place / BLOCK_SECTORS + 1) * BLOCK_SECTORS;
+        let under_way = |(op, _, at, n): &(usize, u32, u32, u32)| {
+            is_later(*op) && *at < block.end && at + n > block.start
+        };
+        // an older version that is gone would be a loss, also beside it in the block
+        let nothing_due = block.clone().all(|at| durable.get(at as usize).is_none_or(|due| *due == 0));
+        if *sector == Sector::Stale && nothing_due && line.writes.iter().any(under_way) {
+            // what follows may be worse
+            weak.get_or_insert(breach.known(Weakness::StaleUnsynced));
+        } else {
+            return Err(breach);
+        }
     }
-    Ok(())
+    weak.map_or(Ok(()), Err)
 }
 
 /// The version of each sector at the sync: 0 = zeroes.

@@ -188,6 +188,15 @@ fn the_patterns_of_known_weaknesses_are_told() {
     // before the removal has begun it is a plain loss
     assert_eq!(weaknesses(end - 1, end - 1, &older), [None]);
     assert!(Weakness::of(spec::FsKind::Ext4).is_empty());
+    // free space within what is written and not yet synced; in what was synced it is a loss of more than order
+    let mut stale = trees[end - 2].clone();
+    sectors(&mut stale, "f")[3] = Sector::Stale;
+    assert_eq!(weaknesses(end - 2, end - 1, &stale), [Some(Weakness::StaleUnsynced)]);
+    assert_eq!(weaknesses(end - 1, end - 1, &stale), [None]);
+    // a worse one behind it is not covered up
+    sectors(&mut stale, "f")[5] = Sector::Garbage;
+    assert_eq!(weaknesses(end - 2, end - 1, &stale), [None]);
+    assert_eq!(Weakness::of(spec::FsKind::F2fs), [Weakness::StaleUnsynced]);
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn command(
     say: &(impl Fn(&Answer) + Sync),
 ) -> Result<Option<i32>, String> {
     let text = |error: &dyn std::fmt::Display| error.to_string();
-    guest::devices::load_file_system(stack).map_err(|error| text(&error))?;
+    guest::devices::load_modules(stack).map_err(|error| text(&error))?;
     let mut command = Command::new(guest::image::PROGRAM);
     command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| text(&error))?;
@@ -175,7 +175,7 @@ fn carry_out(
     let study = Study::from_stored(&errand.study).map_err(|error| text(&error))?;
     let workload =
         plan::workload_of(&study, &errand.cell).ok_or("the cell's workload is not in the study")?;
-    guest::devices::load_file_system(&errand.stack).map_err(|error| text(&error))?;
+    guest::devices::load_modules(&errand.stack).map_err(|error| text(&error))?;
     let machine = load::machine(study.study.memory.map(|limit| limit.0), FREE_BYTES_ASSUMED);
     let load = load::prepare(workload, &errand.cell.parameters, &study.study, machine)
         .map_err(|error| text(&error))?;

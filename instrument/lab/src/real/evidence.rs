@@ -9,9 +9,17 @@ use stats::Metric;
 
 use crate::runner::Job;
 
-/// The loop device has no FUA: what the figure of that part stands for.
+/// A loop device has no FUA: what the figure of that part stands for.
 pub fn fua_note(status: &SsdStatus) -> Option<String> {
     let flushes = *status.counters.get("flushes")?;
+    if status.has_fua() {
+        let writes = status.counters.get("fua_writes").copied().unwrap_or(0);
+        let queues = status.queues;
+        let plural = if queues == 1 { "queue" } else { "queues" };
+        return Some(format!(
+            "the kernel sends FUA as it is ({writes} writes) to the emulated device, by {queues} hardware {plural}"
+        ));
+    }
     Some(match status.counters.get("fua_flushes").copied().unwrap_or(0) {
         0 if ["barrier", "streams"].contains(&status.regime.as_str()) => {
             "the emulated device keeps order: the first flush of a commit of ext4 is an epoch boundary, the second one a \

@@ -82,7 +82,7 @@ fn drive(profile: &str, regime: Regime, seed: u64, filled: bool, prune_at: usize
                     history.contents[b as usize].push((id, pattern(id, b).to_vec()));
                 }
                 completed.insert(id, false);
-                engine.submit(now, Request::Write { lba, data: &data }, id);
+                engine.submit(now, Request::Write { lba, data: &data, fua: false }, id);
             }
             _ => {}
         }
@@ -157,7 +157,7 @@ fn old_versions_go_when_a_flush_ends() {
     let mut engine = engine("980pro", Regime::Flush, 1, false);
     let mut done = Vec::new();
     for id in 1..=10 {
-        engine.submit(id * 1_000_000, Request::Write { lba: 5, data: &pattern(id, 5) }, id);
+        engine.submit(id * 1_000_000, Request::Write { lba: 5, data: &pattern(id, 5), fua: false }, id);
         engine.advance(id * 1_000_000 + 500_000, &mut done);
     }
     assert_eq!(engine.superseded_bytes(), 9 * 4096);
@@ -172,7 +172,7 @@ fn bad_requests_are_refused_and_a_full_queue_waits() {
     let mut done = Vec::new();
     engine.submit(0, Request::Read { lba: BLOCKS, blocks: 1 }, 1);
     engine.submit(0, Request::Discard { lba: u64::MAX, blocks: 2 }, 2);
-    engine.submit(0, Request::Write { lba: 0, data: &[] }, 3);
+    engine.submit(0, Request::Write { lba: 0, data: &[], fua: false }, 3);
     engine.advance(0, &mut done);
     assert!(done.iter().all(|d| matches!(d.outcome, Outcome::Failed(libc::EINVAL))) && done.len() == 3);
     let depth = u64::from(engine.ssd().profile().host.queue_depth);
@@ -192,7 +192,7 @@ fn flush_after(data: &[u8], modelled: bool) -> (Nanos, u64) {
         engine.model_fua();
     }
     let mut done = Vec::new();
-    engine.submit(0, Request::Write { lba: 5, data }, 1);
+    engine.submit(0, Request::Write { lba: 5, data, fua: false }, 1);
     engine.advance(50_000, &mut done);
     engine.submit(60_000, Request::Flush, 2);
     engine.advance(100_000_000, &mut done);
@@ -234,14 +234,14 @@ fn with_order_kept_the_first_flush_of_a_commit_only_orders() {
         let end = done.pop().unwrap();
         end.at - end.submitted
     };
-    took(&mut engine, Request::Write { lba: 5, data: &data });
+    took(&mut engine, Request::Write { lba: 5, data: &data, fua: false });
     let flush = took(&mut engine, Request::Flush);
     assert!(flush > 1_000_000, "no transaction is in the log: {flush}");
-    took(&mut engine, Request::Write { lba: 6, data: &log });
+    took(&mut engine, Request::Write { lba: 6, data: &log, fua: false });
     let boundary = took(&mut engine, Request::Flush);
     assert!(boundary < 10_000, "{boundary}");
     assert_eq!(engine.ssd().stats().flushes, 1);
-    took(&mut engine, Request::Write { lba: 8, data: &commit });
+    took(&mut engine, Request::Write { lba: 8, data: &commit, fua: false });
     let last = took(&mut engine, Request::Flush);
     assert!(last.abs_diff(flush) < 500_000, "a flush and not FUA's time: {last} {flush}");
     assert_eq!((engine.ssd().stats().flushes, engine.ssd().stats().fua_flushes), (2, 0));
@@ -255,7 +255,11 @@ fn a_power_cut_after_a_boundary_leaves_epochs_in_order() {
         let mut done = Vec::new();
         for epoch in 0..40u64 {
             let at = epoch * 50_000;
-            engine.submit(at, Request::Write { lba: 2 * epoch, data: &[jbd2(1), jbd2(1)].concat() }, epoch);
+            engine.submit(
+                at,
+                Request::Write { lba: 2 * epoch, data: &[jbd2(1), jbd2(1)].concat(), fua: false },
+                epoch,
+            );
             engine.advance(at + 40_000, &mut done);
             engine.submit(at + 40_000, Request::Flush, epoch);
             engine.advance(at + 50_000, &mut done);

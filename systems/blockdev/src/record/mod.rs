@@ -13,7 +13,8 @@
 //! | bytes | record (48, then `length` bytes of data for a write or a mark) |
 //! |---|---|
 //! | 0 | kind: 1 write, 2 discard, 3 write-zeroes, 4 flush, 5 complete, 6 mark, 7 power cut, 8 epoch boundary |
-//! | 1..4 | zero |
+//! | 1 | of a write, 1: it had FUA |
+//! | 2..4 | zero |
 //! | 4..8 | error number of a completion, 0 = success |
 //! | 8..16 | id of the request, counted from 1; 0 for marks and power cuts |
 //! | 16..24 | the device's time in nanoseconds |
@@ -60,6 +61,8 @@ pub enum What {
         offset: u64,
         /// The bytes.
         data: Vec<u8>,
+        /// Completed successfully, it is durable (FUA).
+        fua: bool,
     },
     /// A discard was submitted; afterwards this device reads zeroes there.
     Discard {
@@ -140,6 +143,7 @@ pub enum RecordError {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Header {
     kind: u8,
+    fua: bool,
     errno: i32,
     id: u64,
     at_ns: u64,
@@ -160,6 +164,7 @@ impl Header {
     fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = [0; HEADER_BYTES];
         out[0] = self.kind;
+        out[1] = self.fua.into();
         out[4..8].copy_from_slice(&self.errno.to_le_bytes());
         for (i, value) in [self.id, self.at_ns, self.offset, self.length].into_iter().enumerate() {
             out[8 + 8 * i..16 + 8 * i].copy_from_slice(&value.to_le_bytes());
@@ -177,6 +182,7 @@ impl Header {
         };
         (u32::from_le_bytes(half(44)) == crc32c::crc32c(&bytes[..44])).then(|| Header {
             kind: bytes[0],
+            fua: bytes[1] & 1 != 0,
             errno: i32::from_le_bytes(half(4)),
             id: long(8),
             at_ns: long(16),

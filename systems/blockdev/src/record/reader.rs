@@ -105,9 +105,9 @@ impl Reader {
     }
 
     fn event(&self, header: Header, data: Vec<u8>) -> Result<Event, RecordError> {
-        let Header { kind, errno, id, at_ns, offset, length } = header;
+        let Header { kind, fua, errno, id, at_ns, offset, length } = header;
         let what = match kind {
-            Header::WRITE => What::Write { id, offset, data },
+            Header::WRITE => What::Write { id, offset, data, fua },
             Header::DISCARD => What::Discard { id, offset, length },
             Header::WRITE_ZEROES => What::WriteZeroes { id, offset, length },
             Header::FLUSH => What::Flush { id },

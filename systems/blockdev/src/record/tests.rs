@@ -22,8 +22,8 @@ fn record(path: &camino::Utf8Path) -> Vec<Event> {
     let recorder = Recorder::create(path, 1 << 20).unwrap();
     let mut events = Vec::new();
     let mut put = |at_ns, what| events.push(Event { at_ns, what });
-    let first = recorder.write(1, 4096, &[7; 8192]);
-    put(1, What::Write { id: first, offset: 4096, data: vec![7; 8192] });
+    let first = recorder.write(1, 4096, &[7; 8192], true);
+    put(1, What::Write { id: first, offset: 4096, data: vec![7; 8192], fua: true });
     let second = recorder.flush(2);
     put(2, What::Flush { id: second });
     recorder.complete(3, second, 0);
@@ -102,7 +102,7 @@ fn threads_record_without_losing_anything() {
             let recorder = &recorder;
             scope.spawn(move || {
                 for i in 0..500 {
-                    let id = recorder.write(i, u64::from(thread) * 4096, &vec![thread; 4096]);
+                    let id = recorder.write(i, u64::from(thread) * 4096, &vec![thread; 4096], false);
                     if i % 50 == 0 {
                         recorder.sync().unwrap();
                     }
@@ -115,7 +115,7 @@ fn threads_record_without_losing_anything() {
     let (mut open, mut writes) = (std::collections::HashSet::new(), 0);
     for (i, event) in Reader::open(&place.file()).unwrap().map(Result::unwrap).enumerate() {
         match event.what {
-            What::Write { id, offset, data } => {
+            What::Write { id, offset, data, fua: false } => {
                 assert!(open.insert(id) && data.iter().all(|b| u64::from(*b) * 4096 == offset), "event {i}");
                 writes += 1;
                 assert_eq!(id, writes, "ids in the order of submission");
@@ -131,7 +131,7 @@ fn threads_record_without_losing_anything() {
 fn a_full_disk_is_told_and_holds_nothing_up() {
     let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
     let recorder = Recorder::start(full, "full".into()).unwrap();
-    let id = recorder.write(1, 0, &[1; 4096]);
+    let id = recorder.write(1, 0, &[1; 4096], false);
     let error = recorder.sync().unwrap_err().to_string();
     assert!(error.contains("full: No space"), "{error}");
     recorder.complete(2, id, 0);

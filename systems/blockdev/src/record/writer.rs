@@ -97,10 +97,10 @@ impl Recorder {
         Ok(Recorder { shared, thread: Some(thread) })
     }
 
-    /// Records the submission of a write; its id.
-    pub fn write(&self, at_ns: u64, offset: u64, data: &[u8]) -> u64 {
+    /// Records the submission of a write, with FUA or without; its id.
+    pub fn write(&self, at_ns: u64, offset: u64, data: &[u8], fua: bool) -> u64 {
         let length = data.len() as u64;
-        self.submitted(Header { kind: Header::WRITE, at_ns, offset, length, ..Default::default() }, data)
+        self.submitted(Header { kind: Header::WRITE, fua, at_ns, offset, length, ..Default::default() }, data)
     }
 
     /// Records the submission of a discard; its id.
