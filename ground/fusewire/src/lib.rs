@@ -5,7 +5,8 @@
 //! | [`wire`] | the bytes: requests taken apart, answers put together, handshake, notifications |
 //! | `serve` | what a file system is ([`FileSystem`]), and how it answers ([`Reply`], [`Later`]) |
 //! | `device` | an open `/dev/fuse` |
-//! | `mailbox` | answers for a thread with an io_uring, from other threads |
+//! | [`uring`] | a thread's io_uring and mailbox, of servers of other kernel interfaces too |
+//! | `mailbox` | answers for a thread of ours with an io_uring, from other threads |
 //! | `classic`, `duty` | threads that read `/dev/fuse`, and which of them rest |
 //! | `ring` | threads with an io_uring each |
 //! | `session` | mount, handshake, serving, end |
@@ -21,6 +22,7 @@ mod ring;
 mod serve;
 mod session;
 mod transport;
+pub mod uring;
 pub mod wire;
 
 pub use duty::Duty;

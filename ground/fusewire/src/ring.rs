@@ -10,19 +10,18 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::Ordering;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, mpsc};
 
 use io_uring::squeue::Entry128;
-use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, opcode, types};
-use rustix::event::{EventfdFlags, eventfd};
+use io_uring::{IoUring, SubmissionQueue, opcode, types};
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::device::{Device, out_header};
 use crate::mailbox::{Mailbox, Parking, Posted};
 use crate::serve::{Answer, FileSystem, Origin, Reply};
+use crate::uring::{self, BELL, Io};
 use crate::wire::{self, Header, OUT_HEADER_BYTES, Operation, Request};
 
 /// Bytes of `struct fuse_uring_req_header`: header of request or answer, its arguments, the entry's own fields.
@@ -34,8 +33,6 @@ const PAYLOAD_BYTES: usize = ENTRY + 16;
 const HEADER_PAGE: usize = 4096;
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
-/// User data of the command that hears the bell.
-const BELL: u64 = u64::MAX;
 /// Offset of `len` in `struct io_uring_sqe`.
 const SQE_LEN: usize = 24;
 /// The connection, among the ring's registered files.
@@ -113,29 +110,6 @@ struct Worker<F> {
     live: Cell<usize>,
 }
 
-/// The thread's io_uring.
-struct Io<'a> {
-    submitter: Submitter<'a>,
-    submission: SubmissionQueue<'a, Entry128>,
-    completion: CompletionQueue<'a>,
-}
-
-impl Io<'_> {
-    /// Submits what was pushed; waits until `least` completions are there.
-    fn enter(&mut self, least: usize) -> io::Result<()> {
-        self.submission.sync();
-        self.completion.sync();
-        let entered = self.submitter.submit_and_wait(least);
-        self.submission.sync();
-        self.completion.sync();
-        match entered {
-            Ok(_) => Ok(()),
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-}
-
 fn command(queue: u16, operation: u32, commit: u64, entry: usize) -> Entry128 {
     // struct fuse_uring_cmd_req: flags, commit id, number of the queue
     let mut command = [0; 80];
@@ -163,20 +137,14 @@ fn push(queue: &mut SubmissionQueue<'_, Entry128>, command: &Entry128) {
     debug_assert!(pushed.is_ok());
 }
 
-fn hear(bell: &OwnedFd) -> Entry128 {
-    let edge = (libc::EPOLLIN | libc::EPOLLET) as u32;
-    opcode::PollAdd::new(types::Fd(bell.as_raw_fd()), edge).multi(true).build().user_data(BELL).into()
-}
-
 impl<F: FileSystem> Worker<F> {
     fn new(common: Arc<Common<F>>, queue: u16, parking: Arc<Parking>) -> io::Result<Worker<F>> {
         let entries = usize::from(common.entries);
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Worker {
             memory: Memory::new(entries, common.request_bytes_max)?,
             common,
             queue,
-            mailbox: Arc::new(Mailbox::new(bell, parking)),
+            mailbox: Arc::new(Mailbox::new(parking)?),
             is_parked: vec![Cell::new(false); entries],
             unique: vec![Cell::new(0); entries],
             out: Cell::new(0),
@@ -192,12 +160,7 @@ impl<F: FileSystem> Worker<F> {
             // A CPU that is not there now has no requests either.
             let _ = sched_setaffinity(None, &beside);
         }
-        let made = IoUring::<Entry128>::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_taskrun_flag()
-            .build(u32::from(self.common.entries) + 1);
-        let served = match made {
+        let served = match uring::ring(self.common.entries) {
             Ok(mut io) => self.serve(&mut io, ready),
             Err(error) => Err(error),
         };
@@ -213,11 +176,8 @@ impl<F: FileSystem> Worker<F> {
 
     fn serve(&self, io: &mut IoUring<Entry128>, ready: &mpsc::Sender<io::Result<()>>) -> io::Result<()> {
         io.submitter().register_files(&[self.common.device.as_fd().as_raw_fd()])?;
-        let (submitter, submission, completion) = io.split();
-        let mut io = Io { submitter, submission, completion };
-        // Spares looking up the descriptor with every call; older kernels cannot.
-        let _ = io.submitter.register_ring_fd();
-        push(&mut io.submission, &hear(&self.mailbox.bell));
+        let mut io = Io::new(io);
+        push(&mut io.submission, &self.mailbox.answers.hear().into());
         for (entry, vectors) in self.memory.vectors.iter().enumerate() {
             push(&mut io.submission, &registration(self.queue, vectors, entry));
         }
@@ -232,7 +192,7 @@ impl<F: FileSystem> Worker<F> {
                 let Some(done) = done else { break };
                 if done.user_data() == BELL {
                     if !io_uring::cqueue::more(done.flags()) {
-                        push(&mut io.borrow_mut().submission, &hear(&self.mailbox.bell));
+                        push(&mut io.borrow_mut().submission, &self.mailbox.answers.hear().into());
                     }
                 } else if done.result() >= 0 {
                     self.take(done.user_data() as usize, &io, &mut side);
@@ -247,7 +207,7 @@ impl<F: FileSystem> Worker<F> {
                 let _ = ready.send(Ok(()));
             }
             least = 1;
-            if self.out.get() > 0 && self.give_back(self.mailbox.take(), &mut io.borrow_mut()) {
+            if self.out.get() > 0 && self.give_back(self.mailbox.answers.take(), &mut io.borrow_mut()) {
                 least = 0;
             }
         }
@@ -255,7 +215,7 @@ impl<F: FileSystem> Worker<F> {
     }
 
     /// Commits what other threads have answered; whether that was anything.
-    fn give_back(&self, posted: Vec<Posted>, io: &mut Io<'_>) -> bool {
+    fn give_back(&self, posted: Vec<Posted>, io: &mut Io<'_, Entry128>) -> bool {
         let any = !posted.is_empty();
         for (entry, result) in posted {
             self.out.update(|out| out - 1);
@@ -270,22 +230,17 @@ impl<F: FileSystem> Worker<F> {
 
     /// Whether a request waits for this thread, which is busy with that in `entry`. What has been answered meanwhile
     /// goes out.
-    fn is_wanted(&self, entry: u16, io: &RefCell<Io<'_>>) -> bool {
+    fn is_wanted(&self, entry: u16, io: &RefCell<Io<'_, Entry128>>) -> bool {
         // Called from within the answer to a request only, when nobody has it borrowed.
         let Ok(mut io) = io.try_borrow_mut() else { return false };
-        if self.mailbox.posted.load(Ordering::Acquire) {
-            self.give_back(self.mailbox.take_but(entry), &mut io);
+        if self.mailbox.answers.has_post() {
+            self.give_back(self.mailbox.answers.take_but(entry), &mut io);
         }
-        if !io.submission.is_empty() && io.enter(0).is_err() {
-            // It will fail again where somebody hears of it.
-            return true;
-        }
-        io.completion.sync();
-        io.submission.taskrun() || !io.completion.is_empty()
+        io.is_pending()
     }
 
     /// Serves the request in an entry.
-    fn take(&self, entry: usize, io: &RefCell<Io<'_>>, side: &mut [u8]) {
+    fn take(&self, entry: usize, io: &RefCell<Io<'_, Entry128>>, side: &mut [u8]) {
         // SAFETY: the kernel has completed the entry, so that its memory is this thread's until the answer is
         // submitted, and no reference to it is left from the request before.
         let head = unsafe { *self.memory.header(entry) };

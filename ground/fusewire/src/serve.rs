@@ -219,7 +219,7 @@ impl Later {
                 Ok(bytes) => device.answer(unique, 0, &bytes),
                 Err(errno) => device.answer(unique, errno, &[]),
             },
-            Some(To::Ring(mailbox, entry)) => mailbox.post(entry, result),
+            Some(To::Ring(mailbox, entry)) => mailbox.answers.post(entry, result),
             None => {}
         }
     }

@@ -28,12 +28,13 @@ const DELETE_PATIENCE: Duration = Duration::from_secs(5);
 const COMMAND_BYTES: u32 = 32;
 /// No queue: the command is the device's.
 const NO_QUEUE: u16 = u16::MAX;
-const GET_DEV_INFO: u32 = read(0x02);
-const ADD_DEV: u32 = read_write(0x04);
-const DEL_DEV: u32 = read_write(0x05);
-const START_DEV: u32 = read_write(0x06);
-const STOP_DEV: u32 = read_write(0x07);
-const SET_PARAMS: u32 = read_write(0x08);
+/// The only one that the kernel numbers with `_IOR`.
+const GET_DEV_INFO: u32 = read_write(0x02, COMMAND_BYTES) & !(1 << 30);
+const ADD_DEV: u32 = read_write(0x04, COMMAND_BYTES);
+const DEL_DEV: u32 = read_write(0x05, COMMAND_BYTES);
+const START_DEV: u32 = read_write(0x06, COMMAND_BYTES);
+const STOP_DEV: u32 = read_write(0x07, COMMAND_BYTES);
+const SET_PARAMS: u32 = read_write(0x08, COMMAND_BYTES);
 const TYPE_BASIC: u32 = 1;
 const TYPE_DISCARD: u32 = 2;
 /// A device that spins.
@@ -41,17 +42,12 @@ const ROTATIONAL: u32 = 1 << 1;
 /// It has a cache that loses its contents, and takes flushes and writes past it.
 const VOLATILE_CACHE: u32 = 1 << 2;
 const FUA: u32 = 1 << 3;
-/// Bytes of a sector, whatever the device's own are.
-const SECTOR: u64 = 512;
+/// Bytes of a sector in parameters and descriptors, whatever the device's own are.
+pub const SECTOR: u64 = 512;
 
-/// `_IOR('u', number, struct ublksrv_ctrl_cmd)`.
-const fn read(number: u32) -> u32 {
-    2 << 30 | COMMAND_BYTES << 16 | (b'u' as u32) << 8 | number
-}
-
-/// `_IOWR('u', number, struct ublksrv_ctrl_cmd)`.
-const fn read_write(number: u32) -> u32 {
-    1 << 30 | read(number)
+/// `_IOWR('u', number, ...)`: a command of ublk with an argument of so many bytes.
+pub const fn read_write(number: u32, bytes: u32) -> u32 {
+    3 << 30 | bytes << 16 | (b'u' as u32) << 8 | number
 }
 
 /// `struct ublksrv_ctrl_dev_info`.

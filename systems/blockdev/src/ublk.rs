@@ -8,13 +8,12 @@
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, mpsc};
 
-use host::ublk::DESCRIPTOR_BYTES;
-use io_uring::{CompletionQueue, IoUring, SubmissionQueue, Submitter, opcode, squeue, types};
-use rustix::event::{EventfdFlags, eventfd};
+use fusewire::uring::{self, BELL, Io, Mailbox};
+use host::ublk::{DESCRIPTOR_BYTES, SECTOR, read_write};
+use io_uring::{IoUring, SubmissionQueue, opcode, squeue, types};
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::driver::{Answer, Driver};
@@ -27,13 +26,11 @@ pub(crate) const REQUEST_BYTES_MAX: u32 = crate::fuse::REQUEST_BYTES_MAX;
 /// largest request so far needed.
 pub(crate) const DEPTH: u16 = 64;
 /// `_IOWR('u', 0x20, struct ublksrv_io_cmd)` and `0x21`: waits for a request; answers one and waits for the next.
-const FETCH: u32 = command(0x20);
-const COMMIT_AND_FETCH: u32 = command(0x21);
-/// User data of the command that hears the bell.
-const BELL: u64 = u64::MAX;
+const FETCH: u32 = read_write(0x20, COMMAND_BYTES);
+const COMMIT_AND_FETCH: u32 = read_write(0x21, COMMAND_BYTES);
+/// Bytes of `struct ublksrv_io_cmd`.
+const COMMAND_BYTES: u32 = 16;
 const PAGE: usize = 4096;
-/// Bytes of a sector of the descriptors, whatever the device's own are.
-const SECTOR: u64 = 512;
 /// Operations in a descriptor, and their flag.
 const READ: u8 = 0;
 const WRITE: u8 = 1;
@@ -42,15 +39,10 @@ const DISCARD: u8 = 3;
 const WRITE_ZEROES: u8 = 5;
 const FUA: u32 = 1 << 13;
 
-const fn command(number: u32) -> u32 {
-    const BYTES: u32 = 16;
-    3 << 30 | BYTES << 16 | (b'u' as u32) << 8 | number
-}
-
 /// Who waits: a request of a queue.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<Mailbox<Posted>>,
     tag: u16,
     /// Bytes that the kernel is told were read or written.
     bytes: u32,
@@ -66,7 +58,7 @@ impl Waiting {
             Outcome::Data(data) => (bytes, Some(data)),
             Outcome::Done => (bytes, None),
         };
-        self.mailbox.post(Posted { tag: self.tag, result, data });
+        self.mailbox.post(self.tag, (result, data));
     }
 }
 
@@ -84,58 +76,8 @@ impl Drop for Waiting {
     }
 }
 
-/// An answer for the queue's thread.
-#[derive(Debug)]
-struct Posted {
-    tag: u16,
-    result: i32,
-    data: Option<Vec<u8>>,
-}
-
-/// Answers on their way to the thread of a queue.
-#[derive(Debug)]
-struct Mailbox {
-    inside: Mutex<Inside>,
-    /// Something was posted since the thread looked.
-    posted: AtomicBool,
-    /// Written to wake the thread.
-    bell: OwnedFd,
-}
-
-#[derive(Debug, Default)]
-struct Inside {
-    answers: Vec<Posted>,
-    /// The thread waits, or will without looking again.
-    sleeps: bool,
-}
-
-impl Mailbox {
-    fn inside(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn post(&self, answer: Posted) {
-        let mut inside = self.inside();
-        inside.answers.push(answer);
-        self.posted.store(true, Ordering::Release);
-        if std::mem::take(&mut inside.sleeps) {
-            drop(inside);
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
-        }
-    }
-
-    /// What was posted, but for the request that the thread is busy with. If it is with none and nothing was posted, it may
-    /// sleep.
-    fn take(&self, busy: Option<u16>) -> Vec<Posted> {
-        let mut inside = self.inside();
-        self.posted.store(false, Ordering::Relaxed);
-        inside.sleeps = busy.is_none() && inside.answers.is_empty();
-        let answers = std::mem::take(&mut inside.answers);
-        let (kept, taken) = answers.into_iter().partition(|answer| Some(answer.tag) == busy);
-        inside.answers = kept;
-        taken
-    }
-}
+/// The result that the kernel is told, and what was read.
+type Posted = (i32, Option<Vec<u8>>);
 
 /// A mapping that goes with its owner.
 struct Mapping {
@@ -166,39 +108,16 @@ struct Queue<R> {
     descriptors: Mapping,
     /// The bytes of each request.
     buffers: Mapping,
-    mailbox: Arc<Mailbox>,
+    mailbox: Arc<Mailbox<Posted>>,
     /// Commands that the kernel has not taken back.
     live: Cell<usize>,
 }
 
-/// The thread's io_uring.
-struct Io<'a> {
-    submitter: Submitter<'a>,
-    submission: SubmissionQueue<'a>,
-    completion: CompletionQueue<'a>,
-}
-
-impl Io<'_> {
-    /// Submits what was pushed; waits until `least` completions are there.
-    fn enter(&mut self, least: usize) -> io::Result<()> {
-        self.submission.sync();
-        self.completion.sync();
-        let entered = self.submitter.submit_and_wait(least);
-        self.submission.sync();
-        self.completion.sync();
-        match entered {
-            Ok(_) => Ok(()),
-            Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => Ok(()),
-            Err(error) => Err(error),
-        }
-    }
-
-    fn push(&mut self, entry: &squeue::Entry) {
-        // SAFETY: the memory that a command names lives until the kernel has taken it back, and there is one command per
-        // request at most (and the bell's), so the queue has space.
-        let pushed = unsafe { self.submission.push(entry) };
-        debug_assert!(pushed.is_ok());
-    }
+fn push(queue: &mut SubmissionQueue<'_>, entry: &squeue::Entry) {
+    // SAFETY: the memory that a command names lives until the kernel has taken it back, and there is one command per
+    // request at most (and the bell's), so the queue has space.
+    let pushed = unsafe { queue.push(entry) };
+    debug_assert!(pushed.is_ok());
 }
 
 /// Serves `queues` queues, each by a thread. Returns when the kernel is about to hear of all of them; the threads end when the
@@ -247,20 +166,13 @@ impl<R: Answer + From<Waiting>> Queue<R> {
             mmap_anonymous(std::ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags)
         }?;
         let buffers = Mapping { start: start.cast(), bytes };
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let mailbox = Mailbox { inside: Mutex::default(), posted: AtomicBool::new(false), bell };
-        let live = Cell::new(depth);
-        Ok(Queue { server, number, descriptors, buffers, mailbox: Arc::new(mailbox), live })
+        let (mailbox, live) = (Arc::new(Mailbox::new()?), Cell::new(depth));
+        Ok(Queue { server, number, descriptors, buffers, mailbox, live })
     }
 
     /// Serves until the device is gone. `ready` hears once whether the kernel took the commands.
     fn run(self, ready: &mpsc::Sender<io::Result<()>>) {
-        let made = IoUring::builder()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_taskrun_flag()
-            .build(u32::from(self.server.depth) + 1);
-        let served = made.and_then(|mut ring| self.serve(&mut ring, ready));
+        let served = uring::ring(self.server.depth).and_then(|mut ring| self.serve(&mut ring, ready));
         if let Err(error) = served {
             eprintln!("queue {}: {error}", self.number);
             let _ = ready.send(Err(error));
@@ -272,12 +184,9 @@ impl<R: Answer + From<Waiting>> Queue<R> {
     }
 
     fn serve(&self, ring: &mut IoUring, ready: &mpsc::Sender<io::Result<()>>) -> io::Result<()> {
-        let (submitter, submission, completion) = ring.split();
-        let mut io = Io { submitter, submission, completion };
-        // spares looking up the descriptor with every call; older kernels cannot
-        let _ = io.submitter.register_ring_fd();
-        io.push(&hear(&self.mailbox.bell));
-        (0..self.server.depth).for_each(|tag| io.push(&self.command(FETCH, tag, 0)));
+        let mut io = Io::new(ring);
+        push(&mut io.submission, &self.mailbox.hear());
+        (0..self.server.depth).for_each(|tag| push(&mut io.submission, &self.command(FETCH, tag, 0)));
         io.enter(0)?;
         let io = RefCell::new(io);
         let mut ready = Some(ready);
@@ -287,7 +196,7 @@ impl<R: Answer + From<Waiting>> Queue<R> {
                 let Some(done) = done else { break };
                 match (done.user_data(), done.result()) {
                     (BELL, _) if io_uring::cqueue::more(done.flags()) => {}
-                    (BELL, _) => io.borrow_mut().push(&hear(&self.mailbox.bell)),
+                    (BELL, _) => push(&mut io.borrow_mut().submission, &self.mailbox.hear()),
                     (tag, 0..) => self.take(tag as u16, &io),
                     (_, error) => {
                         self.live.update(|live| live - 1);
@@ -302,7 +211,7 @@ impl<R: Answer + From<Waiting>> Queue<R> {
             }
             let mut io = io.borrow_mut();
             // until nothing is left and others ring the bell
-            while self.give_back(&mut io, None) {}
+            while self.give_back(self.mailbox.take(), &mut io) {}
             if self.live.get() > 0 {
                 io.enter(1)?;
             }
@@ -325,38 +234,31 @@ impl<R: Answer + From<Waiting>> Queue<R> {
         self.buffers.start.wrapping_add(usize::from(tag) * REQUEST_BYTES_MAX as usize)
     }
 
-    /// Puts what has been answered, but for the request that this thread is `busy` with, into the ring; whether that was
-    /// anything.
-    fn give_back(&self, io: &mut Io<'_>, busy: Option<u16>) -> bool {
-        let posted = self.mailbox.take(busy);
-        for answer in &posted {
-            if let Some(data) = &answer.data {
+    /// Puts what has been answered into the ring; whether that was anything.
+    fn give_back(&self, posted: Vec<(u16, Posted)>, io: &mut Io<'_, squeue::Entry>) -> bool {
+        for (tag, (result, data)) in &posted {
+            if let Some(data) = data {
                 let bytes = data.len().min(REQUEST_BYTES_MAX as usize);
                 // SAFETY: the request was completed to this thread and its answer is not submitted yet, so that its memory,
                 // of this size, is this thread's; the data are elsewhere.
-                unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.buffer(answer.tag), bytes) };
+                unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), self.buffer(*tag), bytes) };
             }
-            io.push(&self.command(COMMIT_AND_FETCH, answer.tag, answer.result));
+            push(&mut io.submission, &self.command(COMMIT_AND_FETCH, *tag, *result));
         }
         !posted.is_empty()
     }
 
     /// Whether a request waits for this thread, which is `busy` with another. What has been answered meanwhile goes out.
-    fn is_wanted(&self, busy: u16, io: &RefCell<Io<'_>>) -> bool {
+    fn is_wanted(&self, busy: u16, io: &RefCell<Io<'_, squeue::Entry>>) -> bool {
         let Ok(mut io) = io.try_borrow_mut() else { return false };
-        if self.mailbox.posted.load(Ordering::Acquire) {
-            self.give_back(&mut io, Some(busy));
+        if self.mailbox.has_post() {
+            self.give_back(self.mailbox.take_but(busy), &mut io);
         }
-        if !io.submission.is_empty() && io.enter(0).is_err() {
-            // it will fail again where somebody hears of it
-            return true;
-        }
-        io.completion.sync();
-        io.submission.taskrun() || !io.completion.is_empty()
+        io.is_pending()
     }
 
     /// Hands the request of a tag to the device.
-    fn take(&self, tag: u16, io: &RefCell<Io<'_>>) {
+    fn take(&self, tag: u16, io: &RefCell<Io<'_, squeue::Entry>>) {
         let from = self.descriptors.start.wrapping_add(usize::from(tag) * DESCRIPTOR_BYTES);
         // SAFETY: the kernel has written the descriptor before it completed the command, and leaves it until the answer.
         let descriptor = unsafe { from.cast::<[u8; DESCRIPTOR_BYTES]>().read_volatile() };
@@ -369,14 +271,9 @@ impl<R: Answer + From<Waiting>> Queue<R> {
                 let waiting = Waiting { mailbox, tag, bytes, answered: false };
                 self.server.driver.submit_until(ask, R::from(waiting), true, || self.is_wanted(tag, io));
             }
-            Err(error) => mailbox.post(Posted { tag, result: -error, data: None }),
+            Err(error) => mailbox.post(tag, (-error, None)),
         }
     }
-}
-
-fn hear(bell: &OwnedFd) -> squeue::Entry {
-    let edge = (libc::EPOLLIN | libc::EPOLLET) as u32;
-    opcode::PollAdd::new(types::Fd(bell.as_raw_fd()), edge).multi(true).build().user_data(BELL)
 }
 
 /// What a descriptor (`struct ublksrv_io_desc`) asks, and the bytes that its answer tells.

@@ -300,12 +300,10 @@ impl Trial {
         let hardly = |with: u64, alone: u64| with < alone + alone / 5;
         let plainly_bad = known && later && hardly(with, alone) && hardly(with_reads, alone_reads);
         if round == 0 && !plainly_bad {
-            if round == 0 {
-                self.first.store(with, Relaxed);
-                self.alone.clear();
-                self.with.clear();
-            }
-            self.round.store(round + 1, Relaxed);
+            self.first.store(with, Relaxed);
+            self.alone.clear();
+            self.with.clear();
+            self.round.store(1, Relaxed);
             return self.enter(Phase::Drain);
         }
         let slower = with < alone - alone / 50;

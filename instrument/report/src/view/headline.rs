@@ -86,7 +86,7 @@ fn single(view: &View<'_>, column: usize) -> String {
     // some programs tell counts alone
     let tail = match (load.measure, point.service().quantile(0.99)) {
         (Measure::Throughput, Some(ns)) => {
-            format!("; 99 % of its operations take {} or less", format::latency(Some(ns)))
+            format!("; 99 % of its operations take {} or less", format::duration_ns(ns as f64))
         }
         _ => String::new(),
     };
