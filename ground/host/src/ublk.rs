@@ -16,6 +16,8 @@ use crate::Host;
 
 /// Where devices are made.
 pub const CONTROL: &str = "/dev/ublk-control";
+/// What a kernel needs to have it.
+pub const NEEDS: &str = "Linux 6.4 with CONFIG_BLK_DEV_UBLK and the module ublk_drv";
 /// Most requests of a queue at a time.
 pub const DEPTH_MAX: u16 = 4096;
 /// Bytes of what tells a server of one request (`struct ublksrv_io_desc`).

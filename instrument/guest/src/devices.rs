@@ -35,8 +35,7 @@ const RATES_KBIT: [(&str, u64); 3] = [("kbit", 1), ("mbit", 1_000), ("gbit", 1_0
 /// The only disk of the controller.
 const NVME_DEVICE: &str = "/dev/nvme0n1";
 
-/// The word of an emulated SSD that is a ublk device, and the kernel's module for these.
-const UBLK: &str = "transport=ublk";
+/// The kernel's module for ublk devices.
 const UBLK_MODULE: &str = "ublk_drv";
 
 /// What `null` is made of.
@@ -96,11 +95,6 @@ pub fn is_remote(spec: &StackSpec) -> bool {
     matches!(spec.device(), Device::Emulated { name, .. } if name == REMOTE)
 }
 
-/// Whether a stack lies on an emulated SSD that is a ublk device.
-pub fn is_ublk(spec: &StackSpec) -> bool {
-    spec.device_word(UBLK)
-}
-
 /// QEMU's NVMe device of a guest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disk {
@@ -125,7 +119,7 @@ pub fn disk(spec: &StackSpec) -> Option<Disk> {
 pub fn cores(spec: &StackSpec) -> usize {
     let Device::Emulated { name, args, .. } = spec.device() else { return 1 };
     let named = args.iter().find_map(|word| queues(word.strip_prefix("queues=")?));
-    named.filter(|_| is_own(name) || is_ublk(spec)).map_or(1, |queues| queues as usize)
+    named.filter(|_| is_own(name) || spec.is_ublk()).map_or(1, |queues| queues as usize)
 }
 
 /// Looks at what is written of a guest's device.
@@ -287,7 +281,7 @@ fn appears(what: &str, look: impl Fn() -> Option<Utf8PathBuf>) -> Result<Utf8Pat
 /// # Errors
 /// As [`modules::load`].
 pub fn load_modules(spec: &StackSpec) -> Result<(), GuestError> {
-    if is_ublk(spec) {
+    if spec.is_ublk() {
         modules::load(UBLK_MODULE, "")?;
     }
     match spec.fs() {
@@ -345,7 +339,7 @@ mod tests {
         assert!(check(&three).is_ok() && disk(&spec("xfs@null(queues=2)")).is_none());
         assert_eq!((cores(&spec("xfs@remote(queues=2)")), cores(&spec("xfs@860evo"))), (2, 1));
         let ublk = spec("xfs@860evo(transport=ublk,queues=3)");
-        assert!(is_ublk(&ublk) && cores(&ublk) == 3 && !is_guests(&ublk));
+        assert!(ublk.is_ublk() && cores(&ublk) == 3 && !is_guests(&ublk));
         assert!(
             is_hosts(&spec("xfs@nvme")) && is_guests(&spec("xfs@null")) && !is_guests(&spec("xfs@860evo"))
         );

@@ -168,9 +168,9 @@ impl StackSpec {
         Some(spec)
     }
 
-    /// Whether its emulated SSD, or another device of a name, has this word within its parentheses.
-    pub fn device_word(&self, word: &str) -> bool {
-        matches!(&self.device, Device::Emulated { args, .. } if args.iter().any(|arg| arg == word))
+    /// Whether its emulated SSD is a ublk device.
+    pub fn is_ublk(&self) -> bool {
+        matches!(&self.device, Device::Emulated { args, .. } if args.iter().any(|arg| arg == "transport=ublk"))
     }
 
     /// By how much the time of its emulated SSD is stretched, when that was written.

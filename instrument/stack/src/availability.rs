@@ -10,9 +10,6 @@ use serde::Serialize;
 use host::{Host, Unavailable};
 use spec::{Client, Device, FsKind, Regime, StackSpec};
 
-/// The word of an emulated SSD that is a ublk device.
-const UBLK: &str = "transport=ublk";
-
 /// Where the server of SFTP may be; it is on nobody's PATH.
 const SFTP_SERVERS: [&str; 3] =
     ["/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server", "/usr/lib/ssh/sftp-server"];
@@ -74,13 +71,13 @@ pub(crate) fn check(host: &Host, spec: &StackSpec) -> Result<(), Unavailable> {
         Device::Directory(path) => return directory(path),
         Device::Memory => return tmpfs(host),
         Device::Image(_) | Device::Block(_) => regime(spec.regime())?,
-        Device::Emulated { .. } if spec.device_word(UBLK) => ublk(host)?,
+        Device::Emulated { .. } if spec.is_ublk() => ublk(host)?,
         Device::Emulated { .. } => fuse(host, "an emulated SSD")?,
     }
     format_and_mount(host, spec.fs())?;
     match spec.device() {
         Device::Block(path) => block_device(host, path),
-        Device::Emulated { .. } if spec.device_word(UBLK) => Ok(()),
+        Device::Emulated { .. } if spec.is_ublk() => Ok(()),
         _ => loop_devices(host),
     }
 }
@@ -145,10 +142,7 @@ pub(crate) fn fuse(host: &Host, what: &str) -> Result<(), Unavailable> {
 fn ublk(host: &Host) -> Result<(), Unavailable> {
     let control = host.path(host::ublk::CONTROL);
     if !control.exists() {
-        let reason = format!(
-            "this kernel has no {} (it needs Linux 6.4 with CONFIG_BLK_DEV_UBLK and the module ublk_drv)",
-            host::ublk::CONTROL
-        );
+        let reason = format!("this kernel has no {} (it needs {})", host::ublk::CONTROL, host::ublk::NEEDS);
         let remedy = "load the module (modprobe ublk_drv), or have the stack in a guest: +kernel:debian-6.12";
         return Err(Unavailable::new(reason, remedy));
     }

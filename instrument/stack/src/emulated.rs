@@ -64,6 +64,8 @@ fn default_bytes() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use blockdev::transport::Fuse;
+
     use super::*;
 
     fn options(stack: &str) -> Result<Option<AttachOptions>, SsdError> {
@@ -78,7 +80,7 @@ mod tests {
         assert_eq!((found.profile.as_str(), found.bytes, found.seed), ("860evo", 2 << 30, 7));
         assert!((found.time_scale - 2.5).abs() < 1e-9 && !found.compensate && !found.keep_awake);
         assert_eq!((found.regime, found.fua), (ssd::Regime::None, FuaMode::Flush));
-        assert_eq!((found.transport, found.queues), (Transport::Classic, 1));
+        assert_eq!((found.transport, found.queues), (Transport::Fuse(Fuse::Classic), 1));
         let found = options("xfs@980pro(transport=ublk,queues=4):1G").unwrap().unwrap();
         assert_eq!((found.transport, found.queues), (Transport::Ublk, 4));
         assert_eq!(options("ext4@slow(1ms,1GB/s):64M").unwrap().unwrap().profile, "slow(1ms,1GB/s)");

@@ -20,7 +20,7 @@ use crate::fuse::{self, DiskFs};
 use crate::image::{BLOCK, Image, Memory};
 use crate::options::{AttachOptions, Backing, FuaMode, Places};
 use crate::reply::Reply;
-use crate::transport::Transport;
+use crate::transport::{Fuse, Transport};
 use crate::ublk::{self, Server};
 use crate::versions::Versions;
 use crate::{backing, fusectl, loopdev};
@@ -86,7 +86,7 @@ impl Assembly<'_> {
             .name("timer".into())
             .spawn(move || timer.run_timer())
             .map_err(SsdError::io("start the timer thread"))?;
-        let Some(transport) = self.options.transport.fuse() else { return self.bring_up_ublk() };
+        let Transport::Fuse(transport) = self.options.transport else { return self.bring_up_ublk() };
         let mut note = None;
         let mut served = Err(SsdError::BadOption { what: "no transport".into() });
         for way in transport.ways() {
@@ -206,8 +206,8 @@ fn no_ublk(host: &Host, source: std::io::Error) -> SsdError {
 
 fn way_name(way: Way) -> Transport {
     match way {
-        Way::Classic => Transport::Classic,
-        Way::Rings => Transport::Uring,
+        Way::Classic => Transport::Fuse(Fuse::Classic),
+        Way::Rings => Transport::Fuse(Fuse::Uring),
     }
 }
 

@@ -136,7 +136,7 @@ impl AttachOptions {
             compensate: true,
             threads: 2,
             keep_awake: true,
-            transport: Transport::Auto,
+            transport: Transport::default(),
             fua: FuaMode::Modelled,
             queues: 1,
             record: None,

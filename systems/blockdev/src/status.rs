@@ -128,7 +128,7 @@ mod tests {
             profile: "980pro".into(),
             regime: "flush".into(),
             fua: FuaMode::Modelled,
-            transport: Transport::Auto,
+            transport: Transport::default(),
             queues: 1,
             device: "/dev/loop9".into(),
             bytes: 4096,

@@ -1,51 +1,57 @@
 //! The ways from the kernel to the daemon: which there are on this machine.
 
+pub use fusewire::Transport as Fuse;
 use fusewire::URING_SWITCH;
 use host::Host;
-use host::ublk::CONTROL as UBLK;
+use host::ublk::{CONTROL as UBLK, NEEDS};
 use serde::{Deserialize, Serialize};
 
-/// The way somebody wants.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+/// The way somebody wants. Written as its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "&'static str")]
 pub enum Transport {
-    /// FUSE and a loop device, over io_uring where that is switched on already, else through `/dev/fuse`.
-    #[default]
-    Auto,
-    /// FUSE through `/dev/fuse`, and a loop device.
-    Classic,
-    /// FUSE over io_uring, switched on for the moment if need be, and a loop device.
-    Uring,
-    /// As `Uring`, but through `/dev/fuse` where that fails.
-    Fastest,
+    /// FUSE that way, and a loop device.
+    Fuse(Fuse),
     /// A ublk device: no loop device, FUA as it is, several hardware queues.
     Ublk,
 }
 
-impl Transport {
-    /// All of them.
-    pub const ALL: [Transport; 5] =
-        [Transport::Auto, Transport::Classic, Transport::Uring, Transport::Fastest, Transport::Ublk];
+impl Default for Transport {
+    fn default() -> Transport {
+        Transport::Fuse(Fuse::default())
+    }
+}
 
+impl Transport {
     /// The transport of a name: `auto`, `classic`, `uring`, `fastest` or `ublk`.
     pub fn parse(name: &str) -> Option<Transport> {
-        Transport::ALL.into_iter().find(|t| t.name() == name)
+        if name == Transport::Ublk.name() {
+            Some(Transport::Ublk)
+        } else {
+            Fuse::parse(name).map(Transport::Fuse)
+        }
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        self.fuse().map_or("ublk", fusewire::Transport::name)
+        match self {
+            Transport::Fuse(way) => way.name(),
+            Transport::Ublk => "ublk",
+        }
     }
+}
 
-    /// The way of FUSE, if it is one.
-    pub(crate) fn fuse(self) -> Option<fusewire::Transport> {
-        Some(match self {
-            Transport::Auto => fusewire::Transport::Auto,
-            Transport::Classic => fusewire::Transport::Classic,
-            Transport::Uring => fusewire::Transport::Uring,
-            Transport::Fastest => fusewire::Transport::Fastest,
-            Transport::Ublk => return None,
-        })
+impl From<Transport> for &'static str {
+    fn from(transport: Transport) -> &'static str {
+        transport.name()
+    }
+}
+
+impl TryFrom<String> for Transport {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Transport, String> {
+        Transport::parse(&name).ok_or_else(|| format!("no transport is named {name}"))
     }
 }
 
@@ -66,9 +72,7 @@ pub fn available(host: &Host) -> Vec<Available> {
         (!exists(URING_SWITCH))
             .then(|| format!("unavailable: no {URING_SWITCH}; it needs Linux 6.14 with CONFIG_FUSE_IO_URING"))
     });
-    let ublk = (!exists(UBLK)).then(|| {
-        format!("unavailable: no {UBLK}; it needs Linux 6.4 with CONFIG_BLK_DEV_UBLK and the module ublk_drv")
-    });
+    let ublk = (!exists(UBLK)).then(|| format!("unavailable: no {UBLK}; it needs {NEEDS}"));
     [("classic", fuse), ("uring", uring), ("ublk", ublk)]
         .into_iter()
         .map(|(name, obstacle)| Available { name, obstacle })
@@ -81,10 +85,11 @@ mod tests {
 
     #[test]
     fn names_come_back() {
-        for transport in Transport::ALL {
+        for transport in Fuse::ALL.into_iter().map(Transport::Fuse).chain([Transport::Ublk]) {
             assert_eq!(Transport::parse(transport.name()), Some(transport));
             let text = serde_json::to_string(&transport).unwrap();
             assert_eq!(text, format!("\"{}\"", transport.name()));
+            assert_eq!(serde_json::from_str::<Transport>(&text).unwrap(), transport);
         }
         assert_eq!(Transport::parse("pigeon"), None);
     }

@@ -12,6 +12,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use blockdev::record::{Reader, What};
+use blockdev::transport::Fuse;
 use blockdev::{AttachOptions, Attached, Backing, BackingUse, Launcher, SsdError, Transport};
 use camino::{Utf8Path, Utf8PathBuf};
 use needs::{Case, Need};
@@ -46,7 +47,8 @@ fn main() -> ExitCode {
         return blockdev::daemon::main(config.as_str().into());
     }
     let device = &[Need::Root, Need::Mounts, Need::Fuse, Need::Loop, Need::Ext4][..];
-    let ways = [(Transport::Classic, device.to_vec()), (Transport::Uring, [device, &[Need::Rings]].concat())];
+    let ways = [(Fuse::Classic, device.to_vec()), (Fuse::Uring, [device, &[Need::Rings]].concat())]
+        .map(|(way, needs)| (Transport::Fuse(way), needs));
     let cases = TESTS.into_iter().flat_map(|(name, test)| {
         ways.iter().map(move |(transport, needs)| {
             let run = move || Bench::new(*transport).run(test);
