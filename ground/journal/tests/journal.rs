@@ -299,6 +299,36 @@ fn the_journal_of_a_dead_run_is_found_and_undone_once() {
     assert!(Journal::leftovers(&journals).unwrap().is_empty());
 }
 
+/// A program that was to mount outlives the run that has started it.
+#[test]
+fn what_comes_after_the_doctor_has_looked_is_found_by_the_next() {
+    let dir = temp_dir();
+    let (journals, work) = (dir.path.join("j"), dir.path.join("work"));
+    std::fs::create_dir(&work).unwrap();
+    std::fs::write(work.join(".loadline"), "ours").unwrap();
+    let mount =
+        Resource::Mount { target: work.join("mnt"), source: "/dev/loop3".into(), fs_type: "ext4".into() };
+    let tree = Resource::Tree { path: work.clone(), nonce: "ours".into() };
+    journal_of_the_dead(&journals, &[tree, mount]);
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let pid_stat = format!("proc/{}/stat", std::process::id());
+    let boot_id = ("proc/sys/kernel/random/boot_id", &*Host::system().boot_id());
+    let clean = |mounts: &str| {
+        let host = fake_host(&dir.path, &[(&pid_stat, &stat), boot_id, ("proc/self/mountinfo", mounts)]);
+        Journal::leftovers_on(&host, &journals).unwrap()[0].clean().unwrap()
+    };
+    // another's mount keeps the directory
+    let report = clean(&format!("1 0 8:1 / {work}/other rw - ext4 /dev/sda1 rw\n"));
+    assert_eq!(report.steps[0].outcome, Outcome::AlreadyGone);
+    assert!(matches!(&report.steps[1].outcome, Outcome::Failed(_)), "{report}");
+    // now it is there, and is to be unmounted, which fails since it is none really
+    let report = clean(&format!("2 0 7:3 / {work}/mnt rw - ext4 /dev/loop3 rw\n"));
+    assert!(matches!(&report.steps[0].outcome, Outcome::Failed(_)), "{report}");
+    let report = clean("\n");
+    assert_eq!(outcomes(&report), [Outcome::AlreadyGone, Outcome::Undone]);
+    assert!(!work.exists() && names(&journals).iter().all(|name| !name.ends_with(".journal")));
+}
+
 #[test]
 fn living_runs_and_absent_directories_leave_nothing_to_clean() {
     let dir = temp_dir();

@@ -322,12 +322,17 @@ fn new_node(record: Record, names: Names, linked: bool) -> Result<Node> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+    use std::time::{Duration, Instant};
+
     use betree::SimStorage;
 
     use super::*;
     use crate::fs::Options;
 
     const ROUNDS: usize = 2000;
+    /// How long others may keep the processors from those who look.
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     /// Names come and go while others look them up, hold, read and let go what they found.
     #[test]
@@ -337,15 +342,15 @@ mod tests {
         Fs::format(storage.clone(), &options).expect("format");
         let fs = Fs::open(storage.clone(), &options).expect("open");
         let names = [b"one".as_slice(), b"two"];
-        let done = std::sync::atomic::AtomicBool::new(false);
-        let found = std::thread::scope(|scope| {
+        let (done, found) = (AtomicBool::new(false), AtomicUsize::new(0));
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
             let look = || {
-                let mut found = 0;
-                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                while !done.load(Relaxed) {
                     for name in names {
                         match fs.lookup(1, name) {
                             Ok(attr) => {
-                                found += 1;
+                                found.fetch_add(1, Relaxed);
                                 let data = fs.read(attr.ino, 0, 100).expect("what is held can be read");
                                 assert!(data.is_empty() || data == name);
                                 fs.forget(attr.ino, 1);
@@ -354,10 +359,12 @@ mod tests {
                         }
                     }
                 }
-                found
             };
-            let lookers = [scope.spawn(look), scope.spawn(look)];
-            for round in 0..ROUNDS {
+            scope.spawn(look);
+            scope.spawn(look);
+            // on a busy machine they may not have had a turn until then
+            let goes_on = |round| round < ROUNDS || found.load(Relaxed) == 0 && begin.elapsed() < PATIENCE;
+            for round in (0..).take_while(|round| goes_on(*round)) {
                 let name = names[round % 2];
                 let new = NewFile { mode: libc::S_IFREG | 0o644, ..NewFile::default() };
                 let file = fs.make(1, name, new).expect("make").ino;
@@ -365,10 +372,9 @@ mod tests {
                 fs.forget(file, 1);
                 fs.unlink(1, name).expect("unlink");
             }
-            done.store(true, std::sync::atomic::Ordering::Relaxed);
-            lookers.map(|looker| looker.join().expect("a thread"))
+            done.store(true, Relaxed);
         });
-        assert!(found.iter().sum::<usize>() > 0, "nothing was found in {ROUNDS} rounds");
+        assert!(found.load(Relaxed) > 0, "nothing was found in {ROUNDS} rounds and {PATIENCE:?}");
         assert_eq!(fs.inodes_in_memory(), 1, "the root");
         fs.close().expect("close");
         let report = crate::check(storage, false).expect("check");
