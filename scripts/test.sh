@@ -24,37 +24,41 @@ log=$private/log
 what=("$@")
 if [ ${#what[@]} = 0 ]; then what=(--workspace); fi
 
-# The library that programs load: cargo builds a library that nothing links only when it is asked to. Tests look for it
-# beside themselves, so it is built with their profile.
-profile=()
-for word in "${what[@]}"; do
-    case "$word" in
-    --release | -r) profile=(--release) ;;
-    --) break ;;
-    esac
-done
-if ! "$cargo" build --locked "${profile[@]}" -p loadline-prefetch-preload; then
-    echo "0 passed, 1 failed, 0 skipped"
-    exit 101
-fi
-
 # Cargo runs one test program after the other, and many wait for disks, servers and clocks. So cargo only says how each is
 # started (test-later.sh), and they run beside each other: LOADLINE_TEST_JOBS at a time, two unless that is set. What
 # measures, or looks at what all processes share, runs alone at the end.
-alone='^(cost|harm|overwrite|daemon|page|series|stress|killed)\.'
+alone='^(cost|harm|overwrite|daemon|page|series|stress)\.'
 # The longest first, so that no long one is left at the end.
-long='^(guests|command|programs|mounted|suites|real|sql|kv|servers|engines|redis|devices|crash|reproduce|containers|browser|process)\.'
+long='^(guests|killed|command|programs|mounted|suites|real|sql|kv|servers|engines|redis|devices|crash|reproduce|containers|browser|process)\.'
 jobs=${LOADLINE_TEST_JOBS:-3}
 export LOADLINE_TEST_PLAN=$private/plan
 mkdir "$LOADLINE_TEST_PLAN" "$private/out"
 
 status=0
 # Examples are not run; clippy compiles them.
-kinds=()
-if [[ "${what[*]}" == --workspace ]]; then kinds=(--lib --bins --tests); fi
+kinds=() library=(-p loadline-prefetch-preload)
+if [[ "${what[*]}" == --workspace ]]; then kinds=(--lib --bins --tests) library=(--workspace --lib); fi
 "$cargo" --config "target.'cfg(all())'.runner = '$PWD/scripts/test-later.sh'" \
     test --locked --no-fail-fast "${what[@]}" "${kinds[@]}" 2>&1 | tee "$log" || status=$?
-if [ ${#kinds[@]} != 0 ]; then "$cargo" test --locked --no-fail-fast "${what[@]}" --doc 2>&1 | tee -a "$log" || status=$?; fi
+
+# The library that programs load: cargo builds a library that nothing links only when it is asked to. Tests look for it
+# beside themselves, so it is built with their profile; of the parts that are there already, which those that a single
+# package asks for are not, so its own tests are not to build it again.
+profile=() place=debug
+for word in "${what[@]}"; do
+    case "$word" in
+    --release | -r) profile=(--release) place=release ;;
+    --) break ;;
+    esac
+done
+"$cargo" build --locked "${profile[@]}" "${library[@]}" || status=$?
+export LOADLINE_TEST_LIBRARY=$PWD/target/$place/libloadline_prefetch.so
+if [ -n "${CARGO_TARGET_DIR:-}" ]; then LOADLINE_TEST_LIBRARY=$CARGO_TARGET_DIR/$place/libloadline_prefetch.so; fi
+
+# Examples in the documentation are programs of their own, and cargo alone can run them.
+if [ ${#kinds[@]} != 0 ]; then
+    echo "exec '$cargo' test --locked --no-fail-fast ${what[*]} --doc" >"$LOADLINE_TEST_PLAN/documentation.doc"
+fi
 
 # Runs one program; what it says is shown in one piece when it ends.
 one() {

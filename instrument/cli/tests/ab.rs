@@ -1,7 +1,9 @@
 //! `loadline ab`, as its user runs it.
 
+mod common;
+
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 const SCRIPT: &str = "set $n=2\ndefine fileset name=mail, path=/tmp, entries=50, size=4k, prealloc=100\n\
     define process name=p { thread name=t, instances=$n {\n\
@@ -10,10 +12,14 @@ const SCRIPT: &str = "set $n=2\ndefine fileset name=mail, path=/tmp, entries=50,
       flowop closefile name=close, fd=1\n\
     } }\nrun 60\n";
 
-fn loadline(home: &Path, words: &[&str]) -> Output {
+fn command(home: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_loadline"));
-    command.current_dir(home).env("LOADLINE_HOME", home.join("home")).env("NO_COLOR", "1");
-    command.args(words).output().unwrap()
+    command.current_dir(home).env("LOADLINE_HOME", home.join("home")).env("NO_COLOR", "1").args(words);
+    command
+}
+
+fn loadline(home: &Path, words: &[&str]) -> Output {
+    command(home, words).output().unwrap()
 }
 
 fn told(output: &Output, codes: &[i32]) -> (String, String) {
@@ -48,19 +54,19 @@ fn stacks_are_compared_stored_and_reported() {
 #[test]
 fn slices_of_loads_that_go_on_are_compared_and_nothing_stays() {
     let home = home();
-    // tracing instances belong to the machine: what a program that was killed has left is not this one's
-    told(&loadline(home.path(), &["doctor"]), &[0]);
     let words =
         ["ab", "dir:.", "dir:.", "-w", "mail.f", "--slices", "2ms", "--budget", "1s", "--set-b", "n=1"];
     // whichever verdict this machine gives
-    let (answer, _) = told(&loadline(home.path(), &words), &[0, 1, 4]);
+    let child = command(home.path(), &words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let process = child.id();
+    let (answer, _) = told(&child.wait_with_output().unwrap(), &[0, 1, 4]);
     assert!(answer.contains(" of four slices, "), "{answer}");
     let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let (report, _) = told(&loadline(home.path(), &["report", "last"]), &[0]);
     let sentence = one_line(answer.lines().next().unwrap());
     assert!(one_line(&report).contains(&sentence), "{report}\n--- for\n{sentence}");
     let (left, _) = told(&loadline(home.path(), &["doctor"]), &[0]);
-    assert!(left.contains("nothing was left behind"), "{left}");
+    assert_eq!(common::found(&left, process), Vec::<&str>::new(), "{left}");
     let (_, why) = told(&loadline(home.path(), &[&words[..], &["--metric", "latency_p99"]].concat()), &[2]);
     assert!(why.contains("a slice has a throughput only"), "{why}");
 }
