@@ -73,6 +73,9 @@ fn half_a_second_of_silence_shows_from_the_intended_start_and_not_in_service_tim
     assert!(bench.journal.is_empty());
 }
 
+/// How long one master knows of a move what the next one does not: a hundred redirections.
+const DISAGREEMENT: Duration = Duration::from_millis(4);
+
 /// Moves slots from their master to another one, as `redis-cli --cluster reshard` does: keys first, one by one.
 fn move_slots(logins: &[Login], slots: &[u16], to: usize) {
     let mut wires: Vec<Wire> = logins.iter().map(|login| Wire::connect(login).unwrap()).collect();
@@ -102,8 +105,10 @@ fn move_slots(logins: &[Login], slots: &[u16], to: usize) {
             // while the slot is half moved the load meets ASK
             std::thread::sleep(Duration::from_millis(1));
         }
+        // until the new master hears it too, each of the two sends commands to the other
         for wire in &mut wires {
             wire.must(&["CLUSTER", "SETSLOT", &slot, "NODE", &ids[to]]).unwrap();
+            std::thread::sleep(DISAGREEMENT);
         }
     }
 }

@@ -29,3 +29,15 @@ pub use server::{Log, Servers};
 pub const INDEX: &[u8] = b"_indices";
 /// Time before a command that a changing cluster refused is sent again.
 pub(crate) const LATER: Duration = Duration::from_millis(20);
+/// How long a cluster may refuse a command, or send it around, before that is an error.
+const LATER_PATIENCE: Duration = Duration::from_secs(60);
+/// Times that such a command is sent again: as many as fit into [`LATER_PATIENCE`].
+const LATER_TIMES: u32 = (LATER_PATIENCE.as_millis() / LATER.as_millis()) as u32;
+
+/// A cluster that has not come to rest.
+fn never_whole() -> crate::KvError {
+    crate::KvError::Engine(format!(
+        "the cluster refuses a command, or sends it around, for {} s: is it whole, is a master down?",
+        LATER_PATIENCE.as_secs()
+    ))
+}

@@ -13,11 +13,11 @@ use serve::drive::{Clock, Counts, Done};
 use crate::KvError;
 use crate::client::{Client, Shared};
 
-use super::LATER;
 use super::resp::Login;
 use super::ring::Ring;
 pub use super::terminal::Layout;
 use super::terminal::{Pending, Running, Terminal};
+use super::{LATER, LATER_TIMES, never_whole};
 
 /// Events that are taken at once.
 const EVENTS: usize = 256;
@@ -31,8 +31,6 @@ const AWAKE: Duration = Duration::from_micros(100);
 const DRAIN_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a server may answer nothing at all.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// How long a cluster may refuse a command before that is an error.
-const LATER_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The terminals of one thread.
 pub struct Part {
@@ -277,11 +275,8 @@ impl Loop<'_, '_> {
             return Ok(());
         }
         for (number, node, pending) in std::mem::take(&mut self.later) {
-            if pending.redirected > LATER_PATIENCE_TIMES {
-                return Err(KvError::Engine(format!(
-                    "the cluster refuses commands for {} s: is a master down?",
-                    LATER_PATIENCE.as_secs()
-                )));
+            if pending.redirected > LATER_TIMES {
+                return Err(never_whole());
             }
             terminals[number].send_to(node, pending);
         }
@@ -327,6 +322,3 @@ impl Loop<'_, '_> {
         Timespec { tv_sec: 0, tv_nsec: i64::from(until.subsec_nanos()) }
     }
 }
-
-/// Times that a command is sent again because the cluster is changing: as many as fit into [`LATER_PATIENCE`].
-const LATER_PATIENCE_TIMES: u32 = (LATER_PATIENCE.as_millis() / LATER.as_millis()) as u32;

@@ -5,9 +5,11 @@ use crate::KvError;
 
 use super::resp::{Address, Login, Reply, Wire, command, refusal};
 use super::slots::{SLOTS, slot};
+use super::{LATER, LATER_TIMES, never_whole};
 
-/// Redirections of one command that are followed; beyond them the cluster contradicts itself.
-pub const REDIRECTIONS_MAX: u32 = 16;
+/// Redirections of one command that are followed at once. Masters that have not all heard who has a slot send it around for
+/// longer: from then on it waits as one that is refused.
+pub const AT_ONCE_MAX: u32 = 16;
 
 /// What an error reply asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -155,7 +157,7 @@ impl Ring {
         show: &mut dyn FnMut(&Reply<'_>) -> Result<(), KvError>,
     ) -> Result<(), KvError> {
         let (mut node, mut asking) = (self.node_of(key), false);
-        for _ in 0..REDIRECTIONS_MAX {
+        for times in 1..=LATER_TIMES {
             if asking {
                 self.wires[node].must(&["ASKING"])?;
             }
@@ -166,6 +168,9 @@ impl Ring {
                 other => show(other).map(|()| None),
             })??;
             asking = false;
+            if times > AT_ONCE_MAX || next == Some(Redirection::Later) {
+                std::thread::sleep(LATER);
+            }
             match next {
                 None => return Ok(()),
                 Some(Redirection::Moved(slot, address)) => {
@@ -176,13 +181,11 @@ impl Ring {
                     node = self.node_at(&address)?;
                     asking = true;
                 }
-                Some(Redirection::Later) => std::thread::sleep(super::LATER),
+                Some(Redirection::Later) => {}
             }
             self.redirections += 1;
         }
-        Err(KvError::Engine(format!(
-            "Redis sends a command around {REDIRECTIONS_MAX} times: is the cluster whole?"
-        )))
+        Err(never_whole())
     }
 }
 

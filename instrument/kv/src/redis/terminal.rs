@@ -9,7 +9,7 @@ use crate::client::{Client, Op, Step, missing};
 
 use super::INDEX;
 use super::resp::{Reply, command, refusal};
-use super::ring::{REDIRECTIONS_MAX, Redirection, Ring, redirection};
+use super::ring::{AT_ONCE_MAX, Redirection, Ring, redirection};
 
 /// How the terminals are laid out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -226,25 +226,25 @@ impl Terminal {
         self.ring.redirections += 1;
         let known = self.ring.wires.len();
         let to = match &redirected {
-            Redirection::Moved(_, address) | Redirection::Ask(address) => {
-                if pending.redirected > REDIRECTIONS_MAX {
-                    return Err(KvError::Engine(format!(
-                        "Redis sends a command around {REDIRECTIONS_MAX} times: is the cluster whole?"
-                    )));
-                }
-                self.ring.node_at(address)?
-            }
+            Redirection::Moved(_, address) | Redirection::Ask(address) => self.ring.node_at(address)?,
             Redirection::Later => node,
         };
         if self.ring.wires.len() > known {
             self.pending.push(VecDeque::new());
             self.waits_for_room.push(false);
         }
+        let at_once = pending.redirected <= AT_ONCE_MAX;
         match redirected {
             Redirection::Moved(slot, _) => {
                 self.ring.moved(slot, to);
-                self.send_to(to, pending);
+                if at_once {
+                    self.send_to(to, pending);
+                } else {
+                    later.push((to, pending));
+                }
             }
+            // whoever has the slot is asked again, not whom it names this once
+            Redirection::Ask(_) if !at_once => later.push((node, pending)),
             Redirection::Ask(_) => {
                 let asking = Pending { op: pending.op, sent: Sent::Asking, redirected: 0 };
                 self.send_to(to, asking);
