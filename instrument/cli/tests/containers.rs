@@ -1,8 +1,10 @@
 //! Loads in containers: begun together, added without loss, named when one fails, and nothing is left.
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+mod common;
 
+use std::process::Output;
+
+use common::{Place, names, text};
 use needs::needs;
 
 const WORKLOAD: &str = "define fileset name=files,path=/tmp,size=4k,entries=50,dirwidth=20,prealloc=80\n\
@@ -14,50 +16,20 @@ const WORKLOAD: &str = "define fileset name=files,path=/tmp,size=4k,entries=50,d
       flowop deletefile name=delete,filesetname=files\n\
     } }\nrun 60\n";
 
-struct Place {
-    dir: tempfile::TempDir,
+fn place() -> Place {
+    let place = Place::new();
+    std::fs::write(place.dir.path().join("work.f"), WORKLOAD).unwrap();
+    place
 }
 
-impl Place {
-    fn new() -> Place {
-        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        std::fs::write(dir.path().join("work.f"), WORKLOAD).unwrap();
-        Place { dir }
-    }
-
-    fn run(&self, runtime: &str, words: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_loadline"));
-        command.current_dir(self.dir.path()).args(["run", "work.f", "--on", "tmpfs", "-n", "1"]).args(words);
-        command.env("LOADLINE_HOME", self.dir.path().join("home")).env("LOADLINE_CONTAINERS", runtime);
-        command.stdin(Stdio::null()).output().unwrap()
-    }
-
-    /// No mount, journal or directory of a run is there.
-    fn is_clean(&self) {
-        let here = self.dir.path().to_str().unwrap();
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-        assert_eq!(mounts.lines().find(|line| line.contains(here)), None);
-        for folder in ["home/journal", "home/images"] {
-            assert_eq!(names(&self.dir.path().join(folder)), Vec::<String>::new(), "{folder}");
-        }
-    }
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
-}
-
-fn text(output: &Output) -> String {
-    let told =
-        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat();
-    // as if the terminal were wide
-    told.split_whitespace().collect::<Vec<_>>().join(" ")
+fn run(place: &Place, runtime: &str, words: &[&str]) -> Output {
+    let words = [&["run", "work.f", "--on", "tmpfs", "-n", "1"], words].concat();
+    place.command(&words).env("LOADLINE_CONTAINERS", runtime).output().unwrap()
 }
 
 fn three_run(runtime: &str, remark: bool) {
-    let place = Place::new();
-    let output = place.run(runtime, &["--containers", "3,1", "--ops", "300", "--csv", "csv"]);
+    let place = place();
+    let output = run(&place, runtime, &["--containers", "3,1", "--ops", "300", "--csv", "csv"]);
     let told = text(&output);
     assert!(output.status.success(), "{told}");
     assert!(
@@ -86,9 +58,9 @@ fn without_runc_plain_namespaces_do_and_the_report_says_so() {
 fn a_container_that_fails_is_named_and_the_others_are_taken_down() {
     needs!(Root, Mounts, MemoryCgroup, Runc);
     for runtime in ["runc", "namespaces"] {
-        let place = Place::new();
+        let place = place();
         // no process of loadline fits into it
-        let output = place.run(runtime, &["--containers", "3", "--memory", "1M", "--for", "1s"]);
+        let output = run(&place, runtime, &["--containers", "3", "--memory", "1M", "--for", "1s"]);
         let told = text(&output);
         assert_eq!(output.status.code(), Some(1), "{told}");
         let named = (0..3).any(|number| told.contains(&format!("failed: container {number} ")));
@@ -112,10 +84,8 @@ fn sysbench_runs_against_a_server_in_a_container_of_its_own() {
     let study = "stacks = [\"tmpfs\"]\n[study]\ntitle = \"t\"\ncontainers = [3]\ntrials = 1\n\
         [[workload]]\napp = \"sysbench\"\nset = { seconds = 1, rows = 10 }\n";
     std::fs::write(place.dir.path().join("sysbench.toml"), study).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_loadline"));
-    command.current_dir(place.dir.path()).args(["run", "sysbench.toml", "--csv", "csv"]);
-    command.env("LOADLINE_HOME", place.dir.path().join("home")).env("LOADLINE_CONTAINERS", "runc");
-    let output = command.stdin(Stdio::null()).output().unwrap();
+    let words = ["run", "sysbench.toml", "--csv", "csv"];
+    let output = place.command(&words).env("LOADLINE_CONTAINERS", "runc").output().unwrap();
     let told = text(&output);
     assert!(output.status.success() && told.contains("3 containers: ready after"), "{told}");
     let trials = std::fs::read_to_string(place.dir.path().join("csv/trials.csv")).unwrap();
@@ -125,14 +95,14 @@ fn sysbench_runs_against_a_server_in_a_container_of_its_own() {
 
 #[test]
 fn numbers_that_cannot_be_are_refused_before_anything_is_made() {
-    let place = Place::new();
+    let place = place();
     for (number, wrong) in [
         ("0", "0 containers are out of range; 1 to 1000"),
         ("1001", "1001 containers are out of range"),
         ("4,4", "4 containers stand twice"),
         ("many", "`many` is not a number of containers; write 40, or 40,100,200"),
     ] {
-        let output = place.run("runc", &["--containers", number]);
+        let output = run(&place, "runc", &["--containers", number]);
         let told = text(&output);
         assert_eq!(output.status.code(), Some(2), "{told}");
         assert!(told.contains(wrong), "{told}");

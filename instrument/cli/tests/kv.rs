@@ -1,50 +1,9 @@
 //! Key-value engines in the laboratory: what the commands print, and that nothing is left.
 
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+mod common;
 
+use common::{Place, text};
 use needs::needs;
-
-struct Place {
-    dir: tempfile::TempDir,
-}
-
-impl Place {
-    fn new() -> Place {
-        Place { dir: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
-    }
-
-    fn loadline(&self, words: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_loadline"));
-        command.current_dir(self.dir.path()).args(words).env("LOADLINE_HOME", self.dir.path().join("home"));
-        command.stdin(Stdio::null()).output().unwrap()
-    }
-
-    fn is_clean(&self) {
-        let here = self.dir.path().to_str().unwrap();
-        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
-        assert_eq!(mounts.lines().find(|line| line.contains(here)), None);
-        for folder in ["home/journal", "home/images"] {
-            assert_eq!(names(&self.dir.path().join(folder)), Vec::<String>::new(), "{folder}");
-        }
-        for process in names(Path::new("/proc")).into_iter().filter(|name| name.parse::<u32>().is_ok()) {
-            let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
-            let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            assert!(!line.contains(here) || line.contains("/deps/"), "{process}: {line}");
-        }
-    }
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
-}
-
-fn text(output: &Output) -> String {
-    let told =
-        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat();
-    told.split_whitespace().collect::<Vec<_>>().join(" ")
-}
 
 #[test]
 fn engines_in_the_process_run_without_root() {

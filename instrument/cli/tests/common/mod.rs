@@ -1,4 +1,8 @@
-//! What several tests of the command line ask.
+//! What several tests of the command line ask. Each test program uses a part of it.
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
 /// How lines begin in which the doctor tells what it found (`loadline doctor`).
 const FINDINGS: [&str; 7] =
@@ -14,4 +18,54 @@ pub fn found(doctor: &str, of: u32) -> Vec<&str> {
     let found: Vec<_> = lines.clone().filter(|line| !of_others(line)).collect();
     assert!(lines.count() > 0 || doctor.contains("nothing was left behind"), "{doctor}");
     found
+}
+
+/// A directory with a home of its own, for commands as their user runs them. On a disk: /tmp may be memory.
+pub struct Place {
+    pub dir: tempfile::TempDir,
+}
+
+impl Place {
+    pub fn new() -> Place {
+        Place { dir: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap() }
+    }
+
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loadline"));
+        command.current_dir(self.dir.path()).args(words).env("LOADLINE_HOME", self.dir.path().join("home"));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    pub fn loadline(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    /// No mount, journal, image, device or process of a run is there.
+    pub fn is_clean(&self) {
+        let here = self.dir.path().to_str().unwrap();
+        let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
+        assert_eq!(mounts.lines().find(|line| line.contains(here)), None);
+        for folder in ["home/journal", "home/images", "home/ssd"] {
+            assert_eq!(names(&self.dir.path().join(folder)), Vec::<String>::new(), "{folder}");
+        }
+        for process in names(Path::new("/proc")).into_iter().filter(|name| name.parse::<u32>().is_ok()) {
+            let line = std::fs::read(format!("/proc/{process}/cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).replace('\0', " ");
+            assert!(!line.contains(here) || line.contains("/deps/"), "{process}: {line}");
+        }
+    }
+}
+
+/// Names in a folder; none where there is none.
+pub fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// What a command said, as if the terminal were wide.
+pub fn text(output: &Output) -> String {
+    let told =
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat();
+    told.split_whitespace().collect::<Vec<_>>().join(" ")
 }
