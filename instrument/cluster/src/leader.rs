@@ -162,6 +162,17 @@ impl Leader {
         self.peers.get(rank as usize).map_or("?", |peer| &peer.hello.host)
     }
 
+    /// How many ranks are on the host of this one, itself included.
+    pub fn beside(&self, rank: u32) -> u32 {
+        (0..self.size()).filter(|other| self.host(*other) == self.host(rank)).count() as u32
+    }
+
+    /// The first rank of each host.
+    pub fn firsts(&self) -> Vec<u32> {
+        let is_first = |rank: &u32| (0..*rank).all(|before| self.host(before) != self.host(*rank));
+        (0..self.size()).filter(is_first).collect()
+    }
+
     /// A rank with its host, for messages.
     pub fn name(&self, rank: u32) -> String {
         format!("rank {rank} on host {}", self.host(rank))
