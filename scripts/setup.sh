@@ -5,9 +5,10 @@
 set -euo pipefail
 
 packages=()
-need() { # program, file:path, or lib:name of a shared library; package
+need() { # program, file:path, glob:pattern of paths, or lib:name of a shared library; package
     case "$1" in
     file:*) [ -e "${1#file:}" ] || packages+=("$2") ;;
+    glob:*) compgen -G "${1#glob:}" >/dev/null || packages+=("$2") ;;
     lib:*) [[ "$(PATH="$PATH:/usr/sbin:/sbin" ldconfig -p 2>/dev/null)" == *"${1#lib:}"* ]] || packages+=("$2") ;;
     *) PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null 2>&1 || packages+=("$2") ;;
     esac
@@ -52,6 +53,8 @@ need_for_tests() {
     need file:/usr/lib/postgresql postgresql
     need sysbench sysbench
     need mpirun openmpi-bin
+    need mpicc libopenmpi-dev
+    need 'glob:/usr/lib/llvm-*/lib/clang/*/include/stddef.h' libclang-dev
     need ip iproute2
     need chromium chromium
     need qemu-system-x86_64 qemu-system-x86

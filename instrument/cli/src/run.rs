@@ -105,16 +105,28 @@ fn meet(
         env!("CARGO_PKG_VERSION"),
         arguments.share
     );
-    let meeting = Meeting { folder, launch: ranked, plan, home };
+    let transport = match arguments.transport {
+        options::Transport::Tcp => lab::ranks::Transport::Tcp,
+        options::Transport::Mpi => lab::ranks::Transport::Mpi,
+    };
+    let meeting = Meeting { folder, launch: ranked, transport, plan, home };
     if rank > 0 {
-        meeting.serve()?;
+        meeting.serve().map_err(without_mpi)?;
         return Ok(None);
     }
     let share = match arguments.share {
         options::Share::PerRank => lab::ranks::Share::PerRank,
         options::Share::Shared => lab::ranks::Share::Shared,
     };
-    Ok(Some(meeting.lead(share)?))
+    Ok(Some(meeting.lead(share).map_err(without_mpi)?))
+}
+
+/// What this program cannot do is no failure of the ranks.
+fn without_mpi(error: cluster::ClusterError) -> anyhow::Error {
+    match error {
+        cluster::ClusterError::NoMpi => cannot_here(error),
+        other => other.into(),
+    }
 }
 
 fn run_with(

@@ -10,7 +10,7 @@ use camino::Utf8Path;
 use cluster::leader::{Expected, Hello};
 use cluster::member::Told;
 use cluster::rendezvous::{self, PATIENCE};
-use cluster::{Clock, ClusterError, Launch, Leader, Member};
+use cluster::{Clock, ClusterError, Connection, Launch, Leader, Member, Tunnel};
 use journal::{Cgroup, Journal};
 use serde::{Deserialize, Serialize};
 use stats::Outcome;
@@ -93,11 +93,23 @@ pub(crate) enum Answer {
     },
 }
 
+/// What carries the ranks' messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Transport {
+    /// TCP connections to rank 0.
+    #[default]
+    Tcp,
+    /// MPI, where this program was built with it.
+    Mpi,
+}
+
 /// All ranks, as rank 0 holds them.
 #[derive(Debug)]
 pub struct Crew {
     pub(crate) leader: Leader,
     pub(crate) share: Share,
+    /// It ends after the connections of the leader.
+    _tunnel: Option<Tunnel>,
     own: Option<JoinHandle<Result<(), ClusterError>>>,
 }
 
@@ -108,6 +120,8 @@ pub struct Meeting {
     pub folder: PathBuf,
     /// This rank among all.
     pub launch: Launch,
+    /// How they speak.
+    pub transport: Transport,
     /// What they are about to do: equal for all.
     pub plan: String,
     /// The home of results: what a rank makes on its host is in a journal there.
@@ -142,13 +156,22 @@ impl Meeting {
     /// # Errors
     /// Ranks that do not come or do not agree.
     pub fn lead(&self, share: Share) -> Result<Crew, ClusterError> {
+        let expected = Expected { size: self.launch.size, plan: self.plan.clone(), patience: PATIENCE };
+        let own = self.clone();
+        let start = |serve: Box<dyn FnOnce() -> Result<(), ClusterError> + Send>| {
+            std::thread::Builder::new().name("own rank".into()).spawn(serve).ok()
+        };
+        if self.transport == Transport::Mpi {
+            let (tunnel, ends) = Tunnel::open(&self.launch)?;
+            let own = start(Box::new(move || own.serve_on(Some(ends.own))));
+            let leader = Leader::over(ends.ranks, &expected)?;
+            return Ok(Crew { leader, share, _tunnel: Some(tunnel), own });
+        }
         let (listener, addresses) = rendezvous::listen(&self.launch)?;
         let published = rendezvous::publish(&self.file(), addresses)?;
-        let own = self.clone();
-        let thread = std::thread::Builder::new().name("own rank".into()).spawn(move || own.serve());
-        let expected = Expected { size: self.launch.size, plan: self.plan.clone(), patience: PATIENCE };
+        let own = start(Box::new(move || own.serve_on(None)));
         let leader = Leader::gather(&listener, &published, &expected)?;
-        Ok(Crew { leader, share, own: thread.ok() })
+        Ok(Crew { leader, share, _tunnel: None, own })
     }
 
     /// Any rank: does what rank 0 says until the planned end. The calling thread must live as long.
@@ -156,6 +179,16 @@ impl Meeting {
     /// # Errors
     /// Rank 0 is not reached, refuses, or is gone.
     pub fn serve(&self) -> Result<(), ClusterError> {
+        if self.transport == Transport::Tcp {
+            return self.serve_on(None);
+        }
+        // it ends after the connection that it carries
+        let (_tunnel, ends) = Tunnel::open(&self.launch)?;
+        self.serve_on(Some(ends.own))
+    }
+
+    /// The same over a connection that is there already, or over one that is to be found.
+    fn serve_on(&self, connection: Option<Connection>) -> Result<(), ClusterError> {
         let program = std::env::current_exe().map_err(|error| ClusterError::Launch(error.to_string()))?;
         let program = Program::new(program, &[ARGUMENT]);
         let stop = Arc::new(AtomicBool::new(false));
@@ -169,7 +202,11 @@ impl Meeting {
             }
             Told::Bye | Told::Gone(_) => wish.store(true, Ordering::Release),
         };
-        let member = Member::join(&self.file(), &self.hello(), Clock::system(), PATIENCE, overhear)?;
+        let (hello, clock) = (self.hello(), Clock::system());
+        let member = match connection {
+            Some(connection) => Member::over(connection, &hello, clock, PATIENCE, overhear)?,
+            None => Member::join(&self.file(), &hello, clock, PATIENCE, overhear)?,
+        };
         loop {
             match member.hear() {
                 Told::Bye => return Ok(()),
