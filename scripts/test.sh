@@ -56,15 +56,6 @@ if [[ "${what[*]}" == --workspace ]]; then kinds=(--lib --bins --tests); fi
     test --locked --no-fail-fast "${what[@]}" "${kinds[@]}" 2>&1 | tee "$log" || status=$?
 if [ ${#kinds[@]} != 0 ]; then "$cargo" test --locked --no-fail-fast "${what[@]}" --doc 2>&1 | tee -a "$log" || status=$?; fi
 
-# MPI is a feature that nothing else is built with: where its compiler is, it takes some seconds.
-if [ ${#kinds[@]} != 0 ]; then
-    if command -v mpicc >/dev/null && compgen -G '/usr/lib/llvm-*/lib/clang/*/include/stddef.h' >/dev/null; then
-        "$cargo" test --locked -p loadline-cluster --features mpi --test mpi 2>&1 | tee -a "$log" || status=$?
-    else
-        printf 'loadline-cluster::mpi\tmpi\tneeds mpicc and libclang (libopenmpi-dev, libclang-dev)\n' >>"$LOADLINE_NOT_RUN"
-    fi
-fi
-
 # Runs one program; what it says is shown in one piece when it ends.
 one() {
     local name=$1 ended=0 TIMEFORMAT='%0lR, %0U s of the processors in the program and %0S s in the kernel'
