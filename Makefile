@@ -12,12 +12,12 @@ ROOT := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
 # A static program is for this processor, without glibc.
 MUSL := $(shell uname -m)-unknown-linux-musl
-.PHONY: help setup setup-tests build demo test check fmt clippy doc docs bench install deb dist image clean
+.PHONY: help setup setup-tests build demo test mpi check fmt clippy doc docs bench install deb dist image clean
 
 help:
 	@echo "make demo     set up what is missing, build, compare file systems on four workloads (a few minutes)"
 	@echo "make test     set up what is missing, run all tests; as root each one, else it lists what did not run and why"
-	@echo "make check    what CI runs: format, lints, docs, tests"
+	@echo "make check    what CI runs: format, lints, docs, tests, and make mpi: ranks that speak through MPI"
 	@echo "make bench    loadline beside bare loops of the same system calls, and beside fio"
 	@echo "make docs     the documentation as a site, in target/book/html; needs mdbook"
 	@echo "make deb      a Debian package, in target/package; make image: an OCI image of it, built without a daemon"
@@ -44,7 +44,14 @@ setup-tests:
 test: setup-tests
 	@CARGO="$(CARGO)" scripts/test.sh
 
-check: setup-tests fmt clippy doc test
+check: setup-tests fmt clippy doc test mpi
+
+# Ranks that speak through MPI. Not in `test`: the feature needs an MPI library and libclang, and builds what nothing else uses.
+mpi:
+	@scripts/setup.sh --mpi
+	@if ! command -v mpicc >/dev/null; then echo "Not run: cluster's tests over MPI need mpicc (libopenmpi-dev)"; exit; fi; set -ex; \
+		$(CARGO) clippy --locked -p loadline-cluster --features mpi --all-targets -- -D warnings; \
+		$(CARGO) test --locked -p loadline-cluster --features mpi --test mpi
 
 fmt:
 	$(CARGO) fmt --all --check

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Installs what is missing: a C compiler, the tools of the file systems, Rust. Says what it does; does nothing twice.
-# --tests installs as well what the tests need (ground/needs). Other arguments are further packages (fio for the
-# benchmark). Made for Debian and Ubuntu; elsewhere it says what to install.
+# --tests installs as well what the tests need (ground/needs), --mpi what `make mpi` needs. Other arguments are further
+# packages (fio for the benchmark). Made for Debian and Ubuntu; elsewhere it says what to install.
 set -euo pipefail
 
 packages=()
-need() { # program, file:path, or lib:name of a shared library; package
+need() { # program, file:path, glob:pattern of paths, or lib:name of a shared library; package
     case "$1" in
     file:*) [ -e "${1#file:}" ] || packages+=("$2") ;;
+    glob:*) compgen -G "${1#glob:}" >/dev/null || packages+=("$2") ;;
     lib:*) [[ "$(PATH="$PATH:/usr/sbin:/sbin" ldconfig -p 2>/dev/null)" == *"${1#lib:}"* ]] || packages+=("$2") ;;
     *) PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null 2>&1 || packages+=("$2") ;;
     esac
@@ -59,8 +60,18 @@ need_for_tests() {
     need sshfs sshfs
     need file:/usr/lib/openssh/sftp-server openssh-sftp-server
 }
+# What builds and runs ranks that speak through MPI (`make mpi`).
+need_for_mpi() {
+    need mpirun openmpi-bin
+    need mpicc libopenmpi-dev
+    need 'glob:/usr/lib/llvm-*/lib/clang/*/include/stddef.h' libclang-dev
+}
 for extra in "$@"; do
-    if [ "$extra" = --tests ]; then need_for_tests; else need "$extra" "$extra"; fi
+    case "$extra" in
+    --tests) need_for_tests ;;
+    --mpi) need_for_mpi ;;
+    *) need "$extra" "$extra" ;;
+    esac
 done
 
 root=()
@@ -68,7 +79,7 @@ if [ "$(id -u)" != 0 ]; then root=(sudo); fi
 
 # Without root, tests run without these: they are listed as not run. Only what builds them must be there.
 may_install() { [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null || { [ -t 0 ] && command -v sudo >/dev/null 2>&1; }; }
-if [ ${#packages[@]} -gt 0 ] && [ "${1-}" = --tests ] && command -v cc >/dev/null && ! may_install; then
+if [ ${#packages[@]} -gt 0 ] && [[ "${1-}" = --tests || "${1-}" = --mpi ]] && command -v cc >/dev/null && ! may_install; then
     echo "setup: not root, and no sudo: tests that need ${packages[*]} will not run"
     packages=()
 fi

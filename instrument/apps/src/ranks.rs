@@ -27,6 +27,12 @@ impl Roll {
         self.hosts.len() as u32
     }
 
+    /// Which one of the tasks on its host this is, from 0.
+    pub fn among_neighbours(&self) -> usize {
+        let own = self.hosts.get(self.rank as usize);
+        self.hosts.iter().take(self.rank as usize).filter(|host| Some(*host) == own).count()
+    }
+
     /// How many different hosts there are.
     pub fn hosts_number(&self) -> usize {
         let mut hosts: Vec<&String> = self.hosts.iter().collect();
@@ -129,7 +135,8 @@ mod tests {
             let owner = two.shuffled(seed);
             assert_eq!(two.own_host(|rank| owner[rank as usize]), 0, "seed {seed}: {owner:?}");
         }
-        assert_eq!(roll(&["a", "b", "a", "b"]).node_step(), 1);
+        let third = Roll { rank: 2, ..roll(&["a", "b", "a", "b"]) };
+        assert_eq!((third.node_step(), third.among_neighbours()), (1, 1));
         assert_eq!(roll(&["a", "a"]).node_step(), 1);
     }
 }

@@ -58,11 +58,26 @@ const CASES: [Case; 7] = [
     Case { program: "mdtest", name: "hard", options: "-n 4000 -F -w 3901 -e 3901 -N 1 -t", phases: &FILES },
 ];
 
+const FILE_SYSTEMS: [&str; 2] = ["tmpfs", "ext4"];
+
 /// Ranks of each run.
 const RANKS: [&str; 2] = ["1", "2"];
 
-/// Runs all cases on the tmpfs and on ext4 in an image, with the programs on PATH.
-pub fn measure(pairs: &Pairs, tmpfs: &Path, disk: &Path) -> anyhow::Result<()> {
+impl Case {
+    /// As it is called in rows, and in `--only`.
+    fn title(&self, ranks: &str, file_system: &str) -> String {
+        format!("{} {} n={ranks} {file_system}", self.program, self.name)
+    }
+}
+
+/// Whether a word of `--only` names a program or a case here.
+pub fn is_meant(only: &str) -> bool {
+    let all = || CASES.iter().flat_map(|case| RANKS.iter().map(move |ranks| (case, ranks)));
+    all().any(|(case, ranks)| FILE_SYSTEMS.iter().any(|on| case.title(ranks, on).contains(only)))
+}
+
+/// Runs the cases whose name contains `only`, on the tmpfs and on ext4 in an image, with the programs on PATH.
+pub fn measure(pairs: &Pairs, tmpfs: &Path, disk: &Path, only: &str) -> anyhow::Result<()> {
     for (program, what) in [("mpirun", "apt install openmpi-bin"), ("ior", SOURCE), ("mdtest", SOURCE)] {
         if !is_on_path(program) {
             println!("{program} is not on PATH ({what}): the cases of IOR and mdtest are left out");
@@ -77,9 +92,10 @@ pub fn measure(pairs: &Pairs, tmpfs: &Path, disk: &Path) -> anyhow::Result<()> {
     let home = tempfile::Builder::new().prefix("loadline-bench-").tempdir_in(tmpfs)?;
     let folder = tempfile::Builder::new().prefix("loadline-bench-").tempdir_in(tmpfs)?;
     let (home, loadline, rounds) = (home.path(), loadline.as_path(), pairs.rounds);
-    all(&Place { file_system: "tmpfs", folder: folder.path(), home, loadline, rounds })?;
+    let [memory, on_disk] = FILE_SYSTEMS;
+    all(&Place { file_system: memory, folder: folder.path(), home, loadline, rounds, only })?;
     drop(folder);
-    on_ext4(disk, "8G", |folder| all(&Place { file_system: "ext4", folder, home, loadline, rounds }))
+    on_ext4(disk, "8G", |folder| all(&Place { file_system: on_disk, folder, home, loadline, rounds, only }))
 }
 
 const SOURCE: &str = "build https://github.com/hpc/ior: ./bootstrap && ./configure && make";
@@ -95,12 +111,15 @@ struct Place<'a> {
     home: &'a Path,
     loadline: &'a Path,
     rounds: usize,
+    only: &'a str,
 }
 
 fn all(place: &Place<'_>) -> anyhow::Result<()> {
     pairs::print_header("the program");
     for case in &CASES {
-        for ranks in RANKS {
+        for ranks in
+            RANKS.into_iter().filter(|ranks| case.title(ranks, place.file_system).contains(place.only))
+        {
             one(case, ranks, place)?;
         }
     }
@@ -124,8 +143,7 @@ fn one(case: &Case, ranks: &str, place: &Place<'_>) -> anyhow::Result<()> {
     }
     for (at, phase) in case.phases.iter().enumerate() {
         let of = |all: &[Vec<f64>]| all.iter().map(|one| one[at]).collect::<Vec<f64>>();
-        let name =
-            format!("{} {} {}, n={ranks}, {}", case.program, case.name, phase.theirs, place.file_system);
+        let name = format!("{}: {}", case.title(ranks, place.file_system), phase.theirs);
         pairs::print_row(&name, 0.95, &of(&us), &of(&them));
     }
     Ok(())

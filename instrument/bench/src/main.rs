@@ -96,8 +96,8 @@ fn main() -> anyhow::Result<()> {
         pairs::print_header("fio");
         fio::measure(&pairs, &arguments.tmpfs, &arguments.disk)?;
     }
-    if "ior mdtest".contains(&arguments.only) {
-        ior::measure(&pairs, &arguments.tmpfs, &arguments.disk)?;
+    if ior::is_meant(&arguments.only) {
+        ior::measure(&pairs, &arguments.tmpfs, &arguments.disk, &arguments.only)?;
     }
     if arguments.only.is_empty() || "sysbench".contains(&arguments.only) || arguments.only.contains("oltp") {
         pairs::print_header("sysbench");

@@ -88,7 +88,7 @@ fn check_jobs(arguments: &options::Check, file: &str, set: Vec<(String, String)>
 
 fn check_study(arguments: &options::Check) -> anyhow::Result<Exit> {
     let file = arguments.file.as_path();
-    let study = arguments.evaluating.study(Source::File(file), &arguments.set)?;
+    let study = arguments.evaluating.study(Source::File(file), &arguments.set, None)?;
     let machine = lab::load::machine(study.study.memory.map(|bytes| bytes.0), FREE_BYTES_ASSUMED);
     let checked = lab::check::workloads(&study, machine).map_err(bad_input)?;
     let (cells, trials) = (record::plan::cells(&study), record::plan::order(&study));

@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::{Args, ValueHint};
 use record::embedded::Embedded;
 use record::study::{Scene, Study};
+use spec::StackSpec;
 
 use crate::screen::bad_input;
 
@@ -61,14 +62,23 @@ impl Evaluating {
         }
     }
 
-    /// The study for this machine, with the rows and columns that are to run. `set` are values of its variables.
-    pub fn study(&self, source: Source<'_>, set: &[String]) -> anyhow::Result<Study> {
-        let scene = self.scene(set)?;
+    /// The study for this machine, with the rows and columns that are to run. `set` are values of its variables, `on` stacks
+    /// in place of its own.
+    pub fn study(&self, source: Source<'_>, set: &[String], on: Option<&str>) -> anyhow::Result<Study> {
+        let stacks = on.map_or(Ok(Vec::new()), StackSpec::parse_list);
+        let stacks = stacks.map_err(|error| bad_input(format!("--on: {error}")))?;
+        let is_told = !stacks.is_empty();
+        let scene = Scene { stacks, ..self.scene(set)? };
         let mut study = match source {
             Source::File(file) => lab::read::study(file, &scene),
             Source::Embedded(embedded) => embedded.study(&scene),
         }
         .map_err(bad_input)?;
+        if is_told && study.rows.iter().any(|row| row.stack.is_some()) {
+            return Err(bad_input(
+                "--on: the rows of this study name their stacks; choose by --rows and --device",
+            ));
+        }
         if !set.is_empty() && study.variables.is_empty() {
             let message = "--set: the study has no [variables]; sweep a workload's with [parameters]";
             return Err(bad_input(message));
@@ -98,6 +108,7 @@ impl Evaluating {
             device: self.device.clone(),
             disk_bytes: self.device.as_deref().map_or(0, disk_bytes),
             set: set.iter().map(pair).collect::<anyhow::Result<_>>()?,
+            stacks: Vec::new(),
         })
     }
 }

@@ -103,12 +103,7 @@ impl Kernels {
                     columns: None,
                     published: None,
                 };
-                let mut study = all.study(Source::File(file), load.set)?;
-                if let Some(on) = &self.on {
-                    study.stacks =
-                        StackSpec::parse_list(on).map_err(|error| bad_input(format!("--on: {error}")))?;
-                }
-                study
+                all.study(Source::File(file), load.set, self.on.as_deref())?
             }
             (None, Some((file, settings))) => {
                 let (apps, files) = crate::run::loads(&[file]);

@@ -24,7 +24,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 pub use crash::Crash;
 pub use explain::{Explain, ExplainCache, ExplainFsync, ExplainFuse, Watched};
 pub use prefetch::{Prefetch, PrefetchDaemon, PrefetchWhat};
-pub use run::{Check, Run, Share};
+pub use run::{Check, Run, Share, Transport};
 pub use ssd::{Ssd, SsdAttach};
 pub use stored::{Compare, Format, Report, Runs};
 

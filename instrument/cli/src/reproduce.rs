@@ -95,7 +95,7 @@ pub fn reproduce(options: &Options, arguments: &Reproduce) -> anyhow::Result<Exi
         quiet: arguments.quiet,
         allow_system: false,
     };
-    let mut study = arguments.evaluating.study(Source::Embedded(embedded), &arguments.set)?;
+    let mut study = arguments.evaluating.study(Source::Embedded(embedded), &arguments.set, None)?;
     study.study.seed = arguments.seed;
     if let Some(trials) = arguments.trials {
         study.all_trials(trials);

@@ -18,7 +18,6 @@ use record::results::{Judgement, Run, Status};
 use record::shard::Shard;
 use record::study::{Bytes, CommandLine, Io, Percent, Seconds, Settings, Share, Study, StudyError, nearest};
 use rustix::process::Signal;
-use spec::StackSpec;
 use stats::Thresholds;
 
 use crate::evaluation::Source;
@@ -95,9 +94,10 @@ fn meet(
     // rank 0 undoes what it has made; the others have made nothing
     let signal = if rank == 0 { Signal::TERM } else { Signal::KILL };
     cluster::launch::end_with_launcher(signal)?;
+    let home = home(options)?;
     let folder = match &arguments.rendezvous {
         Some(folder) => std::path::absolute(folder)?,
-        None => home(options)?.join("rendezvous"),
+        None => home.join("rendezvous"),
     };
     let plan = format!(
         "study {} of loadline {}, --share {:?}",
@@ -105,16 +105,28 @@ fn meet(
         env!("CARGO_PKG_VERSION"),
         arguments.share
     );
-    let meeting = Meeting { folder, launch: ranked, plan };
+    let transport = match arguments.transport {
+        options::Transport::Tcp => lab::ranks::Transport::Tcp,
+        options::Transport::Mpi => lab::ranks::Transport::Mpi,
+    };
+    let meeting = Meeting { folder, launch: ranked, transport, plan, home };
     if rank > 0 {
-        meeting.serve()?;
+        meeting.serve().map_err(without_mpi)?;
         return Ok(None);
     }
     let share = match arguments.share {
         options::Share::PerRank => lab::ranks::Share::PerRank,
         options::Share::Shared => lab::ranks::Share::Shared,
     };
-    Ok(Some(meeting.lead(share)?))
+    Ok(Some(meeting.lead(share).map_err(without_mpi)?))
+}
+
+/// What this program cannot do is no failure of the ranks.
+fn without_mpi(error: cluster::ClusterError) -> anyhow::Error {
+    match error {
+        cluster::ClusterError::NoMpi => cannot_here(error),
+        other => other.into(),
+    }
 }
 
 fn run_with(
@@ -257,18 +269,11 @@ fn unscaled(arguments: &options::Run) -> anyhow::Result<Study> {
     let [file] = arguments.files.as_slice() else {
         return Err(bad_input("give one study (*.toml), or workloads (*.f), but not both"));
     };
-    let mut study = arguments.evaluating.study(Source::File(file), &arguments.set)?;
+    let mut study =
+        arguments.evaluating.study(Source::File(file), &arguments.set, arguments.on.as_deref())?;
     study.study = overrides(study.study, arguments)?;
     if let Some(trials) = arguments.trials {
         study.all_trials(trials);
-    }
-    if let Some(on) = &arguments.on {
-        if study.rows.iter().any(|row| row.stack.is_some()) {
-            return Err(bad_input(
-                "--on: the rows of this study name their stacks; choose by --rows and --device",
-            ));
-        }
-        study.stacks = StackSpec::parse_list(on).map_err(|error| bad_input(format!("--on: {error}")))?;
     }
     Ok(study)
 }

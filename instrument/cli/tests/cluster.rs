@@ -7,7 +7,7 @@ mod parallel;
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -302,15 +302,79 @@ fn what_ranks_cannot_do_is_said_before_anything_runs() {
     needs!(MPIRUN);
     let place = Place::new();
     for (words, why) in [
-        (&["mail.f", "--on", "dir:shared", "--cold"][..], "leave out --cold"),
+        (&["ior", "--on", "dir:shared", "--cold"][..], "leave out --cold"),
         (&["nowhere.f", "--on", "dir:shared"][..], "nowhere.f"),
     ] {
-        let words = [words, &["--for", "200ms", "-n", "1"]].concat();
+        let length: &[&str] = if words[0] == "ior" { &["-n", "1"] } else { &["-n", "1", "--for", "200ms"] };
+        let words = [words, length].concat();
         let output = place.mpirun("2", &words).output().unwrap();
         let told = text(&output);
         assert!(!output.status.success() && told.contains(why), "{words:?}: {told}");
     }
     place.is_clean();
+}
+
+/// Each host is made cold before its ranks read, each rank has its part of the host's memory, and rank 0 traces them all.
+#[test]
+fn ranks_begin_cold_within_limits_and_are_explained() {
+    needs!(MPIRUN, Root, Mounts, Loop, Ext4, MemoryCgroup, Tracing);
+    let place = Place::new();
+    // each rank has 16 MiB
+    let reads = "define fileset name=f, path=/tmp, entries=4, size=4m, prealloc=100, dirwidth=4\n\
+        define process name=p { thread name=t {\n\
+          flowop openfile name=open, filesetname=f, fd=1\n\
+          flowop readwholefile name=read, fd=1, iosize=64k\n\
+          flowop write name=write, fd=1, iosize=4k\n\
+          flowop fsync name=sync, fd=1\n\
+          flowop closefile name=close, fd=1\n\
+        } }\nrun 60\n";
+    place.write("reads.f", reads);
+    let disk = Disk::on(place.path().join("shared"), &place.path().join("image"));
+    let run = |words: &[&str]| {
+        let always = ["reads.f", "--on", "dir:shared", "--for", "500ms", "--warmup", "0", "-n", "1"];
+        let output = place.mpirun("2", &[&always, words].concat()).output().unwrap();
+        assert!(output.status.success(), "{words:?}: {}", text(&output));
+        place.last("home")["run"]["trials"][0].clone()
+    };
+    let metric = |trial: &Value, name: &str| parallel::metric(trial, name);
+    let cold = run(&["--cold"]);
+    assert!(metric(&cold, "device_read_bytes") >= f64::from(16 << 20), "{cold:#}");
+    let limited = run(&["--memory", "16M", "--explain"]);
+    let peak = metric(&limited, "memory_peak_bytes");
+    assert!(peak > 0.0 && peak <= f64::from(16 << 20), "{peak}");
+    let syncs = |trial: &Value| {
+        let ops = trial["outcome"]["ops"].as_array().unwrap();
+        ops.iter().find(|op| op["name"] == "sync").unwrap()["ops"].as_u64().unwrap()
+    };
+    let parts = limited["extras"]["ranks"].as_array().unwrap();
+    let most = parts.iter().map(syncs).max().unwrap();
+    let traced = limited["fsync"]["summary"]["fsyncs"].as_u64().unwrap_or_else(|| panic!("{limited:#}"));
+    assert!(traced > most, "{traced} fsyncs of both ranks were traced, {most} were of one");
+    drop(disk);
+    place.is_clean();
+}
+
+/// ext4 in an image, mounted until it is dropped.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn on(target: PathBuf, image: &Path) -> Disk {
+        std::fs::File::create(image).unwrap().set_len(128 << 20).unwrap();
+        let run = |program: &str, words: &[&std::ffi::OsStr]| {
+            let output = Command::new(program).args(words).output().unwrap();
+            assert!(output.status.success(), "{program}: {}", text(&output));
+        };
+        run("mkfs.ext4", &["-qF".as_ref(), image.as_os_str()]);
+        run("mount", &["-o".as_ref(), "loop".as_ref(), image.as_os_str(), target.as_os_str()]);
+        Disk(target)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let done = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::empty());
+        assert!(done.is_ok() || std::thread::panicking(), "{done:?}");
+    }
 }
 
 #[test]

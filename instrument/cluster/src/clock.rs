@@ -3,7 +3,7 @@
 //! One side asks for the other's time. The answer was given at some moment between question and arrival; taken as the middle,
 //! it is wrong by at most half the round trip (Cristian, 1989). Of many rounds the fastest one bounds best.
 
-use rustix::thread::clock_nanosleep_absolute;
+use rustix::thread::{CpuSet, clock_nanosleep_absolute, sched_getaffinity, sched_setaffinity};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
 /// Rounds of an estimate: on a quiet link the fastest of 40 is within a few microseconds of the best of 300.
@@ -53,6 +53,27 @@ pub fn sleep_until_ns(at_ns: i64) -> i64 {
     // a signal ends the sleep early
     while clock_nanosleep_absolute(ClockId::Monotonic, &until) == Err(rustix::io::Errno::INTR) {}
     system_ns() - at_ns
+}
+
+/// The same on one of the cores that this thread may use, the one number `nth` of them, and then on all of them again. Ranks
+/// of one host that sleep to one moment wake up where they fell asleep: of two on one core the second would begin up to
+/// 2 ms later, when the scheduler moves it. With fewer cores than `nth` it sleeps on any.
+pub fn sleep_on_core_until_ns(at_ns: i64, nth: usize) -> i64 {
+    let Some(all) = settle(nth) else { return sleep_until_ns(at_ns) };
+    let late_ns = sleep_until_ns(at_ns);
+    // what this thread may use it may use again
+    let _ = sched_setaffinity(None, &all);
+    late_ns
+}
+
+/// Moves this thread to one core; gives those that it could use before.
+fn settle(nth: usize) -> Option<CpuSet> {
+    let all = sched_getaffinity(None).ok()?;
+    let core = (0..CpuSet::MAX_CPU).filter(|core| all.is_set(*core)).nth(nth)?;
+    let mut own = CpuSet::new();
+    own.set(core);
+    sched_setaffinity(None, &own).ok()?;
+    Some(all)
 }
 
 /// How far another clock is ahead of this one.
@@ -148,5 +169,11 @@ mod tests {
     fn sleeping_ends_after_its_moment() {
         let at = Clock::system().now_ns() + 2_000_000;
         assert!(sleep_until_ns(at) >= 0);
+        let cores = || sched_getaffinity(None).unwrap();
+        let before = cores();
+        for nth in [0, before.count() as usize - 1, before.count() as usize] {
+            assert!(sleep_on_core_until_ns(Clock::system().now_ns() + 2_000_000, nth) >= 0);
+            assert_eq!(cores(), before, "core {nth}");
+        }
     }
 }

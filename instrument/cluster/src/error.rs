@@ -51,6 +51,12 @@ pub enum ClusterError {
         /// What stood in the way last.
         why: String,
     },
+    /// This program cannot speak MPI.
+    #[error(
+        "this loadline was built without MPI: leave --transport out (TCP is used then), or build it with \
+         `cargo build --release -p loadline --features mpi`, which needs mpicc and libclang (libopenmpi-dev, libclang-dev)"
+    )]
+    NoMpi,
     /// Two ranks are about to do different things.
     #[error("{0}")]
     Disagree(String),

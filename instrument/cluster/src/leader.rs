@@ -1,7 +1,7 @@
 //! Rank 0's side: a connection to every rank, its own load's included.
 
 use std::io;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::{Clock, Offset, ROUNDS};
+use crate::connection::Connection;
 use crate::error::ClusterError;
 use crate::rendezvous::Published;
 use crate::wire::{self, Kind};
@@ -38,7 +39,7 @@ pub struct Hello {
 /// A rank that has come.
 #[derive(Debug)]
 struct Peer {
-    stream: TcpStream,
+    stream: Connection,
     hello: Hello,
     lost: Option<String>,
 }
@@ -84,22 +85,15 @@ impl Leader {
     ) -> Result<Leader, ClusterError> {
         listener.set_nonblocking(true).map_err(ClusterError::Listen)?;
         let deadline = Instant::now() + expected.patience;
-        let mut slots: Vec<Option<Peer>> = (0..expected.size).map(|_| None).collect();
-        let mut wrong = None;
-        while slots.iter().any(Option::is_none) && wrong.is_none() {
+        let mut seats = Seats::new(expected);
+        while !seats.are_full() {
             match listener.accept() {
                 Ok((stream, _)) => {
                     // a stranger, or a rank that died at once, is none of ours
-                    let Ok((stream, hello)) = hello(stream) else { continue };
-                    if hello.secret != published.card.secret {
-                        continue;
-                    }
-                    wrong = refusal(&hello, expected, &slots);
-                    if let Some(why) = &wrong {
-                        let _ = wire::send(&mut &stream, Kind::Refused, why.as_bytes());
-                    } else {
-                        let at = hello.rank as usize;
-                        slots[at] = Some(Peer { stream, hello, lost: None });
+                    let set = stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true));
+                    let Ok((stream, hello)) = set.and_then(|()| hello(stream.into())) else { continue };
+                    if hello.secret == published.card.secret {
+                        seats.take(stream, hello)?;
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -110,37 +104,22 @@ impl Leader {
                 Err(error) => return Err(ClusterError::Listen(error)),
             }
         }
-        if let Some(why) = wrong {
-            for peer in slots.iter().flatten() {
-                let _ = wire::send(&mut &peer.stream, Kind::Refused, why.as_bytes());
+        seats.lead(&published.path().display().to_string())
+    }
+
+    /// The same over connections that are there already: of rank 0, 1, ...
+    ///
+    /// # Errors
+    /// As [`Leader::gather`].
+    pub fn over(connections: Vec<Connection>, expected: &Expected) -> Result<Leader, ClusterError> {
+        let mut seats = Seats::new(expected);
+        for connection in connections {
+            // one that does not say who it is is missing
+            if let Ok((connection, hello)) = hello(connection) {
+                seats.take(connection, hello)?;
             }
-            return Err(ClusterError::Disagree(why));
         }
-        let missing: Vec<String> = slots
-            .iter()
-            .enumerate()
-            .filter(|(_, slot)| slot.is_none())
-            .map(|(at, _)| at.to_string())
-            .collect();
-        let peers: Vec<Peer> = slots.into_iter().flatten().collect();
-        if !missing.is_empty() {
-            let error = ClusterError::Missing {
-                size: expected.size,
-                count: missing.len(),
-                missing: missing.join(", "),
-                path: published.path().display().to_string(),
-                patience: expected.patience,
-            };
-            for peer in &peers {
-                let _ = wire::send(&mut &peer.stream, Kind::Refused, error.to_string().as_bytes());
-            }
-            return Err(error);
-        }
-        let mut leader = Leader { peers, clock: Clock::system() };
-        for rank in 0..leader.size() {
-            leader.write(rank, Kind::Welcome, &[])?;
-        }
-        Ok(leader)
+        seats.lead("MPI")
     }
 
     /// Lets a stopped rank be found sooner, for tests.
@@ -160,6 +139,17 @@ impl Leader {
     /// The name of a rank's host.
     pub fn host(&self, rank: u32) -> &str {
         self.peers.get(rank as usize).map_or("?", |peer| &peer.hello.host)
+    }
+
+    /// How many ranks are on the host of this one, itself included.
+    pub fn beside(&self, rank: u32) -> u32 {
+        (0..self.size()).filter(|other| self.host(*other) == self.host(rank)).count() as u32
+    }
+
+    /// The first rank of each host.
+    pub fn firsts(&self) -> Vec<u32> {
+        let is_first = |rank: &u32| (0..*rank).all(|before| self.host(before) != self.host(*rank));
+        (0..self.size()).filter(is_first).collect()
     }
 
     /// A rank with its host, for messages.
@@ -207,7 +197,7 @@ impl Leader {
     fn lose(&mut self, rank: u32, why: String) {
         if let Some(peer) = self.peers.get_mut(rank as usize).filter(|peer| peer.lost.is_none()) {
             // it learns of it, if it lives
-            let _ = peer.stream.shutdown(std::net::Shutdown::Both);
+            peer.stream.end();
             peer.lost = Some(why);
         }
     }
@@ -347,14 +337,76 @@ fn wait(fds: &mut [PollFd<'_>], left: Duration) -> io::Result<()> {
     }
 }
 
-fn hello(stream: TcpStream) -> io::Result<(TcpStream, Hello)> {
-    stream.set_nonblocking(false)?;
-    stream.set_nodelay(true)?;
+fn hello(stream: Connection) -> io::Result<(Connection, Hello)> {
     stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
     stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
     match wire::receive(&mut &stream)? {
         (Kind::Hello, payload) => Ok((stream, serde_json::from_slice(&payload)?)),
         _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Places of ranks that come one after the other.
+struct Seats<'a> {
+    expected: &'a Expected,
+    slots: Vec<Option<Peer>>,
+}
+
+impl Seats<'_> {
+    fn new(expected: &Expected) -> Seats<'_> {
+        Seats { expected, slots: (0..expected.size).map(|_| None).collect() }
+    }
+
+    fn are_full(&self) -> bool {
+        self.slots.iter().all(Option::is_some)
+    }
+
+    /// Lets a rank in.
+    ///
+    /// # Errors
+    /// It is about to do something else: then all are told.
+    fn take(&mut self, stream: Connection, hello: Hello) -> Result<(), ClusterError> {
+        let Some(why) = refusal(&hello, self.expected, &self.slots) else {
+            let at = hello.rank as usize;
+            self.slots[at] = Some(Peer { stream, hello, lost: None });
+            return Ok(());
+        };
+        let _ = wire::send(&mut &stream, Kind::Refused, why.as_bytes());
+        self.refuse(&why);
+        Err(ClusterError::Disagree(why))
+    }
+
+    fn refuse(&self, why: &str) {
+        for peer in self.slots.iter().flatten() {
+            // one that is gone needs no reason
+            let _ = wire::send(&mut &peer.stream, Kind::Refused, why.as_bytes());
+        }
+    }
+
+    /// All are there, and are told so.
+    ///
+    /// # Errors
+    /// Some are missing: the others are told. `place` is where they were awaited.
+    fn lead(self, place: &str) -> Result<Leader, ClusterError> {
+        let is_missing = |(_, slot): &(usize, &Option<Peer>)| slot.is_none();
+        let missing = self.slots.iter().enumerate().filter(is_missing).map(|(at, _)| at.to_string());
+        let missing: Vec<String> = missing.collect();
+        if !missing.is_empty() {
+            let error = ClusterError::Missing {
+                size: self.expected.size,
+                count: missing.len(),
+                missing: missing.join(", "),
+                path: place.to_string(),
+                patience: self.expected.patience,
+            };
+            self.refuse(&error.to_string());
+            return Err(error);
+        }
+        let mut leader = Leader { peers: self.slots.into_iter().flatten().collect(), clock: Clock::system() };
+        for rank in 0..leader.size() {
+            leader.write(rank, Kind::Welcome, &[])?;
+        }
+        Ok(leader)
     }
 }
 

@@ -8,7 +8,9 @@
 //! |---|---|
 //! | [`launch`] | rank and size, as the launcher says them |
 //! | [`rendezvous`] | how the ranks find rank 0: a file in a directory that all see |
-//! | [`wire`] | frames on a TCP connection, with limits |
+//! | [`connection`] | a stream between two ranks |
+//! | [`tunnel`] | such streams through MPI (feature `mpi`) |
+//! | [`wire`] | frames on a connection, with limits |
 //! | [`leader`] | rank 0's side of the star |
 //! | [`member`] | the side of every rank, rank 0's own load included |
 //! | [`clock`] | the offset between two monotonic clocks, its bound, its drift |
@@ -17,17 +19,21 @@
 
 pub mod balance;
 pub mod clock;
+pub mod connection;
 pub mod host;
 pub mod launch;
 pub mod leader;
 pub mod member;
 pub mod rendezvous;
+pub mod tunnel;
 pub mod wire;
 
 mod error;
 
 pub use clock::{Clock, Offset};
+pub use connection::Connection;
 pub use error::ClusterError;
 pub use launch::Launch;
 pub use leader::{Heard, Leader};
 pub use member::Member;
+pub use tunnel::Tunnel;

@@ -1,13 +1,13 @@
 //! The side of every rank: comes to rank 0, answers for its clock, hears what is to be done.
 
 use std::io;
-use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
+use crate::connection::Connection;
 use crate::error::ClusterError;
 use crate::leader::{ANSWER_PATIENCE, Hello};
 use crate::rendezvous;
@@ -17,7 +17,7 @@ use crate::wire::{self, Kind};
 #[derive(Debug)]
 pub struct Member {
     rank: u32,
-    out: Arc<Mutex<TcpStream>>,
+    out: Arc<Mutex<Connection>>,
     heard: Receiver<Told>,
 }
 
@@ -48,7 +48,9 @@ impl Member {
         let until = Instant::now() + patience;
         let found = rendezvous::find(path, patience, |stream, card| {
             let hello = Hello { secret: card.secret.clone(), ..hello.clone() };
-            admitted(stream, &hello, until)
+            // a connection that has ended by now shows when it is spoken to
+            let _ = stream.set_nodelay(true);
+            admitted(stream.into(), &hello, until)
         })?;
         let stream = found.map_err(|why| ClusterError::NoLeader {
             rank: hello.rank,
@@ -56,6 +58,31 @@ impl Member {
             patience,
             why,
         })?;
+        Member::on(stream, hello.rank, clock, overhear)
+    }
+
+    /// The same over a connection to rank 0 that is there already.
+    ///
+    /// # Errors
+    /// As [`Member::join`].
+    pub fn over(
+        connection: Connection,
+        hello: &Hello,
+        clock: Clock,
+        patience: Duration,
+        overhear: impl Fn(&Told) + Send + 'static,
+    ) -> Result<Member, ClusterError> {
+        let gone = || ClusterError::Lost { name: "rank 0".into(), why: "is gone".into() };
+        let connection = admitted(connection, hello, Instant::now() + patience)?.ok_or_else(gone)?;
+        Member::on(connection, hello.rank, clock, overhear)
+    }
+
+    fn on(
+        stream: Connection,
+        rank: u32,
+        clock: Clock,
+        overhear: impl Fn(&Told) + Send + 'static,
+    ) -> Result<Member, ClusterError> {
         let lost = |error: io::Error| ClusterError::Lost { name: "rank 0".into(), why: error.to_string() };
         stream.set_read_timeout(None).map_err(lost)?;
         let reader = stream.try_clone().map_err(lost)?;
@@ -77,7 +104,7 @@ impl Member {
             }
         };
         std::thread::Builder::new().name("rank 0".into()).spawn(listen).map_err(lost)?;
-        Ok(Member { rank: hello.rank, out, heard })
+        Ok(Member { rank, out, heard })
     }
 
     /// Its number.
@@ -111,19 +138,17 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        if let Ok(stream) = self.out.lock() {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        self.out.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).end();
     }
 }
 
-fn send(out: &Mutex<TcpStream>, kind: Kind, payload: &[u8]) -> io::Result<()> {
-    let mut stream = out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    wire::send(&mut *stream, kind, payload)
+fn send(out: &Mutex<Connection>, kind: Kind, payload: &[u8]) -> io::Result<()> {
+    let stream = out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    wire::send(&mut &*stream, kind, payload)
 }
 
 /// The next message; pings are answered here, at once.
-fn next(mut reader: &TcpStream, out: &Mutex<TcpStream>, clock: Clock) -> io::Result<Option<Told>> {
+fn next(mut reader: &Connection, out: &Mutex<Connection>, clock: Clock) -> io::Result<Option<Told>> {
     Ok(match wire::receive(&mut reader)? {
         (Kind::Ping, _) => {
             send(out, Kind::Pong, &clock.now_ns().to_le_bytes())?;
@@ -138,9 +163,8 @@ fn next(mut reader: &TcpStream, out: &Mutex<TcpStream>, clock: Clock) -> io::Res
 }
 
 /// Says hello and waits for all others; `None`: this is not our rank 0.
-fn admitted(stream: TcpStream, hello: &Hello, until: Instant) -> Result<Option<TcpStream>, ClusterError> {
+fn admitted(stream: Connection, hello: &Hello, until: Instant) -> Result<Option<Connection>, ClusterError> {
     let greet = || -> io::Result<(Kind, Vec<u8>)> {
-        stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(ANSWER_PATIENCE))?;
         wire::send(&mut &stream, Kind::Hello, &serde_json::to_vec(hello)?)?;
         // rank 0 itself says when its patience is over

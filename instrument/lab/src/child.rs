@@ -77,7 +77,7 @@ impl Ranks for Others {
     fn meet(&self, value: u64, aligned: bool) -> Result<Vec<u64>, String> {
         say(&Message::Meet { value, aligned });
         let Begin { at_ns, values } = begin()?;
-        cluster::clock::sleep_until_ns(at_ns);
+        cluster::clock::sleep_on_core_until_ns(at_ns, self.roll.among_neighbours());
         Ok(values)
     }
 

@@ -26,6 +26,7 @@ pub mod child;
 pub mod contained;
 pub mod guests;
 pub mod inprocess;
+mod limit;
 pub mod load;
 pub mod overwrite;
 pub mod paired;

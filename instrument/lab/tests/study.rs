@@ -126,6 +126,23 @@ fn files_are_found_relative_to_the_study() {
     ));
 }
 
+/// A study may leave its stacks to the command line; without either it is refused.
+#[test]
+fn stacks_may_come_from_the_command_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.toml");
+    std::fs::write(&file, "[[workload]]\nname = 'a'\ntext = 'run 5'").unwrap();
+    let stacks = spec::StackSpec::parse_list("ext4,xfs").unwrap();
+    let told = Scene { stacks: stacks.clone(), ..Scene::default() };
+    assert_eq!(lab::read::study(&file, &told).unwrap().stacks, stacks);
+    let error = lab::read::study(&file, &Scene::default()).unwrap_err().to_string();
+    assert!(error.contains("no stack is named") && error.contains("--on"), "{error}");
+    // what is simulated has no place, wherever the place is named
+    std::fs::write(&file, "stacks = ['virtual']\n[[workload]]\nsimulate = 'dbench'").unwrap();
+    let error = lab::read::study(&file, &told).unwrap_err().to_string();
+    assert!(error.contains("runs on `virtual`, not on ext4"), "{error}");
+}
+
 #[test]
 fn wrong_studies_are_explained() {
     let head = "stacks = ['ext4', 'xfs']\n";

@@ -103,7 +103,7 @@ pub(super) fn cut(text: &str) -> Result<Option<(Network, &str)>, ParseErrorKind>
             }
             Some(("rate", value)) => {
                 let rate = rate(value).ok_or_else(|| {
-                    wrong(&format!("`{word}` is no rate such as rate=1GB/s, 1kB/s to 1TB/s"))
+                    wrong(&format!("`{word}` is no rate such as rate=1GB/s or rate=100mbit, 1kB/s to 1TB/s"))
                 })?;
                 network.bytes_per_second = Some(rate);
             }
@@ -140,10 +140,10 @@ fn delay(text: &str) -> Option<Duration> {
 }
 
 fn rate(text: &str) -> Option<u64> {
-    let rate = scaled(
-        text,
-        &[("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3), ("KB/s", 1e3), ("B/s", 1.0)],
-    )?;
+    // bytes, or bits as networks are sold
+    let bytes = [("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3), ("KB/s", 1e3), ("B/s", 1.0)];
+    let bits = [("gbit", 1e9 / 8.0), ("mbit", 1e6 / 8.0), ("kbit", 1e3 / 8.0)];
+    let rate = scaled(text, &[&bytes[..], &bits].concat())?;
     RATES.contains(&rate).then_some(rate.round() as u64)
 }
 
@@ -165,6 +165,7 @@ mod tests {
                 1,
                 "xfs@slow(1ms,1GB/s):4G",
             ),
+            ("sshfs,rate=10mbit(ext4)", 0, Some(1_250_000), 0, "ext4"),
             ("sshfs(dir:\"/a,b\")", 0, None, 0, "dir:\"/a,b\""),
         ] {
             let stack: StackSpec = text.parse().unwrap_or_else(|error| panic!("{error}"));
@@ -191,6 +192,7 @@ mod tests {
             "sshfs,delay=1h(ext4)",
             "sshfs,rate=fast(ext4)",
             "sshfs,rate=0B/s(ext4)",
+            "sshfs,rate=1bit(ext4)",
             "sshfs,,x(ext4)",
             "sshfs(sshfs(ext4))",
             "sshfs(virtual)",

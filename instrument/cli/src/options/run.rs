@@ -115,6 +115,9 @@ pub struct Run {
     /// Under mpirun or srun: a directory that all hosts see, where the ranks meet [default: in the home of results]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub rendezvous: Option<PathBuf>,
+    /// Under mpirun or srun: what carries the ranks' messages; mpi only where loadline was built with it
+    #[arg(long, value_enum, default_value_t = Transport::Tcp, value_name = "HOW")]
+    pub transport: Transport,
     /// Stretch the emulated SSD's time, so that a small machine is bound by the device and ratios hold; 0.01 to 10000
     #[arg(long, value_name = "FACTOR")]
     pub time_scale: Option<f64>,
@@ -168,6 +171,15 @@ pub struct Run {
     /// No progress, only results
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// What carries the messages of a launcher's ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Transport {
+    /// TCP connections to rank 0
+    Tcp,
+    /// MPI itself
+    Mpi,
 }
 
 /// How the ranks of a launcher use the target.

@@ -1,11 +1,9 @@
 //! How a trial comes to its end: what a process came to, or an error on the way, as a status.
 
-use journal::Cgroup;
 use record::results::Status;
 use stack::StackError;
 use stats::Ended;
 
-use super::evidence;
 use crate::runner::Report;
 use crate::site::SiteError;
 use crate::supervise::{Departure, Told};
@@ -93,23 +91,6 @@ pub(super) fn conclude(departure: Departure, timeout_seconds: f64, report: &mut 
             Status::Interrupted
         }
         (None, None) => Status::Done,
-    }
-}
-
-/// Takes the figures of a memory group and removes it.
-pub(super) fn leave(group: Cgroup, departure: &mut Departure) {
-    if let Ok(used) = group.stats() {
-        if used.oom_kills > 0
-            && let Err(message) = &mut departure.result
-        {
-            message.push_str("; the memory limit was met and the kernel killed it");
-        }
-        if let Ok(outcome) = &mut departure.result {
-            outcome.metrics.extend(evidence::memory_metrics(&used));
-        }
-    }
-    if let Err(error) = group.destroy() {
-        departure.raw_output.push_str(&format!("{error}\n"));
     }
 }
 

@@ -54,17 +54,6 @@ pub(super) fn ssd_metrics(status: &SsdStatus) -> Vec<Metric> {
     amplification.into_iter().chain(counters).collect()
 }
 
-pub(super) fn memory_metrics(used: &journal::CgroupStats) -> Vec<Metric> {
-    let metric = |name: &str, unit: &str, value: u64| Metric {
-        name: name.to_string(),
-        unit: unit.to_string(),
-        value: value as f64,
-    };
-    let peak = used.peak_bytes.map(|peak| metric("memory_peak_bytes", "bytes", peak));
-    let hits = used.limit_hits.map(|hits| metric("memory_limit_hits", "1", hits));
-    peak.into_iter().chain(hits).collect()
-}
-
 pub(super) fn commands(built: &MountedStack) -> Vec<Command> {
     let purpose = |line: &str| {
         let program = line.split_whitespace().next().unwrap_or_default();

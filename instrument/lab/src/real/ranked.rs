@@ -1,5 +1,6 @@
 //! A trial whose load many ranks run: ready together, begun at one moment, silent while they measure, added without loss.
 
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use record::results::RankPart;
 use stats::{Ended, Metric, Outcome, parallel};
 
 use super::ending::Failure;
-use super::trial::{Part, Processes, Trial};
+use super::trial::{Part, Processes, Trial, traced};
 use crate::load::Prepared;
 use crate::protocol::{Begin, Request};
 use crate::ranks::{Answer, Crew, Order, Share, TOKEN};
@@ -47,6 +48,8 @@ impl From<ClusterError> for Failure {
 struct Seat {
     ready: bool,
     ended: bool,
+    /// It makes its host cold.
+    cools: bool,
     began: Option<(i64, i64)>,
     outcome: Option<Outcome>,
     spans: Vec<Span>,
@@ -70,8 +73,21 @@ impl Trial<'_> {
         if !app.map_or_else(|| load.model().is_some(), |app| app.takes_ranks()) {
             return refuse("only workloads in WML, ior, mdtest and io500 can be run");
         }
-        if settings.cold || settings.explain || settings.memory.is_some() || load.containers.is_some() {
-            return refuse("leave out --cold, --explain, --memory and --containers");
+        if load.containers.is_some() {
+            return refuse("leave out --containers: the ranks are the many");
+        }
+        // what lies between the files and the load
+        let is_staged = settings.cold || settings.explain;
+        if is_staged && app.is_some() {
+            return refuse(
+                "this load writes and reads its files in one go: leave out --cold and --explain \
+                 (--posix.odirect goes past the caches)",
+            );
+        }
+        let hosts = crew.leader.firsts().len();
+        if settings.explain && hosts > 1 {
+            let why = format!("--explain traces this host alone, and the ranks are on {hosts}: leave it out");
+            return refuse(&why);
         }
         if built.in_process().is_some() || !self.job.stack.label().starts_with("dir:") {
             return refuse("the target must be a directory that all hosts see: --on dir:/shared");
@@ -103,27 +119,28 @@ impl Trial<'_> {
             share,
             seats: Vec::new(),
             estimates: Vec::new(),
+            notes: Vec::new(),
             raw_output: String::new(),
         };
-        way.seats.resize_with(size as usize, Seat::default);
-        for rank in 0..size {
-            let request = way.part(rank, size, load, &processes.request);
-            if share == Share::PerRank {
-                std::fs::create_dir(&request.root).map_err(failed)?;
-            }
-            let order = Order::Run {
-                request: Box::new(request),
-                token: token.as_std_path().to_path_buf(),
-                secret: secret.clone(),
-            };
-            way.tell(rank, &order)?;
+        let parts: Vec<Request> =
+            (0..size).map(|rank| way.part(rank, size, load, &processes.request)).collect();
+        if share == Share::PerRank {
+            parts.iter().try_for_each(|part| std::fs::create_dir(&part.root)).map_err(failed)?;
         }
-        let result = way.run(load);
+        let give = Give { parts: &parts, token: token.as_std_path(), secret: &secret };
+        let result = way.all(load, built, &give);
         if !matches!(result, Ok(Departure { told: None, .. })) {
             way.abort();
         }
         result
     }
+}
+
+/// What the ranks are given to do.
+struct Give<'a> {
+    parts: &'a [Request],
+    token: &'a Path,
+    secret: &'a str,
 }
 
 struct Way<'t, 'a, 'c> {
@@ -133,6 +150,8 @@ struct Way<'t, 'a, 'c> {
     seats: Vec<Seat>,
     /// Offsets of all ranks' clocks, each time that they were asked for.
     estimates: Vec<Vec<Offset>>,
+    /// What the reader of the result should know.
+    notes: Vec<String>,
     raw_output: String,
 }
 
@@ -169,15 +188,76 @@ impl Way<'_, '_, '_> {
         Ok(self.crew.leader.say(rank, &text)?)
     }
 
+    /// The files and the load; between them what the study wants.
+    fn all(&mut self, load: &Prepared, built: &Built, give: &Give<'_>) -> Result<Departure, Failure> {
+        let settings = &self.trial.job.study.study;
+        let (cold, explain) = (settings.cold, settings.explain);
+        if !cold && !explain {
+            self.give(give, None)?;
+            return self.run(load);
+        }
+        if self.share == Share::PerRank {
+            self.give(give, Some(Stage::Prepare))?;
+            if let Some(told) = self.until(|seat| seat.ended, None)? {
+                return Ok(self.departed(Err("the ranks did not make their files".into()), Some(told)));
+            }
+        }
+        if cold {
+            (self.trial.progress)(Progress::Cooling);
+            if let Some(told) = self.cool(built.path().as_std_path())? {
+                return Ok(self.departed(Err("the hosts did not get cold".into()), Some(told)));
+            }
+        }
+        self.give(give, Some(Stage::Measure))?;
+        if !explain {
+            return self.run(load);
+        }
+        let (split, departure) = traced(built, || self.run(load))?;
+        self.trial.report.fsync = Some(split);
+        departure
+    }
+
+    /// Gives all ranks their parts, of which nothing is known yet.
+    fn give(&mut self, give: &Give<'_>, stage: Option<Stage>) -> Result<(), Failure> {
+        self.seats.clear();
+        self.seats.resize_with(give.parts.len(), Seat::default);
+        let limit = self.trial.job.study.study.memory.map(|limit| limit.0);
+        for (rank, part) in give.parts.iter().enumerate() {
+            let mut request = Box::new(part.clone());
+            request.options.stage = stage.unwrap_or(request.options.stage);
+            let order = Order::Run {
+                request,
+                token: give.token.to_path_buf(),
+                secret: give.secret.to_string(),
+                // the limit is that of a host
+                memory_bytes: limit.map(|limit| limit / u64::from(self.crew.leader.beside(rank as u32))),
+            };
+            self.tell(rank as u32, &order)?;
+        }
+        Ok(())
+    }
+
+    /// Makes all hosts cold, by the first rank of each.
+    fn cool(&mut self, root: &Path) -> Result<Option<Told>, Failure> {
+        for rank in self.crew.leader.firsts() {
+            self.tell(rank, &Order::Cool { root: root.to_path_buf() })?;
+            if let Some(seat) = self.seats.get_mut(rank as usize) {
+                seat.cools = true;
+            }
+        }
+        self.until(|seat| !seat.cools, None)
+    }
+
     fn run(&mut self, load: &Prepared) -> Result<Departure, Failure> {
-        if let Some(told) = self.until(|seat| seat.ready, self.trial.deadline)? {
+        if let Some(told) = self.until(|seat| seat.ready, None)? {
             return Ok(self.departed(Err("the ranks did not get ready".into()), Some(told)));
         }
         let start_ns = self.go_on(Some(0), &[])?;
         (self.trial.progress)(Progress::Engine(Event::Line {
             text: format!("{} ranks begin together", self.seats.len()),
         }));
-        let told = self.until(|seat| seat.ended, self.trial.deadline)?;
+        let seconds = Duration::from_secs_f64(self.trial.job.load.load_seconds());
+        let told = self.until(|seat| seat.ended, Some(seconds + HANG_PATIENCE))?;
         if told.is_some() {
             self.abort();
         }
@@ -246,24 +326,25 @@ impl Way<'_, '_, '_> {
         (0..self.crew.leader.size()).map(|rank| Ok(self.crew.leader.offset(rank)?)).collect()
     }
 
-    /// Hears until all seats are as wanted; `Some` when the user or the clock wants an end.
+    /// Hears until all seats are as wanted; `Some` when the user or the clock wants an end. `hang`: so long after the first
+    /// rank has ended the others are given up.
     ///
     /// # Errors
     /// A rank that failed, died or hangs.
-    fn until(&mut self, done: fn(&Seat) -> bool, deadline: Instant) -> Result<Option<Told>, Failure> {
+    fn until(&mut self, done: fn(&Seat) -> bool, hang: Option<Duration>) -> Result<Option<Told>, Failure> {
         let mut first_ended: Option<Instant> = None;
-        let load = Duration::from_secs_f64(self.trial.job.load.load_seconds());
         while !self.seats.iter().all(done) {
             if self.trial.stop.load(Ordering::Acquire) {
                 return Ok(Some(Told::Interrupted));
             }
-            if Instant::now() >= deadline {
+            if Instant::now() >= self.trial.deadline {
                 return Ok(Some(Told::TimedOut));
             }
-            if first_ended.is_some_and(|since| since.elapsed() > load + HANG_PATIENCE)
+            if let Some((since, hang)) = first_ended.zip(hang)
+                && since.elapsed() > hang
                 && let Some(rank) = self.seats.iter().position(|seat| !seat.ended)
             {
-                let why = format!("hangs: not done {} s after the first", (load + HANG_PATIENCE).as_secs());
+                let why = format!("hangs: not done {} s after the first", hang.as_secs());
                 self.crew.leader.give_up(rank as u32, &why);
                 return Err(Failure::Message(format!("{} {why}", self.crew.leader.name(rank as u32))));
             }
@@ -289,6 +370,12 @@ impl Way<'_, '_, '_> {
                 let seat = &mut self.seats[rank as usize];
                 match answer {
                     Answer::Ready => seat.ready = true,
+                    Answer::Cooled { result } => {
+                        seat.cools = false;
+                        let host = self.crew.leader.host(rank);
+                        let told = |why| format!("the caches of host {host} were not dropped: {why}");
+                        self.notes.extend(result.err().map(told));
+                    }
                     Answer::Meet { value, aligned } => {
                         seat.met = Some((value, aligned));
                         return self.met();
@@ -368,6 +455,7 @@ impl Way<'_, '_, '_> {
             app.conclude(&tasks, bound_ns, &mut whole);
         }
         describe(&mut whole, &parts, load);
+        whole.notes.append(&mut self.notes);
         for (name, values) in self.crew.leader.differing_facts() {
             let values: Vec<String> =
                 values.into_iter().map(|(value, host)| format!("{value} on {host}")).collect();

@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 
 use camino::Utf8PathBuf;
 use engine::options::{Event, RunOptions, Stage};
-use journal::{Cgroup, Journal, MemoryLimit, PrivateTree};
+use journal::{Cgroup, Journal, PrivateTree};
 use probe::fsync::{RecordError, record_within};
+use record::fsync::FsyncSplit;
 use record::results::{Parameter, Period, Status};
 use stats::Outcome;
 
-use super::ending::{Failure, conclude, leave, status};
+use super::ending::{Failure, conclude, status};
 use super::evidence;
+use crate::limit;
 use crate::load::{self, Prepared, Ready};
 use crate::protocol::{Message, Request};
 use crate::ranks::Crew;
@@ -153,7 +155,7 @@ impl<'a> Trial<'a> {
             message.push_str(&apps::full_disk());
         }
         if let Some(group) = processes.group {
-            leave(group, &mut departure);
+            limit::leave(group, &mut departure);
         }
         Ok(conclude(departure, self.timeout_seconds, &mut self.report))
     }
@@ -221,8 +223,9 @@ impl<'a> Trial<'a> {
             let why = "this load runs programs, which need a mounted file system: leave out `inprocess`";
             return Err(Failure::Message(why.into()));
         }
-        // with containers the limit is that of each of them
-        let limit = self.job.study.study.memory.filter(|_| load.containers.is_none());
+        // with containers the limit is that of each of them, with ranks each makes its own
+        let is_one = load.containers.is_none() && self.place.crew.is_none();
+        let limit = self.job.study.study.memory.filter(|_| is_one);
         let group = limit.map(|limit| self.group(limit.0)).transpose()?;
         let environment = evidence::environment(self.job, built);
         let request = Request {
@@ -299,18 +302,7 @@ impl<'a> Trial<'a> {
 
     /// Runs the load under tracing and keeps the split of its fsyncs.
     fn explained(&mut self, built: &Built, processes: &Processes) -> Result<Departure, Failure> {
-        let load = || self.child(Part::Stage(Stage::Measure), processes);
-        let traced = record_within(built.path().as_std_path(), Some(TRACE_BYTES_MAX), load);
-        let (recording, departure) = traced.map_err(|error| match error.unavailable() {
-            Some(why) => Failure::Unavailable { reason: why.reason.clone(), remedy: why.remedy.clone() },
-            None if matches!(error, RecordError::NoDevice(_)) => Failure::Unavailable {
-                reason: error.to_string(),
-                remedy: "leave --explain out, or choose a stack on a device".into(),
-            },
-            None => Failure::Message(error.to_string()),
-        })?;
-        let mut split = recording.split();
-        split.notes.extend(built.ssd_status().and_then(|status| evidence::fua_note(&status)));
+        let (split, departure) = traced(built, || self.child(Part::Stage(Stage::Measure), processes))?;
         self.report.fsync = Some(split);
         Ok(departure)
     }
@@ -349,7 +341,7 @@ impl<'a> Trial<'a> {
 
     fn group(&self, bytes: u64) -> Result<Cgroup, Failure> {
         let name = format!("{}.{}.{}", self.job.run, std::process::id(), self.place.number);
-        let made = Cgroup::create(&name, MemoryLimit::bytes(bytes), self.place.journal);
+        let made = limit::group(&name, bytes, self.place.journal);
         made.map_err(|error| match error {
             journal::CgroupError::Unavailable(why) => {
                 Failure::Unavailable { reason: why.reason, remedy: why.remedy }
@@ -357,6 +349,22 @@ impl<'a> Trial<'a> {
             other => Failure::Message(other.to_string()),
         })
     }
+}
+
+/// Runs a load under tracing; the split of its fsyncs, and what came of it.
+pub(super) fn traced<T>(built: &Built, load: impl FnOnce() -> T) -> Result<(FsyncSplit, T), Failure> {
+    let traced = record_within(built.path().as_std_path(), Some(TRACE_BYTES_MAX), load);
+    let (recording, departure) = traced.map_err(|error| match error.unavailable() {
+        Some(why) => Failure::Unavailable { reason: why.reason.clone(), remedy: why.remedy.clone() },
+        None if matches!(error, RecordError::NoDevice(_)) => Failure::Unavailable {
+            reason: error.to_string(),
+            remedy: "leave --explain out, or choose a stack on a device".into(),
+        },
+        None => Failure::Message(error.to_string()),
+    })?;
+    let mut split = recording.split();
+    split.notes.extend(built.ssd_status().and_then(|status| evidence::fua_note(&status)));
+    Ok((split, departure))
 }
 
 impl Part {

@@ -69,6 +69,9 @@ impl Study {
         if let Some(evaluation) = &mut study.evaluation {
             evaluation.scale = scale.or(evaluation.scale.take());
         }
+        if !scene.stacks.is_empty() && study.rows.iter().all(|row| row.stack.is_none()) {
+            study.stacks.clone_from(&scene.stacks);
+        }
         check(&study, &place)?;
         names::check(&study, &place)?;
         Ok(study)
@@ -235,7 +238,7 @@ fn check(study: &Study, place: &Place<'_>) -> Result<(), StudyError> {
     if study.stacks.is_empty() && !rows_name_theirs {
         return Err(place
             .at_key("stacks", "no stack is named")
-            .help("e.g. stacks = [\"ext4\", \"xfs\"]")
+            .help("e.g. stacks = [\"ext4\", \"xfs\"], or --on ext4,xfs on the command line")
             .into());
     }
     for (at, stack) in study.stacks.iter().enumerate() {

@@ -8,6 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use spec::StackSpec;
+
 use super::error::{StudyError, TextError};
 use super::formula::{Value, work_out};
 
@@ -26,6 +28,8 @@ pub struct Scene {
     pub disk_bytes: u64,
     /// Values that go before the study's own formulas.
     pub set: Vec<(String, String)>,
+    /// Stacks in place of the study's own; those that its rows name stay.
+    pub stacks: Vec<StackSpec>,
 }
 
 /// A study's text for one scene.
