@@ -25,7 +25,7 @@ what=("$@")
 if [ ${#what[@]} = 0 ]; then what=(--workspace); fi
 
 # Cargo runs one test program after the other, and many wait for disks, servers and clocks. So cargo only says how each is
-# started (test-later.sh), and they run beside each other: LOADLINE_TEST_JOBS at a time, two unless that is set. What
+# started (test-later.sh), and they run beside each other: LOADLINE_TEST_JOBS at a time, three unless that is set. What
 # measures, or looks at what all processes share, runs alone at the end.
 alone='^(cost|harm|overwrite|daemon|page|series|stress)\.'
 # The longest first, so that no long one is left at the end.
@@ -52,8 +52,8 @@ for word in "${what[@]}"; do
     esac
 done
 "$cargo" build --locked "${profile[@]}" "${library[@]}" || status=$?
-export LOADLINE_TEST_LIBRARY=$PWD/target/$place/libloadline_prefetch.so
-if [ -n "${CARGO_TARGET_DIR:-}" ]; then LOADLINE_TEST_LIBRARY=$CARGO_TARGET_DIR/$place/libloadline_prefetch.so; fi
+target=$("$cargo" metadata --locked --no-deps --format-version 1 | sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+export LOADLINE_TEST_LIBRARY=$target/$place/libloadline_prefetch.so
 
 # Examples in the documentation are programs of their own, and cargo alone can run them.
 if [ ${#kinds[@]} != 0 ]; then
