@@ -31,7 +31,7 @@ impl Parameters {
     /// # Errors
     /// Not a size, or out of range.
     pub fn bytes(&mut self, name: &str, default: u64, range: RangeInclusive<u64>) -> Result<u64, AppError> {
-        self.within(name, default, range, |text| workload::size::parse_bytes(text).ok())
+        self.within(name, default, range, |text| units::parse_bytes(text).ok())
     }
 
     fn within(

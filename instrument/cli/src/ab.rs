@@ -212,7 +212,7 @@ fn settings(arguments: &Ab, title: String) -> anyhow::Result<Settings> {
     let told = |text: &Option<String>, name| text.as_deref().map(|text| seconds(name, text)).transpose();
     let length = told(&arguments.length, "--for")?;
     let io = arguments.io.as_deref().map(str::parse::<Io>).transpose();
-    let memory = arguments.memory.as_deref().map(workload::size::parse_bytes).transpose();
+    let memory = arguments.memory.as_deref().map(units::parse_bytes).transpose();
     Ok(Settings {
         title,
         seed: arguments.seed,
@@ -290,7 +290,7 @@ fn commands(options: &Options, arguments: &Ab) -> anyhow::Result<Exit> {
             );
         }
     }
-    let memory = arguments.memory.as_deref().map(workload::size::parse_bytes).transpose();
+    let memory = arguments.memory.as_deref().map(units::parse_bytes).transpose();
     let conditions = Conditions {
         prepare: arguments.prepare.clone(),
         cold: arguments.cold,

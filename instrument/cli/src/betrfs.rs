@@ -164,9 +164,8 @@ fn wrong(error: MountError) -> anyhow::Error {
 }
 
 fn bytes(name: &str, text: &Option<String>) -> anyhow::Result<Option<u64>> {
-    let parse = |text: &String| {
-        workload::size::parse_bytes(text).map_err(|error| bad_input(format!("--{name}: {error}")))
-    };
+    let parse =
+        |text: &String| units::parse_bytes(text).map_err(|error| bad_input(format!("--{name}: {error}")));
     text.as_ref().map(parse).transpose()
 }
 

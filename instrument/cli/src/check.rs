@@ -176,7 +176,7 @@ fn describe(workload: &Workload) -> String {
             Ok(layout) => format!(
                 "{} files, {}, {} directories, {} leaf directories",
                 layout.len(),
-                workload::size::format_bytes(layout.total_bytes()),
+                units::format_bytes(layout.total_bytes()),
                 layout.dir_count(),
                 layout.leafdir_count()
             ),
@@ -201,7 +201,7 @@ fn describe(workload: &Workload) -> String {
                 thread.name,
                 thread.instances,
                 thread.body.len(),
-                workload::size::format_bytes(memory)
+                units::format_bytes(memory)
             );
         }
     }

@@ -63,7 +63,7 @@ fn machine() -> String {
     };
     let uring = engine::uring::available().map_err(|error| error.to_string());
     let cores = std::thread::available_parallelism().map_or(0, |cores| cores.get());
-    let memory = environment.memory.total_bytes.map_or("?".into(), workload::size::format_bytes);
+    let memory = environment.memory.total_bytes.map_or("?".into(), units::format_bytes);
     let kernel = environment.kernel.release.clone().unwrap_or_else(|| "?".into());
     let mut text = format!(
         "kernel       {kernel}\ncores        {cores}\nmemory       {memory}\nroot         {}\nmemory limit {}\nio_uring     {}",

@@ -409,8 +409,7 @@ fn overrides(mut settings: Settings, arguments: &options::Run) -> anyhow::Result
         settings.io = io.parse::<Io>().map_err(|error| bad_input(format!("--io: {error}")))?;
     }
     if let Some(memory) = &arguments.memory {
-        let bytes =
-            workload::size::parse_bytes(memory).map_err(|error| bad_input(format!("--memory: {error}")))?;
+        let bytes = units::parse_bytes(memory).map_err(|error| bad_input(format!("--memory: {error}")))?;
         settings.memory = Some(Bytes(bytes));
     }
     if let Some(numbers) = &arguments.containers {

@@ -244,7 +244,7 @@ fn trace(study: &Study, arguments: &Simulate) -> anyhow::Result<Exit> {
     let machine = lab::load::machine(None, 0);
     let Some(workload) = study.workloads.first() else { return Ok(Exit::Done) };
     let told = |text: &str, default: f64, otherwise: f64| {
-        let length = workload::size::parse_duration(text).map_or(otherwise, |length| length.as_secs_f64());
+        let length = units::parse_duration(text).map_or(otherwise, |length| length.as_secs_f64());
         // a trace of the usual length would have millions of lines
         if (length - default).abs() < f64::EPSILON { otherwise } else { length }
     };

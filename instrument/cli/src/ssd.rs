@@ -66,8 +66,7 @@ pub fn ssd(options: &Options, what: &Ssd) -> anyhow::Result<Exit> {
 }
 
 fn attach(home: &Utf8Path, arguments: &SsdAttach) -> anyhow::Result<()> {
-    let bytes = workload::size::parse_bytes(&arguments.size)
-        .map_err(|error| bad_input(format!("--size: {error}")))?;
+    let bytes = units::parse_bytes(&arguments.size).map_err(|error| bad_input(format!("--size: {error}")))?;
     let name = arguments.name.as_deref().unwrap_or(&arguments.profile);
     let mut options = AttachOptions::new(name, &arguments.profile, bytes);
     options.regime = Regime::parse(&arguments.regime).ok_or_else(|| {

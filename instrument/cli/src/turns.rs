@@ -140,7 +140,7 @@ fn measure(options: &Options, arguments: &CompareOptions) -> anyhow::Result<Exit
 }
 
 fn conditions(arguments: &CompareOptions, library: &library::Library) -> anyhow::Result<Conditions> {
-    let memory = arguments.memory.as_deref().map(workload::size::parse_bytes).transpose();
+    let memory = arguments.memory.as_deref().map(units::parse_bytes).transpose();
     let conditions = Conditions {
         prepare: arguments.prepare.clone(),
         cold: arguments.cold,

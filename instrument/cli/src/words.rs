@@ -8,7 +8,7 @@ use crate::screen::bad_input;
 
 /// A time such as 30s or 1m30s; `option` names it in the error.
 pub fn time(option: &str, text: &str) -> anyhow::Result<Duration> {
-    workload::size::parse_duration(text).map_err(|error| bad_input(format!("{option}: {error}")))
+    units::parse_duration(text).map_err(|error| bad_input(format!("{option}: {error}")))
 }
 
 /// A time for which something is measured: more than nothing.

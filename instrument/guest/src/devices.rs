@@ -30,8 +30,6 @@ const CONFIG: &str = "/sys/kernel/config/nullb";
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Queues of a device, at most: as many virtual processors are needed, and each costs the machine.
 const QUEUES_MAX: u64 = 16;
-/// Bits in a second that units of `remote`'s rate stand for, in kbit.
-const RATES_KBIT: [(&str, u64); 3] = [("kbit", 1), ("mbit", 1_000), ("gbit", 1_000_000)];
 /// The only disk of the controller.
 const NVME_DEVICE: &str = "/dev/nvme0n1";
 
@@ -194,23 +192,18 @@ fn queues(value: &str) -> Option<u64> {
     value.parse().ok().filter(|count| (1..=QUEUES_MAX).contains(count))
 }
 
-/// `100mbit` or `1gbit` in kbit a second, which is not nothing.
+/// What tc(8) counts in.
+const BYTES_PER_KBIT: u64 = 1000 / 8;
+
+/// A rate such as `100mbit` in kbit a second, which is not nothing.
 fn rate_kbit(word: &str) -> Option<u64> {
-    let (digits, unit) = word.split_at(word.bytes().take_while(u8::is_ascii_digit).count());
-    let (_, kbit) = RATES_KBIT.iter().find(|(name, _)| unit.eq_ignore_ascii_case(name))?;
-    digits.parse::<u64>().ok()?.checked_mul(*kbit).filter(|rate| *rate > 0)
+    let bytes = units::parse_rate(word).ok()?;
+    Some(bytes / BYTES_PER_KBIT).filter(|rate| *rate > 0)
 }
 
-/// `80us`, `500ns` or `1ms` in nanoseconds.
+/// A time such as `80us` in nanoseconds.
 fn time_ns(word: &str) -> Option<u64> {
-    let digits = word.bytes().take_while(u8::is_ascii_digit).count();
-    let unit = match &word[digits..] {
-        "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        _ => return None,
-    };
-    word[..digits].parse::<u64>().ok()?.checked_mul(unit)
+    u64::try_from(units::parse_latency(word).ok()?.as_nanos()).ok()
 }
 
 /// Within a guest: the device of a stack, if only a guest has it.

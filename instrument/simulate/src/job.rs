@@ -236,7 +236,7 @@ fn one_of(name: &'static str, value: &str, words: [&str; 2]) -> Result<bool, Job
 
 fn duration(name: &'static str, value: &str) -> Result<u64, JobError> {
     let wrong = |right: String| JobError::Value { name, value: value.into(), right };
-    let length = workload::size::parse_duration(value)
+    let length = units::parse_duration(value)
         .map_err(|error| wrong(format!("{error}; a time such as 120us is right")))?;
     match u64::try_from(length.as_nanos()) {
         Ok(ns) if ns <= 1_000_000_000 => Ok(ns),

@@ -9,7 +9,7 @@ use super::{FsKind, ParseErrorKind};
 /// The longest delay, each way: beyond it every load is one long wait.
 const DELAY_MAX: Duration = Duration::from_secs(10);
 /// The lowest and the highest rate in bytes a second.
-const RATES: std::ops::RangeInclusive<f64> = 1e3..=1e12;
+const RATES: std::ops::RangeInclusive<u64> = 1_000..=1_000_000_000_000;
 
 /// A client of a network file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -97,12 +97,14 @@ pub(super) fn cut(text: &str) -> Result<Option<(Network, &str)>, ParseErrorKind>
         match word.split_once('=') {
             _ if word.is_empty() => return Err(ParseErrorKind::EmptyOption),
             Some(("delay", value)) => {
-                network.delay = delay(value).ok_or_else(|| {
+                let delay = units::parse_latency(value).ok().filter(|delay| *delay <= DELAY_MAX);
+                network.delay = delay.ok_or_else(|| {
                     wrong(&format!("`{word}` is no delay such as delay=100us, at most 10s"))
                 })?;
             }
             Some(("rate", value)) => {
-                let rate = rate(value).ok_or_else(|| {
+                let rate = units::parse_rate(value).ok().filter(|rate| RATES.contains(rate));
+                let rate = rate.ok_or_else(|| {
                     wrong(&format!("`{word}` is no rate such as rate=1GB/s or rate=100mbit, 1kB/s to 1TB/s"))
                 })?;
                 network.bytes_per_second = Some(rate);
@@ -124,27 +126,6 @@ pub(super) fn check(network: &Network, fs: FsKind, in_process: bool) -> Result<(
         _ => return Ok(()),
     };
     Err(ParseErrorKind::BadNetwork { client: network.client.name(), why: why.to_string() })
-}
-
-/// A number with one of the units; longer units first where one ends in another.
-fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
-    let (unit, scale) = units.iter().find(|(unit, _)| text.ends_with(unit))?;
-    let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
-    (number.is_finite() && number >= 0.0).then_some(number * scale)
-}
-
-fn delay(text: &str) -> Option<Duration> {
-    let ns = scaled(text, &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)])?;
-    let delay = Duration::from_nanos(ns.round() as u64);
-    (delay <= DELAY_MAX).then_some(delay)
-}
-
-fn rate(text: &str) -> Option<u64> {
-    // bytes, or bits as networks are sold
-    let bytes = [("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3), ("KB/s", 1e3), ("B/s", 1.0)];
-    let bits = [("gbit", 1e9 / 8.0), ("mbit", 1e6 / 8.0), ("kbit", 1e3 / 8.0)];
-    let rate = scaled(text, &[&bytes[..], &bits].concat())?;
-    RATES.contains(&rate).then_some(rate.round() as u64)
 }
 
 #[cfg(test)]

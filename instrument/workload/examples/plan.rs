@@ -14,7 +14,7 @@ use workload::{
 const ROUNDS: u32 = 10_000_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut numbers = std::env::args().skip(1).map(|argument| workload::size::parse_bytes(&argument));
+    let mut numbers = std::env::args().skip(1).map(|argument| units::parse_bytes(&argument));
     let entries = numbers.next().transpose()?.unwrap_or(10_000_000);
     let dir_width = numbers.next().transpose()?.unwrap_or(20);
     let range = numbers.next().transpose()?.unwrap_or(entries).min(entries);

@@ -9,7 +9,6 @@
 //! | [`layout`] | the tree of files of a fileset: paths, sizes, what exists at the start |
 //! | [`shuffle`] | seeded permutations that need no memory |
 //! | [`data`] | what written bytes look like |
-//! | [`size`] | sizes and durations as people write them |
 
 pub mod data;
 pub mod draw;
@@ -18,7 +17,6 @@ pub mod layout;
 pub mod model;
 pub mod rng;
 pub mod shuffle;
-pub mod size;
 
 pub use data::{DataError, DataPool, DataSpec};
 pub use draw::{DrawError, Draws, Sampler};

@@ -1,13 +1,16 @@
 //! The parametric profile `slow(LATENCY,RATE[,depth=N])`: a device of one latency and one bandwidth.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use crate::error::ProfileError;
 use crate::profile::Profile;
 
 const SYNTAX: &str = "slow(LATENCY,RATE[,depth=N]), such as slow(1ms,1GB/s)";
 /// Latencies lie below this.
-const LATENCY_NS_MAX: f64 = 60e9;
+const LATENCY_MAX: Duration = Duration::from_secs(60);
+/// Bytes in a second: something, and less than any device has.
+const RATES: std::ops::Range<u64> = 1..1_000_000_000_000_000;
 
 impl Profile {
     /// A power-protected device on which every command takes `latency_ns` and its transfer, all transfers of one
@@ -65,12 +68,9 @@ fn read(words: &[&str], bad: impl Fn(&'static str) -> ProfileError) -> Result<Pr
         [latency, rate, rest @ ..] => (latency, rate, rest),
         _ => return Err(bad("parameters")),
     };
-    let latency_ns = scaled(latency, &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)])
-        .filter(|ns| *ns < LATENCY_NS_MAX)
-        .ok_or_else(|| bad("latency"))?;
-    let rate = scaled(rate, &[("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3), ("KB/s", 1e3), ("B/s", 1.0)])
-        .filter(|rate| (1.0..1e15).contains(rate))
-        .ok_or_else(|| bad("rate"))?;
+    let latency = units::parse_latency(latency).ok().filter(|latency| *latency < LATENCY_MAX);
+    let latency_ns = latency.ok_or_else(|| bad("latency"))?.as_nanos() as u64;
+    let rate = units::parse_rate(rate).ok().filter(|rate| RATES.contains(rate)).ok_or_else(|| bad("rate"))?;
     let depth = match rest {
         [] => None,
         [word] => {
@@ -79,14 +79,7 @@ fn read(words: &[&str], bad: impl Fn(&'static str) -> ProfileError) -> Result<Pr
         }
         _ => return Err(bad("parameters")),
     };
-    Profile::slow(latency_ns.round() as u64, rate.round() as u64, depth)
-}
-
-/// A number with one of the units; longer units first where one ends in another.
-fn scaled(text: &str, units: &[(&str, f64)]) -> Option<f64> {
-    let (unit, scale) = units.iter().find(|(unit, _)| text.ends_with(unit))?;
-    let number: f64 = text.strip_suffix(unit)?.trim().parse().ok()?;
-    (number.is_finite() && number >= 0.0).then_some(number * scale)
+    Profile::slow(latency_ns, rate, depth)
 }
 
 #[cfg(test)]

@@ -149,7 +149,7 @@ impl Words {
     pub(crate) fn bytes(&self, name: &str, default: u64) -> Result<u64, AppError> {
         let range = |bytes: &u64| (0..=1 << 50).contains(bytes);
         self.read(name, default, "not a size such as 256k, at most 1P", |text| {
-            workload::size::parse_bytes(text).ok().filter(range)
+            units::parse_bytes(text).ok().filter(range)
         })
     }
 

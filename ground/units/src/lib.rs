@@ -1,20 +1,21 @@
-//! Sizes and durations as people write them: `16k`, `1.5G`, `2MiB`, `30s`, `1h30m`.
+//! Sizes, durations and rates as people write them: `16k`, `1.5G`, `2MiB`, `30s`, `1h30m`, `500MB/s`, `100mbit`.
 //!
-//! Sizes go in powers of 1024, whether or not the unit has an `i`; letters in either case.
+//! Sizes go in powers of 1024, whether or not the unit has an `i`; letters in either case. Rates go in powers of 1000, as
+//! devices and networks are sold.
 
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// A size or duration that cannot be read.
+/// A size, duration or rate that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[expect(missing_docs, reason = "the messages say it")]
-pub enum SizeError {
+pub enum UnitError {
     #[error("nothing here; write a number such as {example}")]
     Empty { example: &'static str },
     #[error("`{text}` is not a number; write one such as {example}")]
     NotANumber { text: String, example: &'static str },
-    #[error("`{text}` is negative; sizes and durations start at 0")]
+    #[error("`{text}` is negative; sizes, durations and rates start at 0")]
     Negative { text: String },
     #[error("`{text}`: there is no unit `{unit}`; use one of {known}")]
     UnknownUnit { text: String, unit: String, known: &'static str },
@@ -30,6 +31,9 @@ const SIZE_LIMIT: &str = "16 EiB (2^64 - 1 bytes)";
 const DURATION_EXAMPLE: &str = "30s, 5m, 1h30m or 250ms";
 const DURATION_UNITS: &str = "ns, us, ms, s, m (min), h, d";
 const DURATION_LIMIT: &str = "2^64 - 1 nanoseconds (584 years)";
+const RATE_EXAMPLE: &str = "500MB/s, 1.5GB/s or 100mbit";
+const RATE_UNITS: &str = "B/s, kB/s, MB/s, GB/s, TB/s, kbit, mbit, gbit";
+const RATE_LIMIT: &str = "2^64 - 1 bits in a second";
 
 /// Powers of 1024 and what they are called.
 const SIZES: [(u64, &str); 5] =
@@ -45,12 +49,24 @@ const DURATIONS: [(u64, &str); 7] = [
     (1, "ns"),
 ];
 
+/// Bits in a second that units of a rate stand for. `B` is a byte and `b` is none: who writes `Mb/s` may mean either.
+const RATES: [(u64, &str); 8] = [
+    (8, "B/s"),
+    (8_000, "kB/s"),
+    (8_000_000, "MB/s"),
+    (8_000_000_000, "GB/s"),
+    (8_000_000_000_000, "TB/s"),
+    (1_000, "kbit"),
+    (1_000_000, "mbit"),
+    (1_000_000_000, "gbit"),
+];
+
 /// Bytes of a size; fractions of a unit are rounded down to whole bytes.
-pub fn parse_bytes(text: &str) -> Result<u64, SizeError> {
+pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     let trimmed = text.trim();
     let number = Number::split(trimmed, SIZE_EXAMPLE)?;
     let unit = number.rest.trim().to_ascii_lowercase();
-    let unknown = || SizeError::UnknownUnit {
+    let unknown = || UnitError::UnknownUnit {
         text: trimmed.into(),
         unit: number.rest.trim().into(),
         known: SIZE_UNITS,
@@ -67,16 +83,16 @@ pub fn parse_bytes(text: &str) -> Result<u64, SizeError> {
         }
     };
     if factor == 1 && number.has_fraction() {
-        return Err(SizeError::Fraction { text: trimmed.into() });
+        return Err(UnitError::Fraction { text: trimmed.into() });
     }
-    number.times(factor).ok_or(SizeError::TooLarge { text: trimmed.into(), limit: SIZE_LIMIT })
+    number.times(factor).ok_or(UnitError::TooLarge { text: trimmed.into(), limit: SIZE_LIMIT })
 }
 
 /// A duration: numbers with units, the largest usually first (`1h30m`); a number without a unit is seconds.
 /// Fractions are rounded down to nanoseconds.
-pub fn parse_duration(text: &str) -> Result<Duration, SizeError> {
+pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
     let trimmed = text.trim();
-    let too_large = || SizeError::TooLarge { text: trimmed.into(), limit: DURATION_LIMIT };
+    let too_large = || UnitError::TooLarge { text: trimmed.into(), limit: DURATION_LIMIT };
     let (mut left, mut total_ns) = (trimmed, 0u64);
     loop {
         let number = Number::split(left, DURATION_EXAMPLE)?;
@@ -91,7 +107,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, SizeError> {
                 Some(&(factor, _)) => factor,
                 None => {
                     let (text, unit) = (trimmed.into(), unit.into());
-                    return Err(SizeError::UnknownUnit { text, unit, known: DURATION_UNITS });
+                    return Err(UnitError::UnknownUnit { text, unit, known: DURATION_UNITS });
                 }
             },
         };
@@ -102,6 +118,32 @@ pub fn parse_duration(text: &str) -> Result<Duration, SizeError> {
             return Ok(Duration::from_nanos(total_ns));
         }
     }
+}
+
+/// A duration that says its unit, as [`parse_duration`] reads it: for what is seldom a matter of seconds.
+pub fn parse_latency(text: &str) -> Result<Duration, UnitError> {
+    let trimmed = text.trim();
+    if trimmed.ends_with(|last: char| last.is_ascii_digit() || last == '.') {
+        let text = trimmed.into();
+        return Err(UnitError::UnknownUnit { text, unit: String::new(), known: DURATION_UNITS });
+    }
+    parse_duration(trimmed)
+}
+
+/// Bytes in a second of a rate; fractions of a byte are rounded down.
+pub fn parse_rate(text: &str) -> Result<u64, UnitError> {
+    let trimmed = text.trim();
+    let number = Number::split(trimmed, RATE_EXAMPLE)?;
+    let unit = number.rest.trim();
+    let named = |name: &str| match name.strip_suffix("B/s") {
+        Some(prefix) => unit.strip_suffix("B/s").is_some_and(|given| given.eq_ignore_ascii_case(prefix)),
+        None => unit.strip_suffix("/s").unwrap_or(unit).eq_ignore_ascii_case(name),
+    };
+    let Some((bits, _)) = RATES.iter().find(|(_, name)| named(name)) else {
+        return Err(UnitError::UnknownUnit { text: trimmed.into(), unit: unit.into(), known: RATE_UNITS });
+    };
+    let bits = number.times(*bits).ok_or(UnitError::TooLarge { text: trimmed.into(), limit: RATE_LIMIT })?;
+    Ok(bits / 8)
 }
 
 /// A size for people: exact if it is a whole number of some unit below 10,000 (`16KiB`), else with one decimal
@@ -145,12 +187,12 @@ struct Number<'a> {
 const DIGITS_MAX: u32 = 20;
 
 impl<'a> Number<'a> {
-    fn split(text: &'a str, example: &'static str) -> Result<Self, SizeError> {
+    fn split(text: &'a str, example: &'static str) -> Result<Self, UnitError> {
         if text.is_empty() {
-            return Err(SizeError::Empty { example });
+            return Err(UnitError::Empty { example });
         }
         if text.starts_with('-') {
-            return Err(SizeError::Negative { text: text.into() });
+            return Err(UnitError::Negative { text: text.into() });
         }
         let (mut digits, mut decimals, mut seen, mut after_point) = (0u128, 0, false, false);
         let mut end = text.len();
@@ -170,7 +212,7 @@ impl<'a> Number<'a> {
             }
         }
         if !seen {
-            return Err(SizeError::NotANumber { text: text.into(), example });
+            return Err(UnitError::NotANumber { text: text.into(), example });
         }
         Ok(Number { digits, decimals, rest: &text[end..] })
     }
@@ -220,7 +262,7 @@ mod tests {
             ("", "nothing here; write a number such as 16k, 1.5G or 4096"),
             ("k", "`k` is not a number; write one such as 16k, 1.5G or 4096"),
             (".", "`.` is not a number; write one such as 16k, 1.5G or 4096"),
-            ("-1", "`-1` is negative; sizes and durations start at 0"),
+            ("-1", "`-1` is negative; sizes, durations and rates start at 0"),
             ("16x", "`16x`: there is no unit `x`; use one of b, k, m, g, t, p (also kb, KiB ...)"),
             ("16kk", "`16kk`: there is no unit `kk`; use one of b, k, m, g, t, p (also kb, KiB ...)"),
             ("1.5", "`1.5` has a fraction of a byte; give a whole number, or a unit such as k"),
@@ -235,7 +277,7 @@ mod tests {
             assert_eq!(error, Err(message.into()), "{text}");
         }
         let many_nines = "9".repeat(60);
-        assert!(matches!(parse_bytes(&many_nines), Err(SizeError::TooLarge { .. })));
+        assert!(matches!(parse_bytes(&many_nines), Err(UnitError::TooLarge { .. })));
     }
 
     #[test]
@@ -263,13 +305,56 @@ mod tests {
         for (text, message) in [
             ("", "nothing here; write a number such as 30s, 5m, 1h30m or 250ms"),
             ("soon", "`soon` is not a number; write one such as 30s, 5m, 1h30m or 250ms"),
-            ("-5s", "`-5s` is negative; sizes and durations start at 0"),
+            ("-5s", "`-5s` is negative; sizes, durations and rates start at 0"),
             ("5y", "`5y`: there is no unit `y`; use one of ns, us, ms, s, m (min), h, d"),
             ("1h30", "`1h30`: there is no unit ``; use one of ns, us, ms, s, m (min), h, d"),
             ("1000000d", "`1000000d` is too large; the limit is 2^64 - 1 nanoseconds (584 years)"),
         ] {
             let error = parse_duration(text).map_err(|error| error.to_string());
             assert_eq!(error, Err(message.into()), "{text}");
+        }
+    }
+
+    #[test]
+    fn latencies_say_their_unit() {
+        assert_eq!(parse_latency(" 1.5ms"), Ok(Duration::from_micros(1500)));
+        assert_eq!(parse_latency("80us"), Ok(Duration::from_micros(80)));
+        for text in ["1", "1.", "1h30"] {
+            let error = parse_latency(text).map_err(|error| error.to_string());
+            let wanted = format!("`{text}`: there is no unit ``; use one of ns, us, ms, s, m (min), h, d");
+            assert_eq!(error, Err(wanted));
+        }
+    }
+
+    #[test]
+    fn rates_are_read() {
+        for (text, bytes) in [
+            ("1B/s", 1),
+            ("1kB/s", 1_000),
+            ("1KB/s", 1_000),
+            ("500MB/s", 500_000_000),
+            ("1.5 GB/s", 1_500_000_000),
+            ("2TB/s", 2_000_000_000_000),
+            ("100mbit", 12_500_000),
+            ("100Mbit/s", 12_500_000),
+            ("1gbit", 125_000_000),
+            ("1kbit", 125),
+            ("0.5B/s", 0),
+        ] {
+            assert_eq!(parse_rate(text), Ok(bytes), "{text}");
+        }
+        for (text, message) in [
+            ("", "nothing here; write a number such as 500MB/s, 1.5GB/s or 100mbit"),
+            ("fast", "`fast` is not a number; write one such as 500MB/s, 1.5GB/s or 100mbit"),
+            ("-1B/s", "`-1B/s` is negative; sizes, durations and rates start at 0"),
+            (
+                "1Mb/s",
+                "`1Mb/s`: there is no unit `Mb/s`; use one of B/s, kB/s, MB/s, GB/s, TB/s, kbit, mbit, gbit",
+            ),
+            ("5", "`5`: there is no unit ``; use one of B/s, kB/s, MB/s, GB/s, TB/s, kbit, mbit, gbit"),
+            ("99999999999TB/s", "`99999999999TB/s` is too large; the limit is 2^64 - 1 bits in a second"),
+        ] {
+            assert_eq!(parse_rate(text).map_err(|error| error.to_string()), Err(message.into()), "{text}");
         }
     }
 
@@ -303,7 +388,7 @@ mod tests {
         fn sizes_come_back_within_a_twentieth(bytes: u64) {
             let back = parse_bytes(&format_bytes(bytes)).or_else(|error| match error {
                 // The largest ones are rounded up beyond the limit.
-                SizeError::TooLarge { .. } => Ok(u64::MAX),
+                UnitError::TooLarge { .. } => Ok(u64::MAX),
                 error => Err(error),
             });
             prop_assert!(back.is_ok_and(|back| back.abs_diff(bytes) <= bytes / 20));
