@@ -126,12 +126,14 @@ fn all(place: &Place<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Both in turns; who goes first changes. A row for each phase.
+/// Both in turns; who goes first changes. A row for each phase. What one has left to be written is not written in the other's
+/// time.
 fn one(case: &Case, ranks: &str, place: &Place<'_>) -> anyhow::Result<()> {
     let (mut us, mut them) = (Vec::new(), Vec::new());
     for round in 0..=place.rounds {
         let mut pair = [Vec::new(), Vec::new()];
         for side in if round % 2 == 0 { [0, 1] } else { [1, 0] } {
+            rustix::fs::syncfs(std::fs::File::open(place.folder)?)?;
             pair[side] = if side == 0 { ours(case, ranks, place)? } else { theirs(case, ranks, place)? };
         }
         // the first round warms caches
