@@ -49,12 +49,16 @@ fn a_shared_device_is_said_once() {
     assert_eq!(view.device.as_deref(), Some("image:2G"));
     let names: Vec<&str> = view.stacks.iter().map(|stack| stack.name.as_str()).collect();
     assert_eq!(names, ["ext4", "xfs", "btrfs,compress=zstd", "f2fs", "tmpfs"]);
-    run.cells
-        .iter_mut()
-        .filter(|cell| cell.stack.starts_with("xfs"))
-        .for_each(|cell| cell.stack = "xfs@980pro".into());
-    let view = View::new(&run);
-    assert_eq!((view.device, view.stacks[0].name.as_str()), (None, "ext4@image:2G"));
+    let mut rename_xfs = |name: &str| {
+        let cells = run.cells.iter_mut().filter(|cell| cell.stack.contains("xfs"));
+        cells.for_each(|cell| cell.stack = name.into());
+        let view = View::new(&run);
+        (view.device, view.stacks[0].name.clone(), view.stacks[1].name.clone())
+    };
+    let behind_network = rename_xfs("sshfs,delay=1ms(xfs@image:2G)");
+    assert_eq!(behind_network, (Some("image:2G".into()), "ext4".into(), "sshfs,delay=1ms(xfs)".into()));
+    let (device, ext4, _) = rename_xfs("xfs@980pro");
+    assert_eq!((device, ext4.as_str()), (None, "ext4@image:2G"));
 }
 
 #[test]

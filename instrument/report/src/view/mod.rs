@@ -269,17 +269,28 @@ impl<'a> View<'a> {
 
 impl Stack {
     fn new(run: &Run, label: &str, device: Option<&str>) -> Stack {
-        let name = match label.split_once('@') {
+        let name = match parts(label) {
             Some((kind, own)) if Some(own) == device => kind,
-            _ => label,
+            _ => label.into(),
         };
-        Stack { label: label.into(), name: name.into(), competes: !is_memory(run, label), compleat: None }
+        Stack { label: label.into(), name, competes: !is_memory(run, label), compleat: None }
+    }
+}
+
+/// What a stack is without its device, and the device, which may lie behind a network: `sshfs(ext4@image)`.
+fn parts(label: &str) -> Option<(String, &str)> {
+    let (kind, device) = label.split_once('@')?;
+    match device.strip_suffix(')') {
+        Some(device) if kind.matches('(').count() > kind.matches(')').count() => {
+            Some((format!("{kind})"), device))
+        }
+        _ => Some((kind.into(), device)),
     }
 }
 
 /// The device of all stacks that name one. Stacks on different file systems then stay apart without it.
 fn shared_device(labels: &[&str]) -> Option<String> {
-    let mut devices = labels.iter().filter_map(|label| label.split_once('@')).map(|(_, device)| device);
+    let mut devices = labels.iter().filter_map(|label| parts(label)).map(|(_, device)| device);
     let first = devices.next()?;
     let several = labels.iter().filter(|label| label.contains('@')).count() > 1;
     (several && devices.all(|device| device == first)).then(|| first.to_string())
