@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use ssd::Token;
+use ssd::{Nanos, Token};
 
 use crate::exec::Me;
 use crate::files::Tid;
@@ -215,19 +215,28 @@ pub(crate) async fn finish(me: &Me<'_>, tx: Tx, durable: bool) {
         if durable {
             j.durable = j.durable.max(tid);
         }
-        let (due, left): (Vec<_>, Vec<_>) = j.ended_waiters.iter().copied().partition(|(t, _)| *t <= tid);
+        let (mut due, left): (Vec<_>, Vec<_>) =
+            j.ended_waiters.iter().copied().partition(|(t, _)| *t <= tid);
+        due.reverse();
         let spurious = left.len() as u64;
         j.ended_waiters = left;
         (due, spurious)
     });
     mark_dispatched(me, tid);
-    let each =
-        |me: &Me<'_>| me.with(|w| if w.cpu.has_idle() { costs.waiter_idle_ns } else { costs.waiter_ns });
+    me.compute(waking(me) * spurious).await;
     for lot in due.chunks(WAKE_LOT) {
-        me.compute(each(me) * lot.len() as u64).await;
+        me.compute(waking(me) * lot.len() as u64).await;
         me.with(|w| lot.iter().for_each(|(_, task)| w.wake(*task)));
     }
-    me.compute(each(me) * spurious).await;
+}
+
+/// Processor time to wake one task now: with all cores busy it is put in line, with all of them idle one must be ended
+/// its sleep; in between it is as likely as there are idle ones.
+fn waking(me: &Me<'_>) -> Nanos {
+    me.with(|w| {
+        let (costs, (used, cores)) = (w.setup.costs, w.cpu.used());
+        (costs.waiter_ns * used + costs.waiter_idle_ns * (cores - used)) / cores
+    })
 }
 
 /// Checkpoints when less than a quarter of the journal is free, or the running transaction would not fit.

@@ -63,6 +63,8 @@ impl<'p> Machine<'p> {
         let mut context = Context::from_waker(Waker::noop());
         if job.as_mut().poll(&mut context).is_pending() {
             self.jobs.borrow_mut()[i] = Some(job);
+        } else {
+            self.with(|w| w.cpu.leave(w.now, task));
         }
     }
 

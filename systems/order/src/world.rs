@@ -151,13 +151,12 @@ impl World {
     /// The task computes.
     pub(crate) fn compute(&mut self, task: TaskId, ns: Nanos) {
         let i = task as usize;
-        let core = self.cpu.place(self.who[i].core);
-        self.who[i].core = core;
-        self.cpu.start(self.now, task, core, ns, self.kernel[i]);
+        self.who[i].core = self.cpu.start(self.now, task, self.who[i].core, ns, self.kernel[i]);
     }
 
-    /// The task sleeps: its plug list goes out.
+    /// The task sleeps: its core is free, its plug list goes out.
     pub(crate) fn schedule_out(&mut self, task: TaskId) {
+        self.cpu.leave(self.now, task);
         self.block.schedule_out(task, self.now, &self.who);
         self.retries();
     }
@@ -220,10 +219,7 @@ impl World {
         if self.cpu.next().is_some_and(|c| c <= t) {
             let mut ended = std::mem::take(&mut self.ended);
             self.cpu.advance(t, &mut ended);
-            for task in ended.drain(..) {
-                self.cpu.leave(self.who[task as usize].core);
-                self.ready.push_back(task);
-            }
+            self.ready.extend(ended.drain(..));
             self.ended = ended;
         }
         while let Some(Reverse((due, _, timer))) = self.timers.peek().copied() {
