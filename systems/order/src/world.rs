@@ -12,6 +12,7 @@ use crate::files::{Files, MetaId, Tid};
 use crate::journal::Journal;
 use crate::ledger::{Ledger, Rule};
 use crate::mutation::Mutation;
+use crate::phases::Phases;
 use crate::queues::{Block, Shape, Who};
 use crate::request::Request;
 use crate::setup::{Protocol, Setup};
@@ -49,6 +50,8 @@ pub(crate) struct World {
     ended: Vec<TaskId>,
     /// Counters that programs post to and wait for: value, and (value waited for, task).
     pub(crate) events: Vec<(u64, Vec<(u64, TaskId)>)>,
+    /// Of the journal thread.
+    pub(crate) phases: Phases,
     /// Device events handled, for the limit of the liveness check.
     pub(crate) steps: u64,
 }
@@ -110,6 +113,7 @@ impl World {
             done: Vec::new(),
             ended: Vec::new(),
             events: Vec::new(),
+            phases: Phases::default(),
             steps: 0,
             setup,
         })
