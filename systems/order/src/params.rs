@@ -60,7 +60,7 @@ impl Default for HostCosts {
             commit_end_ns: 20_000,
             log_block_ns: 1_500,
             file_block_ns: 2_800,
-            inode_ns: 6_000,
+            inode_ns: 7_000,
             waiter_ns: 1_500,
             waiter_idle_ns: 2_500,
             handle_ns: 1_500,
