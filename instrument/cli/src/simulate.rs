@@ -53,7 +53,7 @@ pub struct Simulate {
     /// Epoch pinning of opext4: on or off
     #[arg(long, value_name = "WHEN", default_value = "on")]
     pub pinning: String,
-    /// Processor time of each operation, such as 120us [default: 120us for scripts, 22.8us for lines of a load file]
+    /// Processor time of each operation, such as 120us [default: 33us for scripts, 29.9us for lines of a load file]
     #[arg(long, value_name = "TIME")]
     pub cpu: Option<String>,
     /// Measured virtual time

@@ -16,11 +16,11 @@ pub const SECONDS: f64 = 2.0;
 /// Virtual seconds of load before them, until the first commits have gathered their callers.
 pub const WARMUP_SECONDS: f64 = 0.5;
 /// Processor time of one operation of a script beside what the stack itself costs, ns. `order::programs::varmail` fits
-/// 1.32 ms to a loop of the published varmail, which has 11 operations beside its two fsyncs.
-pub const CALL_NS: u64 = 120_000;
-/// The same of one line of a dbench load file, ns: 0.42 ms between two synchronous operations (fitted in
+/// 0.36 ms to a loop of the published varmail, which has 11 operations beside its two fsyncs.
+pub const CALL_NS: u64 = 33_000;
+/// The same of one line of a dbench load file, ns: 0.55 ms between two synchronous operations (see
 /// `order::programs::dbench`), of which every 18.4th is one.
-pub const LINE_NS: u64 = 22_800;
+pub const LINE_NS: u64 = 29_900;
 
 /// A simulated stack: a journal protocol with the host's part of it, by the name that options use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! Prints what the model gives beside what the OPIMQ artifact (FAST'25) published and shipped.
 //!
-//! `figures [11|10|12|mqfs|protocols|cost] [SECONDS] [dbench|varmail|sysbench] [SEED]`
+//! `figures [11|10|12|phases|mqfs|protocols|cost] [SECONDS] [dbench|varmail|sysbench] [SEED]`
 
 use std::time::Instant;
 
+use order::phases::Phase;
 use order::programs::{self, write_sync};
 use order::{Protocol, Report, Setup, Simulation, Sync};
 use ssd::Profile;
@@ -75,6 +76,28 @@ fn load(
 /// Seed of the programs.
 fn seed() -> u64 {
     std::env::args().nth(4).and_then(|s| s.parse().ok()).unwrap_or(7)
+}
+
+/// Where a commit's time goes, us.
+fn phases(seconds: f64, only: Option<&str>) -> Result<(), Failure> {
+    print!("| load | N | protocol | calls | commit us |");
+    Phase::ALL.iter().for_each(|p| print!(" {p:?} |"));
+    println!("\n|---|---|---|---|---|{}", "---|".repeat(Phase::ALL.len()));
+    for (name, n, ..) in FIGURE_10 {
+        if only.is_some_and(|o| o != name) {
+            continue;
+        }
+        for protocol in [Protocol::Ext4, Protocol::OpExt4] {
+            let (_, r, _) = load(name, n, protocol, true, seconds, seed())?;
+            let us = |ns: u64| ns as f64 / r.commits as f64 / 1e3;
+            let calls = r.tally.durable.count() as f64 / (r.commits as f64 * seconds / (seconds + 0.5));
+            let all: u64 = Phase::ALL.iter().map(|p| r.phases.ns(*p)).sum();
+            print!("| {name} | {n} | {} | {calls:.0} | {:.0} |", protocol.name(), us(all));
+            Phase::ALL.iter().for_each(|p| print!(" {:.0} |", us(r.phases.ns(*p))));
+            println!();
+        }
+    }
+    Ok(())
 }
 
 fn figure_10(seconds: f64, only: Option<&str>) -> Result<(), Failure> {
@@ -259,6 +282,7 @@ fn main() -> Result<(), Failure> {
         Some("11") => figure_11(),
         Some("10") => figure_10(seconds, args.get(2).map(String::as_str)),
         Some("12") => figure_12(seconds),
+        Some("phases") => phases(seconds, args.get(2).map(String::as_str)),
         Some("mqfs") => mqfs(seconds),
         Some("protocols") => protocols(seconds),
         Some("cost") => cost(seconds),

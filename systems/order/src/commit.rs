@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use ssd::Token;
+use ssd::{Nanos, Token};
 
 use crate::exec::Me;
 use crate::files::Tid;
@@ -11,6 +11,7 @@ use crate::journal::{Committing, Tx};
 use crate::ledger::Entry;
 use crate::mutation::Mutation;
 use crate::params::{JOURNAL_REQUEST_BLOCKS, TAGS_PER_DESCRIPTOR};
+use crate::phases::Phase;
 use crate::request::{Request, Verb};
 use crate::setup::Protocol;
 use crate::sync::Group;
@@ -28,16 +29,19 @@ pub(crate) async fn await_request(me: &Me<'_>) {
     }) {
         me.park(|w, id| w.journals[MAIN].idle = Some(id)).await;
     }
+    me.was(Phase::Idle);
 }
 
 /// Takes the running transaction: locks it, waits for its handles, begins the next one.
 pub(crate) async fn lock(me: &Me<'_>) -> Tx {
     me.compute(me.with(|w| w.setup.costs.commit_start_ns)).await;
     make_room(me).await;
+    me.was(Phase::Start);
     me.with(|w| w.journals[MAIN].running.locked = true);
     while me.with(|w| w.journals[MAIN].running.updates > 0) {
         me.park(|w, id| w.journals[MAIN].updates_waiter = Some(id)).await;
     }
+    me.was(Phase::Handles);
     me.with(|w| {
         let j = &mut w.journals[MAIN];
         let next = Tx { tid: j.running.tid + 1, ..Tx::default() };
@@ -107,6 +111,7 @@ pub(crate) async fn write_log(me: &Me<'_>, tx: &mut Tx, order: Order) -> Rc<Grou
     let batches = lay_out(me, tx);
     let group = Rc::new(Group::default());
     let cost = me.with(|w| w.setup.costs.log_block_ns);
+    me.compute(me.with(|w| w.setup.costs.inode_ns) * tx.data_groups.len() as u64).await;
     for (i, batch) in batches.into_iter().enumerate() {
         me.compute(cost * batch.len() as u64).await;
         shade(me, tx, i);
@@ -119,6 +124,7 @@ pub(crate) async fn write_log(me: &Me<'_>, tx: &mut Tx, order: Order) -> Rc<Grou
             me.send(list, order.barrier).await;
         }
     }
+    me.was(Phase::Log);
     group
 }
 
@@ -207,6 +213,7 @@ pub(crate) fn begin_flush(me: &Me<'_>, tid: Tid) -> bool {
 pub(crate) async fn finish(me: &Me<'_>, tx: Tx, durable: bool) {
     let (costs, tid) = (me.with(|w| w.setup.costs), tx.tid);
     me.compute(costs.commit_end_ns + costs.file_block_ns * tx.metas.len() as u64).await;
+    me.was(Phase::File);
     let (due, spurious) = me.with(|w| {
         let j = &mut w.journals[MAIN];
         j.committing.retain(|c| c.tid != tid);
@@ -215,19 +222,29 @@ pub(crate) async fn finish(me: &Me<'_>, tx: Tx, durable: bool) {
         if durable {
             j.durable = j.durable.max(tid);
         }
-        let (due, left): (Vec<_>, Vec<_>) = j.ended_waiters.iter().copied().partition(|(t, _)| *t <= tid);
+        let (mut due, left): (Vec<_>, Vec<_>) = j.ended_waiters.iter().copied().partition(|(t, _)| *t <= tid);
+        due.reverse();
         let spurious = left.len() as u64;
         j.ended_waiters = left;
         (due, spurious)
     });
     mark_dispatched(me, tid);
-    let each =
-        |me: &Me<'_>| me.with(|w| if w.cpu.has_idle() { costs.waiter_idle_ns } else { costs.waiter_ns });
+    me.compute(waking(me) * spurious).await;
+    me.was(Phase::Spurious);
     for lot in due.chunks(WAKE_LOT) {
-        me.compute(each(me) * lot.len() as u64).await;
+        me.compute(waking(me) * lot.len() as u64).await;
         me.with(|w| lot.iter().for_each(|(_, task)| w.wake(*task)));
     }
-    me.compute(each(me) * spurious).await;
+    me.was(Phase::Wake);
+}
+
+/// Processor time to wake one task now: with all cores busy it is put in line, with all of them idle one must be ended
+/// its sleep; in between it is as likely as there are idle ones.
+fn waking(me: &Me<'_>) -> Nanos {
+    me.with(|w| {
+        let (costs, (used, cores)) = (w.setup.costs, w.cpu.used());
+        (costs.waiter_ns * used + costs.waiter_idle_ns * (cores - used)) / cores
+    })
 }
 
 /// Checkpoints when less than a quarter of the journal is free, or the running transaction would not fit.

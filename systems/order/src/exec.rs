@@ -8,6 +8,7 @@ use std::task::{Context, Poll, Waker};
 
 use ssd::{Nanos, Token};
 
+use crate::phases::Phase;
 use crate::request::{Request, Verb};
 use crate::sync::{Group, TaskId};
 use crate::world::World;
@@ -63,6 +64,8 @@ impl<'p> Machine<'p> {
         let mut context = Context::from_waker(Waker::noop());
         if job.as_mut().poll(&mut context).is_pending() {
             self.jobs.borrow_mut()[i] = Some(job);
+        } else {
+            self.with(|w| w.cpu.leave(w.now, task));
         }
     }
 
@@ -132,6 +135,11 @@ impl Me<'_> {
 
     pub(crate) fn pid(&self) -> u32 {
         self.with(|w| w.who[self.id as usize].pid)
+    }
+
+    /// What the journal thread did since the last call.
+    pub(crate) fn was(&self, phase: Phase) {
+        self.with(|w| w.phases.was(phase, w.now));
     }
 
     /// Computes.

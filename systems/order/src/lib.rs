@@ -16,9 +16,9 @@
 //! | `queues`, `request` | plug lists, queues, tags, pinning, requeue; merge and split |
 //! | `device` | the SSD and its oracle |
 //! | [`ledger`], `lawful` | recovery of crash images; images that a power cut may leave |
-//! | `cpu` | cores, processor sharing, migration |
+//! | `cpu` | cores, their run queue, migration |
 //! | `world`, `exec`, `sync` | time and state; tasks as futures; groups of requests |
-//! | [`sim`], [`tally`], [`trace`] | the public face; what is measured; the artifact's trace formats |
+//! | [`sim`], [`tally`], [`phases`], [`trace`] | the public face; what is measured; the artifact's trace formats |
 //! | [`soak`] | random schedules; `mutation` plants bugs that they must find |
 
 mod commit;
@@ -33,6 +33,7 @@ pub mod ledger;
 #[doc(hidden)]
 pub mod mutation;
 pub mod params;
+pub mod phases;
 pub mod program;
 pub mod programs;
 mod protocol;

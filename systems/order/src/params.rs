@@ -29,9 +29,13 @@ pub struct HostCosts {
     pub log_block_ns: Nanos,
     /// The same after the commit record: end of I/O, refile, insert into the checkpoint list.
     pub file_block_ns: Nanos,
+    /// Processor time of the journal thread for each inode with data in the transaction: it asks for its write-back,
+    /// and looks whether that has ended, though the caller has written it. Fit.
+    pub inode_ns: Nanos,
     /// Processor time of the journal thread to wake one waiter on a busy core: put it in the run queue. Fit.
     pub waiter_ns: Nanos,
-    /// The same while a core idles: choose it, send the interrupt that ends its sleep. Fit.
+    /// The same while all cores idle: choose one, send the interrupt that ends its sleep; between the two in proportion.
+    /// Fit.
     pub waiter_idle_ns: Nanos,
     /// Processor time of a metadata handle: start, write access, stop.
     pub handle_ns: Nanos,
@@ -55,9 +59,10 @@ impl Default for HostCosts {
             commit_start_ns: 14_000,
             commit_end_ns: 20_000,
             log_block_ns: 1_500,
-            file_block_ns: 2_500,
-            waiter_ns: 4_000,
-            waiter_idle_ns: 6_000,
+            file_block_ns: 2_800,
+            inode_ns: 7_000,
+            waiter_ns: 1_500,
+            waiter_idle_ns: 2_500,
             handle_ns: 1_500,
             cold_map_ns: 20_000,
             tick_ns: 1_000_000,

@@ -13,6 +13,7 @@ use crate::exec::Machine;
 use crate::files::FileId;
 use crate::lawful;
 use crate::ledger::Finding;
+use crate::phases::Phases;
 use crate::program::{self, Program};
 use crate::protocol;
 use crate::queues::BlockStats;
@@ -59,6 +60,8 @@ pub struct Report {
     pub busy: f64,
     /// Steps of virtual time.
     pub steps: u64,
+    /// Where the journal thread's time went.
+    pub phases: Phases,
 }
 
 /// A simulated machine with one device. The same setup, programs and seeds give the same bytes. Programs may borrow
@@ -220,6 +223,7 @@ impl<'p> Simulation<'p> {
             migrations: w.cpu.migrations,
             busy: w.cpu.busy_ns as f64 / (w.now.max(1) as f64 * f64::from(w.setup.cores)),
             steps: w.steps,
+            phases: w.phases,
         })
     }
 

@@ -12,6 +12,7 @@ use crate::files::{Files, MetaId, Tid};
 use crate::journal::Journal;
 use crate::ledger::{Ledger, Rule};
 use crate::mutation::Mutation;
+use crate::phases::Phases;
 use crate::queues::{Block, Shape, Who};
 use crate::request::Request;
 use crate::setup::{Protocol, Setup};
@@ -49,6 +50,8 @@ pub(crate) struct World {
     ended: Vec<TaskId>,
     /// Counters that programs post to and wait for: value, and (value waited for, task).
     pub(crate) events: Vec<(u64, Vec<(u64, TaskId)>)>,
+    /// Of the journal thread.
+    pub(crate) phases: Phases,
     /// Device events handled, for the limit of the liveness check.
     pub(crate) steps: u64,
 }
@@ -110,6 +113,7 @@ impl World {
             done: Vec::new(),
             ended: Vec::new(),
             events: Vec::new(),
+            phases: Phases::default(),
             steps: 0,
             setup,
         })
@@ -151,13 +155,12 @@ impl World {
     /// The task computes.
     pub(crate) fn compute(&mut self, task: TaskId, ns: Nanos) {
         let i = task as usize;
-        let core = self.cpu.place(self.who[i].core);
-        self.who[i].core = core;
-        self.cpu.start(self.now, task, core, ns, self.kernel[i]);
+        self.who[i].core = self.cpu.start(self.now, task, self.who[i].core, ns, self.kernel[i]);
     }
 
-    /// The task sleeps: its plug list goes out.
+    /// The task sleeps: its core is free, its plug list goes out.
     pub(crate) fn schedule_out(&mut self, task: TaskId) {
+        self.cpu.leave(self.now, task);
         self.block.schedule_out(task, self.now, &self.who);
         self.retries();
     }
@@ -220,10 +223,7 @@ impl World {
         if self.cpu.next().is_some_and(|c| c <= t) {
             let mut ended = std::mem::take(&mut self.ended);
             self.cpu.advance(t, &mut ended);
-            for task in ended.drain(..) {
-                self.cpu.leave(self.who[task as usize].core);
-                self.ready.push_back(task);
-            }
+            self.ready.extend(ended.drain(..));
             self.ended = ended;
         }
         while let Some(Reverse((due, _, timer))) = self.timers.peek().copied() {

@@ -14,8 +14,9 @@ const COUNTED_TENTHS: u64 = 184;
 /// Of 100 synchronous operations: Flush (fsync of a file), Rename and Unlink (fsync of the directory).
 const FLUSHES: usize = 22;
 const RENAMES: usize = 14;
-/// Processor time between two synchronous operations. Fit.
-const THINK_NS: Nanos = 420_000;
+/// Processor time between two synchronous operations: by Little's law the shipped clients spend 0.49 to 0.80 ms outside
+/// of them, median 0.55 ms.
+const THINK_NS: Nanos = 550_000;
 /// Files of a client.
 const FILES: u32 = 32;
 /// Pages of a file; a Flush finds up to so many dirty: about seven WriteX of some 20 KiB come before it.

@@ -17,7 +17,7 @@ pub const THREADS: u32 = 40;
 /// Flowops of one loop, 13: delete; create, append, fsync, close; then open, read, append, fsync, close; open, read, close.
 const FLOWOPS: [u64; 2] = [5, 8];
 /// Processor time of one loop (two fsyncs) beside the fsyncs: paths, copies, the benchmark itself. Fit.
-const LOOP_NS: Nanos = 1_320_000;
+const LOOP_NS: Nanos = 360_000;
 /// Mails of a container.
 const MAILS: u32 = 1000;
 /// Pages of a new mail and of what is appended: 16 KiB each.

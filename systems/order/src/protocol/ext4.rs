@@ -9,6 +9,7 @@ use crate::exec::Me;
 use crate::files::FileId;
 use crate::handle::{self, MAIN};
 use crate::mutation::Mutation;
+use crate::phases::Phase;
 use crate::setup::Protocol;
 use crate::sync::Group;
 
@@ -47,11 +48,14 @@ async fn commit_one(me: &Me<'_>) {
     for data in std::mem::take(&mut tx.data_groups) {
         me.wait(&data).await;
     }
+    me.was(Phase::Data);
     if !me.with(|w| w.planted(Mutation::CommitBeforeDescriptor)) {
         me.wait(&log).await;
         commit::release_shadows(me, &tx);
     }
+    me.was(Phase::Transfer);
     write_record(me, &tx).await;
+    me.was(Phase::Record);
     if me.with(|w| w.planted(Mutation::CommitBeforeDescriptor)) {
         me.wait(&log).await;
         commit::release_shadows(me, &tx);
@@ -73,6 +77,7 @@ async fn write_record(me: &Me<'_>, tx: &crate::journal::Tx) {
     if !me.with(|w| w.planted(Mutation::CommitWithoutFlush)) {
         me.flush(None).await;
     }
+    me.was(Phase::Flush);
     me.send_by_worker(commit::record(me, tx, fua, Order::default())).await;
     if !fua {
         me.flush(None).await;

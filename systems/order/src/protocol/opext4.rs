@@ -9,6 +9,7 @@ use crate::exec::Me;
 use crate::files::FileId;
 use crate::handle::{self, MAIN};
 use crate::mutation::Mutation;
+use crate::phases::Phase;
 use crate::sync::Group;
 use crate::world::JOURNAL_PID;
 
@@ -94,12 +95,15 @@ pub(super) async fn thread(me: Me<'_>) {
         let record = commit::record(&me, &tx, false, order).waited(&own);
         me.send(vec![record], true).await;
         commit::mark_dispatched(&me, tx.tid);
+        me.was(Phase::Record);
         me.wait(&log).await;
+        me.was(Phase::Transfer);
         commit::release_shadows(&me, &tx);
         let durable = commit::begin_flush(&me, tx.tid);
         if durable {
             me.flush(Some(JOURNAL_PID)).await;
         }
+        me.was(Phase::Flush);
         commit::finish(&me, tx, durable).await;
     }
 }
