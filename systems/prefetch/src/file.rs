@@ -5,9 +5,10 @@ mod claim;
 mod fetch;
 mod steer;
 
+use crate::course::Shape;
 use crate::reason::Reason;
 use crate::rent::Rent;
-use crate::stream::{Shape, Stream};
+use crate::stream::Stream;
 use crate::{Budget, Device, Mode, PAGE};
 
 pub use crate::rent::Fetched;
@@ -167,27 +168,27 @@ impl FileState {
         let mut read = *read;
         if stream.used != self.tick {
             // How long it took is the processor's doing, or known from the read before.
-            if stream.has_read(read.offset, read.len) {
+            if stream.course.has_read(read.offset, read.len) {
                 read.elapsed_ns = None;
             }
             stream.advance(read.offset, read.len, self.tick);
         }
         let read = &read;
         stream.reader = self.reader;
-        self.note_order(stream.is_confirmed());
+        self.note_order(stream.course.is_confirmed());
         self.account(&mut stream, read, (covered, fetched), device, budget, mode);
-        stream.count_misfit(read.is_slow(), device.tuning());
+        stream.course.count_misfit(read.is_slow(), device.tuning());
         if mode.predicts() {
             self.steer(&mut stream, read, covered, device, budget, mode);
         }
-        if mode == Mode::Observe && stream.active {
-            while stream.claim(stream.depth, 1 << 20, self.size).is_some() {}
+        if mode == Mode::Observe && stream.is_active() {
+            while stream.claim(stream.ahead.depth(), 1 << 20, self.size).is_some() {}
         }
-        if stream.active {
+        if stream.is_active() {
             device.stream_reads(&mut stream.epoch, read.now_ns);
         }
-        let headroom = stream.active && self.wants_more(&stream, device, &device.model());
-        let time_next = stream.active || stream.timed < 16 || stream.slow != 0;
+        let headroom = stream.is_active() && self.wants_more(&stream, device, &device.model());
+        let time_next = stream.wants_time();
         if let Some(slot) = self.streams.get_mut(at) {
             *slot = stream;
         }
@@ -206,7 +207,7 @@ impl FileState {
             .iter()
             .enumerate()
             .filter(|(_, stream)| stream.is_used())
-            .filter_map(|(at, stream)| Some((stream.fit(read.offset, read.len)?, at)))
+            .filter_map(|(at, stream)| Some((stream.course.fit(read.offset, read.len)?, at)))
             .filter_map(|(fit, at)| Some((self.is_strange(at)?, fit, at)))
             .min();
         if let Some((_, _, at)) = best {
@@ -217,22 +218,24 @@ impl FileState {
         let patience = STREAMS as u32 / 2 + 4 * live as u32;
         for at in 0..STREAMS {
             let idle = self.streams.get(at).is_some_and(|stream| {
-                stream.is_used() && self.tick.wrapping_sub(stream.used) > patience && stream.run_reads > 2
+                stream.is_used()
+                    && self.tick.wrapping_sub(stream.used) > patience
+                    && stream.course.run_reads > 2
             });
             if idle {
                 self.retire(at, device, budget);
             }
         }
         // An unconfirmed stream goes before a confirmed one, the longest unused first.
-        let victim = |stream: &Stream| match (stream.is_used(), stream.is_confirmed()) {
+        let victim = |stream: &Stream| match (stream.is_used(), stream.course.is_confirmed()) {
             (false, _) => (0, 0),
             (true, confirmed) => (1 + u32::from(confirmed), stream.used),
         };
         let at = (0..STREAMS).min_by_key(|at| self.streams.get(*at).map(victim)).unwrap_or(0);
         self.retire(at, device, budget);
         if let Some(slot) = self.streams.get_mut(at) {
-            *slot = Stream::begin(read.offset, read.len, self.tick);
-            slot.begun_ns = read.now_ns.saturating_sub(read.elapsed_ns.unwrap_or(0));
+            let begun_ns = read.now_ns.saturating_sub(read.elapsed_ns.unwrap_or(0));
+            *slot = Stream::begin(read.offset, read.len, self.tick, begun_ns);
         }
         at
     }
@@ -263,28 +266,29 @@ impl FileState {
     /// Ends a stream: what it had ahead is waste, its length teaches how far the next may go.
     fn retire(&mut self, at: usize, device: &Device, budget: &Budget) {
         let Some(stream) = self.streams.get_mut(at) else { return };
-        let ended = core::mem::take(stream);
+        let mut ended = core::mem::take(stream);
         if !ended.is_used() {
             return;
         }
-        if ended.run_reads >= 4 && ended.is_confirmed() {
+        if ended.course.run_reads >= 4 && ended.course.is_confirmed() {
             if let Some(run) = self.runs.get_mut(self.runs_len as usize % RUNS) {
-                *run = ended.run_bytes;
+                *run = ended.course.run_bytes;
             }
             self.runs_len = self.runs_len.wrapping_add(1);
         }
-        self.settle(&ended, device, budget);
+        self.settle(&mut ended, device, budget);
     }
 
-    fn settle(&mut self, ended: &Stream, device: &Device, budget: &Budget) {
-        if !ended.active {
+    /// Prefetching of a stream ends, if it was prefetched.
+    fn settle(&mut self, ended: &mut Stream, device: &Device, budget: &Budget) {
+        if !ended.is_active() {
             return;
         }
         device.stream_ends();
-        let wasted = ended.owed;
+        let wasted = ended.ahead.end();
         budget.give(wasted);
         self.counters.wasted += wasted;
-        self.limit = if wasted > ended.useful / 2 {
+        self.limit = if wasted > ended.ahead.useful() / 2 {
             self.regained = 0;
             (self.limit / 2).max(128 << 10)
         } else {
@@ -301,9 +305,8 @@ impl FileState {
         // Nearly all of it is there: stop until reads are slow again.
         for at in 0..STREAMS {
             let Some(stream) = self.streams.get_mut(at) else { continue };
-            if stream.active && stream.slow_count() == 0 {
-                stream.active = false;
-                budget.give(core::mem::take(&mut stream.owed));
+            if stream.is_active() && stream.slow_count() == 0 {
+                budget.give(stream.ahead.end());
                 device.stream_ends();
                 self.reason = Reason::Cached;
             }
@@ -320,12 +323,15 @@ impl FileState {
 
     /// The range that is prefetched and unread, of the stream with most of it: to be asked about.
     pub fn ahead_range(&self) -> Option<Request> {
-        let stream =
-            self.streams.iter().filter(|stream| stream.active).max_by_key(|stream| stream.ahead())?;
-        let ahead = stream.ahead();
-        match stream.shape {
-            Shape::Forward if ahead > 0 => Some(Request::covering(stream.end, ahead)),
-            Shape::Backward if ahead > 0 => Some(Request::covering(stream.issued, ahead)),
+        let stream = self
+            .streams
+            .iter()
+            .filter(|stream| stream.is_active())
+            .max_by_key(|stream| stream.ahead_bytes())?;
+        let ahead = stream.ahead_bytes();
+        match stream.course.shape {
+            Shape::Forward if ahead > 0 => Some(Request::covering(stream.course.end, ahead)),
+            Shape::Backward if ahead > 0 => Some(Request::covering(stream.ahead.issued(), ahead)),
             _ => None,
         }
     }
@@ -360,6 +366,8 @@ impl FileState {
     /// Names the shape and depth of the stream read last, for `explain`.
     pub fn latest(&self) -> (Shape, u64, bool) {
         let latest = self.streams.iter().max_by_key(|stream| stream.used);
-        latest.map_or((Shape::Unknown, 0, false), |stream| (stream.shape, stream.depth, stream.active))
+        latest.map_or((Shape::Unknown, 0, false), |stream| {
+            (stream.course.shape, stream.ahead.depth(), stream.is_active())
+        })
     }
 }
