@@ -3,7 +3,12 @@
 mod account;
 mod claim;
 mod fetch;
+mod reach;
 mod steer;
+mod streams;
+
+use reach::Reach;
+use streams::Streams;
 
 use crate::course::Shape;
 use crate::reason::Reason;
@@ -15,8 +20,6 @@ pub use crate::rent::Fetched;
 
 /// Streams of one open file; threads share it.
 pub const STREAMS: usize = 16;
-/// Ended runs whose lengths are remembered.
-const RUNS: usize = 8;
 
 /// One read of the program.
 #[derive(Debug, Clone, Copy)]
@@ -124,21 +127,13 @@ pub struct FileState {
     pub joined: bool,
     /// Set by the shell before it tells of a read: which thread reads; 0 when that is not known.
     pub reader: u32,
-    /// Grows with reads that follow no known order: see [`FileState::knows_readers`].
-    unordered: u32,
     /// Fetching all.
     pub fetch: FetchState,
     /// Bytes fetched and counted against the budget until the file is closed.
     fetch_owed: u64,
     rent: Rent,
-    tick: u32,
-    streams: [Stream; STREAMS],
-    runs: [u64; RUNS],
-    runs_len: u32,
-    /// How far ahead a stream may be, bytes: less after waste and evictions; 0 before the first stream.
-    limit: u64,
-    /// Bytes read out of what was prefetched since the limit last changed.
-    regained: u64,
+    streams: Streams,
+    reach: Reach,
     /// When its latest read ended, ns.
     now_ns: u64,
     wants_worker: bool,
@@ -155,7 +150,7 @@ impl FileState {
         if read.len == 0 {
             return Effect::default();
         }
-        self.tick = self.tick.wrapping_add(1).max(1);
+        self.streams.count();
         self.size = self.size.max(read.offset.saturating_add(read.len));
         self.counters.reads += 1;
         self.counters.bytes += read.len;
@@ -166,16 +161,16 @@ impl FileState {
         let covered = stream.covers(read.offset);
         let fetched = self.rent.covers(read.offset, self.size);
         let mut read = *read;
-        if stream.used != self.tick {
+        if stream.used != self.streams.tick() {
             // How long it took is the processor's doing, or known from the read before.
             if stream.course.has_read(read.offset, read.len) {
                 read.elapsed_ns = None;
             }
-            stream.advance(read.offset, read.len, self.tick);
+            stream.advance(read.offset, read.len, self.streams.tick());
         }
         let read = &read;
         stream.reader = self.reader;
-        self.note_order(stream.course.is_confirmed());
+        self.streams.note_order(stream.course.is_confirmed());
         self.account(&mut stream, read, (covered, fetched), device, budget, mode);
         stream.course.count_misfit(read.is_slow(), device.tuning());
         if mode.predicts() {
@@ -196,71 +191,29 @@ impl FileState {
         let observing = mode == Mode::Observe;
         let wanted = core::mem::take(&mut self.wants_worker);
         // Once a fetch has begun its thread goes on by itself; that it is woken now and then is for a system that refused.
-        let fetching = self.fetch == FetchState::Running && self.tick.is_multiple_of(4 * STREAMS as u32);
+        let fetching =
+            self.fetch == FetchState::Running && self.streams.tick().is_multiple_of(4 * STREAMS as u32);
         Effect { wake: !observing && (headroom || wanted || fetching), time_next }
     }
 
     /// Finds or makes the stream of a read; a made one has `used` equal to the tick.
     fn stream_of(&mut self, read: &Read, device: &Device, budget: &Budget) -> usize {
-        let best = self
-            .streams
-            .iter()
-            .enumerate()
-            .filter(|(_, stream)| stream.is_used())
-            .filter_map(|(at, stream)| Some((stream.course.fit(read.offset, read.len)?, at)))
-            .filter_map(|(fit, at)| Some((self.is_strange(at)?, fit, at)))
-            .min();
-        if let Some((_, _, at)) = best {
+        if let Some(at) = self.streams.best(read, self.reader) {
             return at;
         }
-        let live =
-            self.streams.iter().filter(|s| s.is_used() && self.tick.wrapping_sub(s.used) <= 16).count();
-        let patience = STREAMS as u32 / 2 + 4 * live as u32;
-        for at in 0..STREAMS {
-            let idle = self.streams.get(at).is_some_and(|stream| {
-                stream.is_used()
-                    && self.tick.wrapping_sub(stream.used) > patience
-                    && stream.course.run_reads > 2
-            });
-            if idle {
+        for (at, over) in self.streams.over().into_iter().enumerate() {
+            if over {
                 self.retire(at, device, budget);
             }
         }
-        // An unconfirmed stream goes before a confirmed one, the longest unused first.
-        let victim = |stream: &Stream| match (stream.is_used(), stream.course.is_confirmed()) {
-            (false, _) => (0, 0),
-            (true, confirmed) => (1 + u32::from(confirmed), stream.used),
-        };
-        let at = (0..STREAMS).min_by_key(|at| self.streams.get(*at).map(victim)).unwrap_or(0);
+        let at = self.streams.victim();
         self.retire(at, device, budget);
+        let tick = self.streams.tick();
         if let Some(slot) = self.streams.get_mut(at) {
             let begun_ns = read.now_ns.saturating_sub(read.elapsed_ns.unwrap_or(0));
-            *slot = Stream::begin(read.offset, read.len, self.tick, begun_ns);
+            *slot = Stream::begin(read.offset, read.len, tick, begun_ns);
         }
         at
-    }
-
-    /// Whether threads are told apart: where most reads of a thread go on nowhere, several share a stream.
-    fn knows_readers(&self) -> bool {
-        self.reader != 0 && (self.unordered / (32 * STREAMS as u32)).is_multiple_of(2)
-    }
-
-    /// Whether a stream is of another thread than this read; `None` when that one still reads it.
-    fn is_strange(&self, at: usize) -> Option<bool> {
-        let stream = self.streams.get(at)?;
-        if !self.knows_readers() || stream.reader == self.reader {
-            return Some(false);
-        }
-        let went_on = |other: &Stream| other.reader == stream.reader && other.used > stream.used;
-        self.streams.iter().any(went_on).then_some(true)
-    }
-
-    fn note_order(&mut self, is_confirmed: bool) {
-        self.unordered = match is_confirmed {
-            true if self.unordered.is_multiple_of(32 * STREAMS as u32) => self.unordered,
-            true => self.unordered - 1,
-            false => self.unordered.wrapping_add(STREAMS as u32),
-        };
     }
 
     /// Ends a stream: what it had ahead is waste, its length teaches how far the next may go.
@@ -271,10 +224,7 @@ impl FileState {
             return;
         }
         if ended.course.run_reads >= 4 && ended.course.is_confirmed() {
-            if let Some(run) = self.runs.get_mut(self.runs_len as usize % RUNS) {
-                *run = ended.course.run_bytes;
-            }
-            self.runs_len = self.runs_len.wrapping_add(1);
+            self.reach.note_run(ended.course.run_bytes);
         }
         self.settle(&mut ended, device, budget);
     }
@@ -288,12 +238,7 @@ impl FileState {
         let wasted = ended.ahead.end();
         budget.give(wasted);
         self.counters.wasted += wasted;
-        self.limit = if wasted > ended.ahead.useful() / 2 {
-            self.regained = 0;
-            (self.limit / 2).max(128 << 10)
-        } else {
-            self.limit.saturating_add(1 << 20)
-        };
+        self.reach.settle(ended.ahead.useful(), wasted);
     }
 
     /// Feedback on a claimed range: bytes of it that were cached already.
@@ -316,8 +261,7 @@ impl FileState {
     /// Feedback: bytes ahead of the streams that the kernel evicted before they were read.
     pub fn evicted(&mut self, bytes: u64, budget: &Budget) {
         self.counters.evicted += bytes;
-        self.regained = 0;
-        self.limit = (self.limit / 2).max(128 << 10);
+        self.reach.shrink();
         budget.evicted();
     }
 

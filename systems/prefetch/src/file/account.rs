@@ -1,6 +1,6 @@
 //! What a read teaches: counters, the latency, the trial, the budget.
 
-use super::{FileState, Read, STREAMS};
+use super::{FileState, Read};
 use crate::course::Shape;
 use crate::device::Wait;
 use crate::stream::Stream;
@@ -24,9 +24,7 @@ impl FileState {
             if slow {
                 self.counters.slow += 1;
                 self.counters.blocked_ns += elapsed;
-                let live = |other: &Stream| {
-                    other.is_active() && self.tick.wrapping_sub(other.used) <= 2 * STREAMS as u32
-                };
+                let live = |other: &Stream| other.is_active() && self.streams.is_late(other);
                 // Forward reads may wait for the rest of the kernel's own read-ahead only. The first ones of a file may
                 // go on where unseen ones were, and what is prefetched for one stream another may meet.
                 let partial = match stream.course.shape {
@@ -60,12 +58,7 @@ impl FileState {
         }
         if covered {
             self.counters.useful += read.len;
-            // Streams that ended early must not hold one back that goes on.
-            self.regained = self.regained.saturating_add(read.len);
-            if self.regained / 4 >= self.limit && self.limit > 0 {
-                self.limit = self.limit.saturating_mul(2);
-                self.regained = 0;
-            }
+            self.reach.regain(read.len);
             budget.give(stream.ahead.use_up(read.len));
             let timed = stream.ahead.timed_claim(&stream.course, read.offset, read.len);
             if slow {

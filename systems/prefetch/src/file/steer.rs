@@ -1,6 +1,6 @@
 //! Whether a stream is prefetched, and how far ahead.
 
-use super::{FetchState, FileState, RUNS, Read, STREAMS};
+use super::{FetchState, FileState, Read};
 use crate::course::Shape;
 use crate::decide::{self, Action, Experiments, Past, decide};
 use crate::model::Model;
@@ -13,14 +13,15 @@ impl FileState {
     pub(super) fn past(&self, stream: &Stream, is_ramped: bool) -> Past {
         // It is among the streams itself.
         let near = |other: &&Stream| {
-            let lately = self.tick.wrapping_sub(other.used) <= 2 * STREAMS as u32;
-            other.is_used() && lately && other.course.end.abs_diff(stream.course.end) <= 1 << 20
+            other.is_used()
+                && self.streams.is_late(other)
+                && other.course.end.abs_diff(stream.course.end) <= 1 << 20
         };
         Past {
             now_ns: self.now_ns,
             random_hint: self.random_hint,
-            usual_run: self.usual_run(),
-            limit: self.limit,
+            usual_run: self.reach.usual_run(),
+            limit: self.reach.limit(),
             is_fetched: self.fetch == FetchState::Done,
             is_alone: self.streams.iter().filter(near).count() <= 1,
             is_ramped,
@@ -89,24 +90,9 @@ impl FileState {
                 if comparable {
                     device.forward.begin(read.now_ns);
                 }
-                if self.limit == 0 {
-                    self.limit = device.tuning().depth_bytes;
-                }
+                self.reach.begin(device.tuning().depth_bytes);
                 self.reason = if mode == Mode::Observe { Reason::Observing } else { Reason::Prefetching };
             }
         }
-    }
-
-    /// The length that three quarters of the last runs did not exceed; unlimited before the first ended.
-    pub(super) fn usual_run(&self) -> u64 {
-        let len = (self.runs_len as usize).min(RUNS);
-        if len == 0 {
-            return u64::MAX;
-        }
-        let mut sorted = self.runs;
-        if let Some(known) = sorted.get_mut(..len) {
-            known.sort_unstable();
-        }
-        sorted.get(len * 3 / 4).copied().unwrap_or(u64::MAX)
     }
 }
