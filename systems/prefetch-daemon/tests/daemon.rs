@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use camino::Utf8Path;
 use prefetch::Mode;
-use prefetch::stream::Shape;
+use prefetch::course::Shape;
 use prefetch_daemon::{DaemonError, Outcome, Settings, Signals, Target};
 use prefetch_os::area::FileSeen;
 use prefetch_os::areas::{self, Found};

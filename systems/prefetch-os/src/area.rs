@@ -5,10 +5,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use prefetch::course::Shape;
 use prefetch::device::Device;
 use prefetch::file::Counters;
 use prefetch::reason::Reason;
-use prefetch::stream::Shape;
 use prefetch::tuning::Mode;
 
 /// First word: `LLPF` and the version of the layout.

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::area::{DeviceSeen, FileSeen, Snapshot};
-use prefetch::stream::Shape;
+use prefetch::course::Shape;
 use prefetch::{Mode, Reason};
 
 use crate::areas::Found;

@@ -5,7 +5,7 @@ mod shared;
 use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use prefetch::FileState;
-use prefetch::stream::Shape;
+use prefetch::course::Shape;
 use prefetch_os::area::{Area, BYTES, Head, MAGIC, RECORDS};
 use prefetch_os::memory::{decimal, join};
 use prefetch_os::sys;

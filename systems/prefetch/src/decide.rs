@@ -5,9 +5,10 @@
 //! requests, and what is never read. Each objection below stands for one of these.
 
 use crate::PAGE;
+use crate::course::Shape;
 use crate::model::Model;
 use crate::reason::Reason;
-use crate::stream::{Shape, Stream};
+use crate::stream::Stream;
 
 /// What a file has taught about its streams.
 #[derive(Debug, Clone, Copy)]
@@ -51,7 +52,7 @@ pub enum Action {
 impl Past {
     /// Whether the kernel reads ahead of a stream, too.
     fn has_kernel(&self, stream: &Stream) -> bool {
-        stream.shape == Shape::Forward && !self.random_hint
+        stream.course.shape == Shape::Forward && !self.random_hint
     }
 }
 
@@ -75,7 +76,7 @@ pub fn decide(model: &Model, stream: &Stream, past: &Past, experiments: Experime
         return Action::Leave(Reason::FetchedAll);
     }
     // It may be about to end.
-    let (run, read) = (past.usual_run, stream.run_bytes);
+    let (run, read) = (past.usual_run, stream.course.run_bytes);
     if run < u64::MAX && read >= run - run / 4 && read <= run + run / 4 {
         return Action::Leave(Reason::ShortRuns);
     }
@@ -113,8 +114,8 @@ fn forward(model: &Model, stream: &Stream, past: &Past, experiments: Experiments
         return Some(Reason::ShortRuns);
     }
     // What lies between the blocks that are read has to come, too.
-    let rate = stream.with_gaps(model.demand.rate);
-    let own_rate = stream.with_gaps(stream.rate_alone(past.now_ns));
+    let rate = stream.course.with_gaps(model.demand.rate);
+    let own_rate = stream.course.with_gaps(stream.rate_alone(past.now_ns));
     let several = rate >= model.bandwidth / 5 && rate / 9 >= own_rate / 4;
     let gains = rate > 0 && !several && model.is_gain(model.gain_ns(rate, false));
     if !gains || experiments.is_tried {
@@ -126,18 +127,18 @@ fn forward(model: &Model, stream: &Stream, past: &Past, experiments: Experiments
 /// Whether a forward stream leaves out more than a third, on a device that is not far enough for it: of what is
 /// prefetched less is read, and more has to come for it.
 pub fn leaves_out_much(model: &Model, stream: &Stream, is_alone: bool) -> bool {
-    let far = stream.with_gaps(stream.with_gaps(model.tuning.sample * model.readahead));
-    stream.with_gaps(100) >= 150 && model.bdp() < far && is_alone
+    let far = stream.course.with_gaps(stream.course.with_gaps(model.tuning.sample * model.readahead));
+    stream.course.with_gaps(100) >= 150 && model.bdp() < far && is_alone
 }
 
 /// One request of a stream, bytes: beside others no longer than they may wait for it; alone not less than the kernel's,
 /// which it replaces.
 pub fn request_bytes(model: &Model, stream: &Stream, random_hint: bool) -> u64 {
     let alone = model.chunk_bytes();
-    if model.is_shared(stream.base_rate) {
+    if model.is_shared(stream.base.rate()) {
         return alone.min(model.quantum_bytes());
     }
-    match stream.shape {
+    match stream.course.shape {
         Shape::Forward if !random_hint => alone.max(model.readahead.min(model.call).min(1 << 20)),
         _ => alone,
     }
@@ -150,39 +151,39 @@ pub fn ahead_max(model: &Model, stream: &Stream, past: &Past) -> u64 {
     let ramp_bytes = model.tuning.ramp_bytes;
     // A short forward run is mostly read ahead by the kernel already: less is staked on its going on. A stride
     // that was met three times is no accident: more is.
-    let stake = match stream.shape {
-        Shape::Forward if stream.run_bytes < 32 * ramp_bytes => 1,
+    let stake = match stream.course.shape {
+        Shape::Forward if stream.course.run_bytes < 32 * ramp_bytes => 1,
         Shape::Stride(_) => 4,
         _ => 2,
     };
-    let ramp = stream.proven_bytes().saturating_mul(stake).max(ramp_bytes);
+    let ramp = stream.course.proven_bytes().saturating_mul(stake).max(ramp_bytes);
     // Two requests. Those of a stride are pieces, however small: a device may take as long for each as for a long one.
-    let least = match stream.shape {
+    let least = match stream.course.shape {
         Shape::Forward if !past.random_hint => (2 * model.readahead).max(ramp_bytes),
-        Shape::Stride(_) => 2 * stream.piece,
-        _ => (2 * stream.piece).max(ramp_bytes),
+        Shape::Stride(_) => 2 * stream.course.piece,
+        _ => (2 * stream.course.piece).max(ramp_bytes),
     };
     // Up to the usual length, then nothing until the run has clearly outgrown it.
     let run_left = match past.usual_run.saturating_add(past.usual_run / 4) {
-        most if stream.run_bytes > most => u64::MAX,
-        _ => past.usual_run.saturating_sub(stream.run_bytes),
+        most if stream.course.run_bytes > most => u64::MAX,
+        _ => past.usual_run.saturating_sub(stream.course.run_bytes),
     };
     let share = model.share_bytes(least.min(1 << 20));
-    stream.depth.min(ramp).min(run_left).min(share).min(past.limit.max(ramp_bytes))
+    stream.ahead.depth().min(ramp).min(run_left).min(share).min(past.limit.max(ramp_bytes))
 }
 
 /// Whether a stream that is prefetched is to ask for more now.
 pub fn wants_more(model: &Model, stream: &Stream, past: &Past, size: u64) -> bool {
-    if stream.is_exhausted(size) {
+    if stream.ahead.is_exhausted(&stream.course, size) {
         return false;
     }
     let ahead_max = ahead_max(model, stream, past);
     // Streams with pieces claim one at a time; dense ones are left to gather a request.
-    let threshold = match stream.shape {
-        Shape::Stride(_) => stream.piece,
+    let threshold = match stream.course.shape {
+        Shape::Stride(_) => stream.course.piece,
         _ => request_bytes(model, stream, past.random_hint).min(ahead_max / 2).max(PAGE),
     };
-    stream.ahead() + threshold <= ahead_max.max(2 * threshold)
+    stream.ahead_bytes() + threshold <= ahead_max.max(2 * threshold)
 }
 
 #[cfg(test)]
@@ -203,12 +204,12 @@ mod tests {
 
     /// Backward, 64 KiB each, with so many of its reads slow; 64 MB/s by itself.
     fn stream(slow: u32) -> Stream {
-        let mut stream = Stream::begin(64 << 20, 1 << 16, 1);
+        let mut stream = Stream::begin(64 << 20, 1 << 16, 1, 0);
         for read in 1..=8 {
             stream.advance((64 << 20) - (u64::from(read) << 16), 1 << 16, read + 1);
             stream.note_time(read <= slow);
         }
-        assert_eq!(stream.shape, Shape::Backward);
+        assert_eq!(stream.course.shape, Shape::Backward);
         stream
     }
 
@@ -274,7 +275,7 @@ mod tests {
     fn what_would_be_waste_is_left_alone() {
         let (model, stream) = (model(MS, 10), stream(8));
         for (past, reason) in [
-            (Past { usual_run: stream.run_bytes, ..past() }, Reason::ShortRuns),
+            (Past { usual_run: stream.course.run_bytes, ..past() }, Reason::ShortRuns),
             (Past { is_fetched: true, ..past() }, Reason::FetchedAll),
         ] {
             assert_eq!(decide(&model, &stream, &past, Experiments::default()), Action::Leave(reason));
@@ -287,12 +288,12 @@ mod tests {
     fn nothing_is_farther_ahead_than_its_run_its_limit_and_its_share() {
         let (model, mut stream) = (model(20 * MS, 10), stream(8));
         stream.activate(32 << 20, MS);
-        let read = stream.proven_bytes();
+        let read = stream.course.proven_bytes();
         assert_eq!(ahead_max(&model, &stream, &Past { limit: 32 << 20, ..past() }), 2 * read);
         assert_eq!(ahead_max(&model, &stream, &past()), Tuning::STANDARD.ramp_bytes);
         let shared = Model { streams: 64, ..model };
         assert_eq!(ahead_max(&shared, &stream, &Past { limit: 32 << 20, ..past() }), 128 << 10);
-        let ending = Past { limit: 32 << 20, usual_run: stream.run_bytes + 4096, ..past() };
+        let ending = Past { limit: 32 << 20, usual_run: stream.course.run_bytes + 4096, ..past() };
         assert_eq!(ahead_max(&model, &stream, &ending), 4096);
     }
 }

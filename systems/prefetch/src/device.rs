@@ -1,6 +1,16 @@
 //! What was measured of a device: latency, bandwidth, caps.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+mod delivery;
+mod fetching;
+mod limits;
+mod live;
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use delivery::Delivery;
+use fetching::Fetching;
+use limits::Limits;
+use live::Live;
 
 use crate::forward::Forward;
 use crate::latency::{Latency, Seen};
@@ -33,30 +43,14 @@ pub struct Wait {
 pub struct Device {
     tuning: &'static Tuning,
     latency: Latency,
-    bandwidth: AtomicU64,
-    saturated: AtomicU64,
+    delivery: Delivery,
     pace: Pace,
     pairs: Pairs,
-    /// Windows in a row, while streams were prefetched, that delivered hardly more than the best one before.
-    steady: AtomicU64,
-    readahead: AtomicU64,
-    call: AtomicU64,
-    window_bytes: AtomicU64,
-    window_start_ns: AtomicU64,
-    /// Streams that prefetch, whether they are read or not.
-    streams: AtomicU64,
-    epoch: AtomicU64,
-    epoch_start_ns: AtomicU64,
-    /// Streams read in this epoch, and in the one before.
-    live: AtomicU64,
-    live_before: AtomicU64,
+    limits: Limits,
+    live: Live,
     /// Whether forward streams gain.
     pub forward: Forward,
-    fetches: AtomicU64,
-    /// Misses that may have begun before the latest fetch ended.
-    left_over: AtomicU64,
-    /// How much longer misses in other files took beside the fetch than without it, ns.
-    beside_ns: AtomicI64,
+    fetching: Fetching,
     window: Window,
     traffic: Traffic,
     /// Whether files are fetched in their order.
@@ -82,24 +76,13 @@ impl Device {
         Device {
             tuning,
             latency: Latency::new(tuning),
-            bandwidth: AtomicU64::new(0),
-            saturated: AtomicU64::new(0),
+            delivery: Delivery::new(tuning),
             pace: Pace::new(tuning),
             pairs: Pairs::new(tuning),
-            steady: AtomicU64::new(0),
-            readahead: AtomicU64::new(0),
-            call: AtomicU64::new(0),
-            window_bytes: AtomicU64::new(0),
-            window_start_ns: AtomicU64::new(0),
-            streams: AtomicU64::new(0),
-            epoch: AtomicU64::new(1),
-            epoch_start_ns: AtomicU64::new(0),
-            live: AtomicU64::new(0),
-            live_before: AtomicU64::new(0),
+            limits: Limits::new(),
+            live: Live::new(tuning),
             forward: Forward::new(tuning),
-            fetches: AtomicU64::new(0),
-            left_over: AtomicU64::new(0),
-            beside_ns: AtomicI64::new(0),
+            fetching: Fetching::new(),
             window: Window::new(tuning),
             traffic: Traffic::new(tuning),
             ordered: AtomicBool::new(false),
@@ -122,7 +105,7 @@ impl Device {
             miss_ns: self.typical_ns(),
             bandwidth: self.believed_rate(),
             bandwidth_max: self.full_rate(),
-            is_steady: self.window.is_settled() && self.steady.load(Relaxed) >= 2,
+            is_steady: self.window.is_settled() && self.delivery.is_steady(),
             demand: self.traffic.demand(),
             queue: self.ahead_bytes_max(),
             queue_first: self.window.first(latency_ns),
@@ -143,30 +126,23 @@ impl Device {
 
     /// Tells the kernel's limits: read-ahead window of the device and the most one call prefetches, bytes.
     pub fn set_limits(&self, readahead_bytes: u64, call_bytes: u64) {
-        self.readahead.store(readahead_bytes, Relaxed);
-        self.call.store(call_bytes, Relaxed);
+        self.limits.set(readahead_bytes, call_bytes);
     }
 
     /// The kernel's read-ahead window, bytes; 128 KiB until told.
     pub fn readahead_bytes(&self) -> u64 {
-        match self.readahead.load(Relaxed) {
-            0 => 128 << 10,
-            known => known.clamp(crate::PAGE, 1 << 30),
-        }
+        self.limits.readahead_bytes()
     }
 
     /// The most one call prefetches, bytes; 128 KiB until told.
     pub fn call_bytes(&self) -> u64 {
-        match self.call.load(Relaxed) {
-            0 => 128 << 10,
-            known => known.clamp(crate::PAGE, 8 << 20),
-        }
+        self.limits.call_bytes()
     }
 
     /// Learns from a slow read that ended at `now_ns`, a full miss or not, what the device delivers. What is prefetched
     /// lies between the program's own reads: pairs of these look slower than the device.
     pub fn learn_pair(&self, now_ns: u64, elapsed_ns: u64, bytes: u64, full: bool) {
-        match full && !self.is_prefetching() && self.left_over.load(Relaxed) == 0 {
+        match full && !self.is_prefetching() && !self.fetching.has_left_over() {
             true => self.pairs.note(now_ns, elapsed_ns, bytes),
             false => self.pairs.pass(now_ns),
         }
@@ -182,7 +158,7 @@ impl Device {
 
     /// Whether the limits were told.
     pub fn has_limits(&self) -> bool {
-        self.call.load(Relaxed) != 0
+        self.limits.are_told()
     }
 
     /// Learns from a miss that no prefetch had covered. Long reads are several requests, of which the program may have
@@ -191,7 +167,7 @@ impl Device {
         let seen = match bytes > self.tuning.ramp_bytes {
             true if self.is_prefetching() => return,
             true => Seen::Long,
-            false if self.is_prefetching() || self.left_over() => Seen::Beside,
+            false if self.is_prefetching() || self.fetching.take_left_over() => Seen::Beside,
             false => Seen::Miss,
         };
         if seen != Seen::Long {
@@ -215,12 +191,6 @@ impl Device {
         }
     }
 
-    /// Whether a miss that ends now may have waited for steps of a fetch that was given up.
-    fn left_over(&self) -> bool {
-        let took = |left: u64| left.checked_sub(1);
-        self.left_over.load(Relaxed) > 0 && self.left_over.fetch_update(Relaxed, Relaxed, took).is_ok()
-    }
-
     fn is_prefetching(&self) -> bool {
         self.streams() > 0 || self.is_fetching() || self.is_ordered()
     }
@@ -236,17 +206,7 @@ impl Device {
 
     /// Learns from bytes that came from the device: the fastest window of 20 ms counts, slowly forgotten.
     pub fn learn_delivery(&self, now_ns: u64, bytes: u64) {
-        let total = self.window_bytes.fetch_add(bytes, Relaxed) + bytes;
-        let start = self.window_start_ns.load(Relaxed);
-        let elapsed = now_ns.saturating_sub(start);
-        let length =
-            self.tuning.live_ns.max(self.latency_ns().saturating_mul(2)).min(10 * self.tuning.live_ns);
-        if start == 0 || elapsed > 20 * length {
-            self.restart_window(now_ns);
-        } else if elapsed >= length {
-            self.learn_rate((u128::from(total) * 1_000_000_000 / u128::from(elapsed)) as u64);
-            self.restart_window(now_ns);
-        }
+        self.delivery.note(now_ns, bytes, self.latency_ns(), self.streams());
     }
 
     /// Notes a read of a stream that misses, whether this one did or not: what the device is busy with.
@@ -254,28 +214,9 @@ impl Device {
         self.traffic.note(now_ns, bytes, self.latency_ns());
     }
 
-    /// Learns a rate at which the device surely delivered, bytes/s.
-    pub fn learn_rate(&self, rate: u64) {
-        let known = self.bandwidth.load(Relaxed);
-        if rate > known + known / 4 {
-            self.steady.store(0, Relaxed);
-        } else if self.streams() > 0 {
-            self.steady.fetch_add(1, Relaxed);
-        }
-        self.bandwidth.store(rate.max(known - known / 50), Relaxed);
-    }
-
     /// Learns a rate that deeper queues did not raise, bytes/s: the device's bandwidth.
     pub fn learn_saturated(&self, rate: u64) {
-        let known = self.saturated.load(Relaxed);
-        let next = if known == 0 { rate } else { known - known / 4 + rate / 4 };
-        self.saturated.store(next, Relaxed);
-        self.bandwidth.store(rate.max(1), Relaxed);
-    }
-
-    fn restart_window(&self, now_ns: u64) {
-        self.window_bytes.store(0, Relaxed);
-        self.window_start_ns.store(now_ns, Relaxed);
+        self.delivery.learn_full(rate);
     }
 
     /// Latency of a small read on an idle device, ns; 0 when unknown.
@@ -285,20 +226,17 @@ impl Device {
 
     /// The highest rate seen, bytes/s; 0 when unknown. A lower bound.
     pub fn bandwidth(&self) -> u64 {
-        self.bandwidth.load(Relaxed)
+        self.delivery.highest()
     }
 
     /// The rate that more depth did not raise, bytes/s; 0 when never reached.
     pub fn saturated(&self) -> u64 {
-        self.saturated.load(Relaxed)
+        self.delivery.saturated()
     }
 
     /// The highest rate seen, bytes/s, or what is assumed of a device until it was seen to be busy.
     pub fn full_rate(&self) -> u64 {
-        match self.saturated.load(Relaxed) {
-            0 => self.tuning.bandwidth.max(self.bandwidth.load(Relaxed)),
-            rate => rate.max(self.bandwidth.load(Relaxed)).max(1),
-        }
+        self.delivery.full()
     }
 
     /// Learns that a step of fetching, of `own` bytes, took so long while `under_way` bytes were, its own among them.
@@ -366,57 +304,40 @@ impl Device {
 
     /// A stream begins to prefetch.
     pub fn stream_begins(&self) {
-        self.streams.fetch_add(1, Relaxed);
+        self.live.begin();
     }
 
     /// Notes the time: streams that nobody reads any more are counted no longer, whoever reads now.
     pub fn note_time(&self, now_ns: u64) {
-        let elapsed = now_ns.saturating_sub(self.epoch_start_ns.load(Relaxed));
-        let length =
-            self.tuning.live_ns.max(self.latency_ns().saturating_mul(4)).min(10 * self.tuning.live_ns);
-        if elapsed >= length {
-            let live = self.live.swap(0, Relaxed);
-            self.live_before.store(if elapsed < 2 * length { live } else { 0 }, Relaxed);
-            self.epoch.fetch_add(1, Relaxed);
-            self.epoch_start_ns.store(now_ns, Relaxed);
-        }
+        self.live.note_time(now_ns, self.latency_ns());
     }
 
     /// A stream that prefetches was read. `epoch` is kept with the stream, 0 before its first read here.
     pub fn stream_reads(&self, epoch: &mut u64, now_ns: u64) {
         self.note_time(now_ns);
-        let current = self.epoch.load(Relaxed);
-        if *epoch != current {
-            *epoch = current;
-            self.live.fetch_add(1, Relaxed);
-        }
+        self.live.note_read(epoch);
     }
 
     /// A stream no longer prefetches.
     pub fn stream_ends(&self) {
-        let _ = self.streams.fetch_update(Relaxed, Relaxed, |streams| streams.checked_sub(1));
+        self.live.end();
     }
 
     /// A file is to be fetched whole: one at a time, or they would only slow each other and the program.
     pub fn fetch_begins(&self) -> bool {
-        let begins = self.fetches.compare_exchange(0, 1, Relaxed, Relaxed).is_ok();
-        if begins {
-            self.beside_ns.store(0, Relaxed);
-        }
-        begins
+        self.fetching.begin()
     }
 
     /// Whether one is being fetched.
     pub fn is_fetching(&self) -> bool {
-        self.fetches.load(Relaxed) > 0
+        self.fetching.runs()
     }
 
     /// Notes how long a miss took in another file than the one that is fetched, if any is.
     pub fn note_wait_beside(&self, elapsed_ns: u64) {
-        if !self.is_fetching() {
-            return;
+        if self.is_fetching() {
+            self.fetching.charge(self.waited_ns(elapsed_ns));
         }
-        self.beside_ns.fetch_add(self.waited_ns(elapsed_ns), Relaxed);
     }
 
     /// How much longer than on average without a fetch a miss took, ns; negative: shorter. What is longer than twice the
@@ -428,20 +349,18 @@ impl Device {
 
     /// How much longer misses in other files took beside the fetch than without, since this was last asked, ns.
     pub fn take_wait_beside(&self) -> i64 {
-        self.beside_ns.swap(0, Relaxed)
+        self.fetching.take_charged()
     }
 
     /// It is fetched, or was given up.
     pub fn fetch_ends(&self) {
-        self.fetches.store(0, Relaxed);
-        self.left_over.store(self.tuning.sample, Relaxed);
+        self.fetching.end(self.tuning.sample);
     }
 
     /// Streams that prefetch and were read lately. One whose file is read no more (a database reads the end of each file
     /// when it opens it) takes nothing of the device, and nobody tells that it is over.
     pub fn streams(&self) -> u64 {
-        let live = self.live.load(Relaxed).max(self.live_before.load(Relaxed));
-        live.min(self.streams.load(Relaxed))
+        self.live.count()
     }
 
     /// One step of fetching a file, bytes: a read that comes after it waits a part of a latency, three quarters of what it

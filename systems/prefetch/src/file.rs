@@ -3,19 +3,23 @@
 mod account;
 mod claim;
 mod fetch;
+mod reach;
 mod steer;
+mod streams;
 
+use reach::Reach;
+use streams::Streams;
+
+use crate::course::Shape;
 use crate::reason::Reason;
 use crate::rent::Rent;
-use crate::stream::{Shape, Stream};
+use crate::stream::Stream;
 use crate::{Budget, Device, Mode, PAGE};
 
 pub use crate::rent::Fetched;
 
 /// Streams of one open file; threads share it.
 pub const STREAMS: usize = 16;
-/// Ended runs whose lengths are remembered.
-const RUNS: usize = 8;
 
 /// One read of the program.
 #[derive(Debug, Clone, Copy)]
@@ -123,21 +127,13 @@ pub struct FileState {
     pub joined: bool,
     /// Set by the shell before it tells of a read: which thread reads; 0 when that is not known.
     pub reader: u32,
-    /// Grows with reads that follow no known order: see [`FileState::knows_readers`].
-    unordered: u32,
     /// Fetching all.
     pub fetch: FetchState,
     /// Bytes fetched and counted against the budget until the file is closed.
     fetch_owed: u64,
     rent: Rent,
-    tick: u32,
-    streams: [Stream; STREAMS],
-    runs: [u64; RUNS],
-    runs_len: u32,
-    /// How far ahead a stream may be, bytes: less after waste and evictions; 0 before the first stream.
-    limit: u64,
-    /// Bytes read out of what was prefetched since the limit last changed.
-    regained: u64,
+    streams: Streams,
+    reach: Reach,
     /// When its latest read ended, ns.
     now_ns: u64,
     wants_worker: bool,
@@ -154,7 +150,7 @@ impl FileState {
         if read.len == 0 {
             return Effect::default();
         }
-        self.tick = self.tick.wrapping_add(1).max(1);
+        self.streams.count();
         self.size = self.size.max(read.offset.saturating_add(read.len));
         self.counters.reads += 1;
         self.counters.bytes += read.len;
@@ -165,29 +161,29 @@ impl FileState {
         let covered = stream.covers(read.offset);
         let fetched = self.rent.covers(read.offset, self.size);
         let mut read = *read;
-        if stream.used != self.tick {
+        if stream.used != self.streams.tick() {
             // How long it took is the processor's doing, or known from the read before.
-            if stream.has_read(read.offset, read.len) {
+            if stream.course.has_read(read.offset, read.len) {
                 read.elapsed_ns = None;
             }
-            stream.advance(read.offset, read.len, self.tick);
+            stream.advance(read.offset, read.len, self.streams.tick());
         }
         let read = &read;
         stream.reader = self.reader;
-        self.note_order(stream.is_confirmed());
+        self.streams.note_order(stream.course.is_confirmed());
         self.account(&mut stream, read, (covered, fetched), device, budget, mode);
-        stream.count_misfit(read.is_slow(), device.tuning());
+        stream.course.count_misfit(read.is_slow(), device.tuning());
         if mode.predicts() {
             self.steer(&mut stream, read, covered, device, budget, mode);
         }
-        if mode == Mode::Observe && stream.active {
-            while stream.claim(stream.depth, 1 << 20, self.size).is_some() {}
+        if mode == Mode::Observe && stream.is_active() {
+            while stream.claim(stream.ahead.depth(), 1 << 20, self.size).is_some() {}
         }
-        if stream.active {
+        if stream.is_active() {
             device.stream_reads(&mut stream.epoch, read.now_ns);
         }
-        let headroom = stream.active && self.wants_more(&stream, device, &device.model());
-        let time_next = stream.active || stream.timed < 16 || stream.slow != 0;
+        let headroom = stream.is_active() && self.wants_more(&stream, device, &device.model());
+        let time_next = stream.wants_time();
         if let Some(slot) = self.streams.get_mut(at) {
             *slot = stream;
         }
@@ -195,101 +191,54 @@ impl FileState {
         let observing = mode == Mode::Observe;
         let wanted = core::mem::take(&mut self.wants_worker);
         // Once a fetch has begun its thread goes on by itself; that it is woken now and then is for a system that refused.
-        let fetching = self.fetch == FetchState::Running && self.tick.is_multiple_of(4 * STREAMS as u32);
+        let fetching =
+            self.fetch == FetchState::Running && self.streams.tick().is_multiple_of(4 * STREAMS as u32);
         Effect { wake: !observing && (headroom || wanted || fetching), time_next }
     }
 
     /// Finds or makes the stream of a read; a made one has `used` equal to the tick.
     fn stream_of(&mut self, read: &Read, device: &Device, budget: &Budget) -> usize {
-        let best = self
-            .streams
-            .iter()
-            .enumerate()
-            .filter(|(_, stream)| stream.is_used())
-            .filter_map(|(at, stream)| Some((stream.fit(read.offset, read.len)?, at)))
-            .filter_map(|(fit, at)| Some((self.is_strange(at)?, fit, at)))
-            .min();
-        if let Some((_, _, at)) = best {
+        if let Some(at) = self.streams.best(read, self.reader) {
             return at;
         }
-        let live =
-            self.streams.iter().filter(|s| s.is_used() && self.tick.wrapping_sub(s.used) <= 16).count();
-        let patience = STREAMS as u32 / 2 + 4 * live as u32;
-        for at in 0..STREAMS {
-            let idle = self.streams.get(at).is_some_and(|stream| {
-                stream.is_used() && self.tick.wrapping_sub(stream.used) > patience && stream.run_reads > 2
-            });
-            if idle {
+        for (at, over) in self.streams.over().into_iter().enumerate() {
+            if over {
                 self.retire(at, device, budget);
             }
         }
-        // An unconfirmed stream goes before a confirmed one, the longest unused first.
-        let victim = |stream: &Stream| match (stream.is_used(), stream.is_confirmed()) {
-            (false, _) => (0, 0),
-            (true, confirmed) => (1 + u32::from(confirmed), stream.used),
-        };
-        let at = (0..STREAMS).min_by_key(|at| self.streams.get(*at).map(victim)).unwrap_or(0);
+        let at = self.streams.victim();
         self.retire(at, device, budget);
+        let tick = self.streams.tick();
         if let Some(slot) = self.streams.get_mut(at) {
-            *slot = Stream::begin(read.offset, read.len, self.tick);
-            slot.begun_ns = read.now_ns.saturating_sub(read.elapsed_ns.unwrap_or(0));
+            let begun_ns = read.now_ns.saturating_sub(read.elapsed_ns.unwrap_or(0));
+            *slot = Stream::begin(read.offset, read.len, tick, begun_ns);
         }
         at
-    }
-
-    /// Whether threads are told apart: where most reads of a thread go on nowhere, several share a stream.
-    fn knows_readers(&self) -> bool {
-        self.reader != 0 && (self.unordered / (32 * STREAMS as u32)).is_multiple_of(2)
-    }
-
-    /// Whether a stream is of another thread than this read; `None` when that one still reads it.
-    fn is_strange(&self, at: usize) -> Option<bool> {
-        let stream = self.streams.get(at)?;
-        if !self.knows_readers() || stream.reader == self.reader {
-            return Some(false);
-        }
-        let went_on = |other: &Stream| other.reader == stream.reader && other.used > stream.used;
-        self.streams.iter().any(went_on).then_some(true)
-    }
-
-    fn note_order(&mut self, is_confirmed: bool) {
-        self.unordered = match is_confirmed {
-            true if self.unordered.is_multiple_of(32 * STREAMS as u32) => self.unordered,
-            true => self.unordered - 1,
-            false => self.unordered.wrapping_add(STREAMS as u32),
-        };
     }
 
     /// Ends a stream: what it had ahead is waste, its length teaches how far the next may go.
     fn retire(&mut self, at: usize, device: &Device, budget: &Budget) {
         let Some(stream) = self.streams.get_mut(at) else { return };
-        let ended = core::mem::take(stream);
+        let mut ended = core::mem::take(stream);
         if !ended.is_used() {
             return;
         }
-        if ended.run_reads >= 4 && ended.is_confirmed() {
-            if let Some(run) = self.runs.get_mut(self.runs_len as usize % RUNS) {
-                *run = ended.run_bytes;
-            }
-            self.runs_len = self.runs_len.wrapping_add(1);
+        if ended.course.run_reads >= 4 && ended.course.is_confirmed() {
+            self.reach.note_run(ended.course.run_bytes);
         }
-        self.settle(&ended, device, budget);
+        self.settle(&mut ended, device, budget);
     }
 
-    fn settle(&mut self, ended: &Stream, device: &Device, budget: &Budget) {
-        if !ended.active {
+    /// Prefetching of a stream ends, if it was prefetched.
+    fn settle(&mut self, ended: &mut Stream, device: &Device, budget: &Budget) {
+        if !ended.is_active() {
             return;
         }
         device.stream_ends();
-        let wasted = ended.owed;
+        let wasted = ended.ahead.end();
         budget.give(wasted);
         self.counters.wasted += wasted;
-        self.limit = if wasted > ended.useful / 2 {
-            self.regained = 0;
-            (self.limit / 2).max(128 << 10)
-        } else {
-            self.limit.saturating_add(1 << 20)
-        };
+        self.reach.settle(ended.ahead.useful(), wasted);
     }
 
     /// Feedback on a claimed range: bytes of it that were cached already.
@@ -301,9 +250,8 @@ impl FileState {
         // Nearly all of it is there: stop until reads are slow again.
         for at in 0..STREAMS {
             let Some(stream) = self.streams.get_mut(at) else { continue };
-            if stream.active && stream.slow_count() == 0 {
-                stream.active = false;
-                budget.give(core::mem::take(&mut stream.owed));
+            if stream.is_active() && stream.slow_count() == 0 {
+                budget.give(stream.ahead.end());
                 device.stream_ends();
                 self.reason = Reason::Cached;
             }
@@ -313,19 +261,21 @@ impl FileState {
     /// Feedback: bytes ahead of the streams that the kernel evicted before they were read.
     pub fn evicted(&mut self, bytes: u64, budget: &Budget) {
         self.counters.evicted += bytes;
-        self.regained = 0;
-        self.limit = (self.limit / 2).max(128 << 10);
+        self.reach.shrink();
         budget.evicted();
     }
 
     /// The range that is prefetched and unread, of the stream with most of it: to be asked about.
     pub fn ahead_range(&self) -> Option<Request> {
-        let stream =
-            self.streams.iter().filter(|stream| stream.active).max_by_key(|stream| stream.ahead())?;
-        let ahead = stream.ahead();
-        match stream.shape {
-            Shape::Forward if ahead > 0 => Some(Request::covering(stream.end, ahead)),
-            Shape::Backward if ahead > 0 => Some(Request::covering(stream.issued, ahead)),
+        let stream = self
+            .streams
+            .iter()
+            .filter(|stream| stream.is_active())
+            .max_by_key(|stream| stream.ahead_bytes())?;
+        let ahead = stream.ahead_bytes();
+        match stream.course.shape {
+            Shape::Forward if ahead > 0 => Some(Request::covering(stream.course.end, ahead)),
+            Shape::Backward if ahead > 0 => Some(Request::covering(stream.ahead.issued(), ahead)),
             _ => None,
         }
     }
@@ -360,6 +310,8 @@ impl FileState {
     /// Names the shape and depth of the stream read last, for `explain`.
     pub fn latest(&self) -> (Shape, u64, bool) {
         let latest = self.streams.iter().max_by_key(|stream| stream.used);
-        latest.map_or((Shape::Unknown, 0, false), |stream| (stream.shape, stream.depth, stream.active))
+        latest.map_or((Shape::Unknown, 0, false), |stream| {
+            (stream.course.shape, stream.ahead.depth(), stream.is_active())
+        })
     }
 }

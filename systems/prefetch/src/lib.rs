@@ -8,7 +8,9 @@
 //! |---|---|
 //! | [`tuning`] | modes, and all constants |
 //! | [`vote`] | the deltas of a stream and their majority |
-//! | [`stream`] | one stream: forward, backward, stride; confirm, ramp, depth |
+//! | [`course`] | the way of a stream: forward, backward, stride, recognised from its reads |
+//! | [`ahead`] | what is prefetched ahead of a stream |
+//! | [`stream`] | one stream: its course, what is ahead of it, how its reads went |
 //! | [`file`](mod@file) | the streams of a file, its misses, fetching all of it, feedback |
 //! | [`rent`] | fetching files whose misses have no pattern, once that pays |
 //! | [`pace`] | what fetching costs on a device, and how much of it may be under way |
@@ -31,7 +33,9 @@
 //! | [`os`] | what the shell asks of the kernel, as a trait |
 //! | [`sim`] | a simulated device, page cache and kernel read-ahead, to try policies on |
 
+pub mod ahead;
 pub mod budget;
+pub mod course;
 pub mod decide;
 pub mod device;
 pub mod file;

@@ -5,7 +5,14 @@
 //! device's time is bounded by a small multiple of the better of both choices (Karlin et al., "Competitive snoopy
 //! caching", 1988), and a program that stays in a small part of a big file pays for that part only.
 
-use crate::PAGE;
+mod account;
+mod regions;
+mod width;
+
+use account::{Credit, Loss};
+use regions::Regions;
+use width::{Followed, Width};
+
 use crate::device::Device;
 use crate::tuning::Tuning;
 
@@ -32,74 +39,30 @@ impl Fetched {
 /// What is fetched of a file, and what the misses have cost. Zeroes are a file without misses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rent {
-    /// Regions that were missed in.
-    touched: u64,
-    /// Regions that were fetched.
-    fetched: u64,
-    /// Whether a region is being fetched.
-    running: bool,
-    /// The region being fetched.
-    region: u8,
-    /// Steps that may be under way at a time, less one.
-    width: u8,
-    /// Steps since the width changed.
-    fine: u8,
-    /// Steps that are under way.
-    under_way: u8,
-    /// Steps until the one ends that is followed, itself among them; 0 without one.
-    follow: u8,
-    /// Bytes that came since it began.
-    follow_bytes: u64,
-    /// Up to where in the file, bytes.
-    next: u64,
-    lost_ns: u64,
-    lost_until_ns: u64,
-    lost_misses: u32,
-    /// How often somebody else was writing what was fetched: each time twice as much must have been lost before the next.
-    wary: u8,
+    regions: Regions,
+    loss: Loss,
+    credit: Credit,
+    width: Width,
+    followed: Followed,
+    /// Reads of fetched regions that had to wait, and that did not.
     spoiled: u32,
     hits: u32,
-    /// A part of what misses cost and what hits saved, less what fetching made the misses wait, ns.
-    credit_ns: i64,
-    /// What hits gave of it since the credit was last used up, less what misses gave, ns.
-    returned_ns: i64,
-    /// How often in a row it was used up without that hits had given most of it: each time the stake is halved.
-    losses: u8,
-    /// How long misses take beside the fetch, the latest ones counting most, ns; 0 before the first.
-    wait_ns: u64,
     /// Bytes fetched since the program's latest read of the file.
     idle_bytes: u64,
 }
 
 impl Rent {
-    fn region_bytes(size: u64) -> u64 {
-        size.div_ceil(64).next_multiple_of(PAGE).max(PAGE)
-    }
-
-    fn region_of(offset: u64, size: u64) -> u64 {
-        (offset / Rent::region_bytes(size)).min(63)
-    }
-
     /// Whether an offset has been fetched.
     pub fn covers(&self, offset: u64, size: u64) -> bool {
-        let region = Rent::region_of(offset, size);
-        self.fetched >> region & 1 == 1 || (region == u64::from(self.region) && offset < self.next)
+        self.regions.covers(offset, size)
     }
 
-    /// Notes a miss that no stream explains. What misses of several threads at a time cost is between the time of one of
-    /// them and the sum: the mean is taken. Their waits beside a fetch are charged one by one, so that they are here too.
+    /// Notes a miss that no stream explains. Waits of several threads at a time beside a fetch are charged one by one, so
+    /// that what they stake is, too.
     pub fn on_miss(&mut self, offset: u64, size: u64, elapsed_ns: u64, now_ns: u64, tuning: &Tuning) {
-        self.touched |= 1 << Rent::region_of(offset, size);
-        if self.touched.count_ones() >= 48 {
-            self.touched = u64::MAX;
-        }
-        let lost = elapsed_ns.min(now_ns.saturating_sub(self.lost_until_ns));
-        self.lost_ns = self.lost_ns.saturating_add(lost / 2 + elapsed_ns / 2);
-        let stake_ns = elapsed_ns / (tuning.stake << self.losses);
-        self.credit_ns = self.credit_ns.saturating_add_unsigned(stake_ns);
-        self.returned_ns = self.returned_ns.saturating_sub_unsigned(stake_ns);
-        self.lost_until_ns = self.lost_until_ns.max(now_ns);
-        self.lost_misses = self.lost_misses.saturating_add(1);
+        self.regions.touch(offset, size);
+        self.loss.note(elapsed_ns, now_ns);
+        self.credit.stake(elapsed_ns, tuning);
         self.idle_bytes = 0;
     }
 
@@ -107,29 +70,15 @@ impl Rent {
     /// behind the fetch, less of it is put before the device.
     pub fn on_wait(&mut self, elapsed_ns: u64, device: &Device) {
         let typical_ns = device.typical_ns();
-        self.credit_ns = self.credit_ns.saturating_sub(device.waited_ns(elapsed_ns));
+        self.credit.charge(device.waited_ns(elapsed_ns));
         // As there: longer ones are a busy CPU.
-        let elapsed_ns = elapsed_ns.min(2 * typical_ns);
-        self.wait_ns = match self.wait_ns {
-            0 => typical_ns - typical_ns / 8 + elapsed_ns / 8,
-            known => known - known / 8 + elapsed_ns / 8,
-        };
-        if self.wait_ns > typical_ns + typical_ns / 8 + 20_000 {
-            self.width -= self.width.div_ceil(4);
-            self.fine = 0;
-            self.wait_ns = 0;
-        } else if elapsed_ns > typical_ns + typical_ns / 4 + 50_000 {
-            // Behind two steps and more: the slowest hundredth of the reads is not to be made of these.
-            self.width = self.width.saturating_sub(1);
-            self.fine = 0;
-        }
+        self.width.on_wait(elapsed_ns.min(2 * typical_ns), typical_ns);
     }
 
     /// Notes a read that found what had been fetched, which saved a wait of `typical_ns`.
     pub fn on_hit(&mut self, typical_ns: u64) {
         self.hits = self.hits.saturating_add(1);
-        self.credit_ns = self.credit_ns.saturating_add_unsigned(typical_ns / 2);
-        self.returned_ns = self.returned_ns.saturating_add_unsigned(typical_ns / 2);
+        self.credit.earn(typical_ns / 2);
         self.idle_bytes = 0;
     }
 
@@ -146,13 +95,12 @@ impl Rent {
 
     /// Misses since the last fetch was paid for.
     pub fn misses(&self) -> u32 {
-        self.lost_misses
+        self.loss.misses()
     }
 
     /// Bytes of the regions that were missed in and not fetched.
     pub fn wanted_bytes(&self, size: u64) -> u64 {
-        let regions = u64::from((self.touched & !self.fetched).count_ones());
-        (regions * Rent::region_bytes(size)).min(size)
+        self.regions.wanted_bytes(size)
     }
 
     /// Whether the misses have cost enough.
@@ -161,84 +109,48 @@ impl Rent {
     pub fn is_worth(&self, size: u64, device: &Device) -> bool {
         let wanted = self.wanted_bytes(size);
         wanted > 0
-            && self.lost_misses >= device.tuning().misses
-            && self.credit_ns > 0
+            && self.loss.misses() >= device.tuning().misses
+            && self.credit.ns() > 0
             && !self.is_spoiled(device.tuning())
-            && device.fetch_ns(wanted) <= (self.lost_ns >> self.wary).saturating_mul(device.tuning().price)
+            && device.fetch_ns(wanted) <= self.loss.weighed_ns().saturating_mul(device.tuning().price)
     }
 
     /// Wants the whole file, whatever was missed.
     pub fn want_all(&mut self) {
-        self.touched = u64::MAX;
-        self.width = 16;
+        self.regions.touch_all();
+        self.width.open();
     }
 
     /// Takes the next range to fetch: offset and length. `None` when nothing is wanted.
     pub fn claim(&mut self, size: u64, device: &Device) -> Option<(u64, u64)> {
-        let region_bytes = Rent::region_bytes(size);
-        for _ in 0..65 {
-            let end = (u64::from(self.region) + 1).saturating_mul(region_bytes).min(size);
-            if self.running && self.next < end {
-                let range = (self.next, device.fetch_step_bytes().min(end - self.next));
-                self.next += range.1;
-                self.under_way = self.under_way.saturating_add(1);
-                if self.follow == 0 {
-                    self.follow = self.under_way;
-                    self.follow_bytes = 0;
-                }
-                return Some(range);
-            }
-            if self.running {
-                self.fetched |= 1 << self.region;
-            }
-            let wanted = self.touched & !self.fetched;
-            self.running = wanted != 0;
-            if wanted == 0 {
-                self.lost_ns = 0;
-                self.lost_misses = 0;
-                return None;
-            }
-            // Upwards from where it was, then from the beginning.
-            let above = wanted & (u64::MAX << self.region);
-            let region = if above != 0 { above } else { wanted }.trailing_zeros() as u8;
-            // Where it stopped it goes on.
-            if region != self.region || self.next >= end {
-                self.next = u64::from(region) * region_bytes;
-            }
-            self.region = region;
+        let range = self.regions.claim(size, device.fetch_step_bytes());
+        match range {
+            Some(_) => self.followed.begin(),
+            None => self.loss.clear(),
         }
-        None
+        range
     }
 
     /// Counts all that is wanted as fetched: observing. A file may be too huge to go through it in steps.
     pub fn fetch_nothing(&mut self) {
-        self.fetched |= self.touched;
-        self.running = false;
-        self.lost_ns = 0;
-        self.lost_misses = 0;
+        self.regions.skip_all();
+        self.loss.clear();
     }
 
     /// How many steps may be under way at a time.
     pub fn width(&self) -> usize {
-        usize::from(self.width) + 1
+        self.width.get()
     }
 
     /// Has a step that is done count for what fetching costs: it took so long, and so many bytes of it were cached.
     pub fn measure(&mut self, step: &Fetched, device: &Device) {
         let Fetched { bytes, cached, elapsed_ns, taken_ns } = *step;
         // Where processors are full the program's threads wait for this one, and in no single read can that be told.
-        self.credit_ns = self.credit_ns.saturating_sub_unsigned(taken_ns);
+        self.credit.charge_processors(taken_ns);
         device.note_step(elapsed_ns);
-        self.under_way = self.under_way.saturating_sub(1);
-        self.follow_bytes = self.follow_bytes.saturating_add(step.fresh());
-        if self.follow != 1 {
-            self.follow = self.follow.saturating_sub(1);
-            return;
-        }
-        self.follow = 0;
         // One whose last page was there already ends before the others came.
-        if cached == 0 {
-            device.learn_fetch(self.follow_bytes, bytes, elapsed_ns);
+        if let Some(came) = self.followed.end(step.fresh()).filter(|_| cached == 0) {
+            device.learn_fetch(came, bytes, elapsed_ns);
         }
     }
 
@@ -247,22 +159,14 @@ impl Rent {
     pub fn on_step(&mut self, size: u64, step: &Fetched, device: &Device) -> bool {
         let bytes = step.bytes;
         self.idle_bytes = self.idle_bytes.saturating_add(bytes);
-        // What was there already says nothing of what the device bears.
-        self.fine = self.fine.saturating_add(u8::from(step.fresh() > bytes / 2));
-        if usize::from(self.fine) > 2 * self.width() && self.width() < device.fetch_width() {
-            self.width += 1;
-            self.fine = 0;
-        }
+        self.width.on_step(step.fresh() > bytes / 2, device.fetch_width());
         // One account for all: who reads another file waits for this fetch too.
-        self.credit_ns = self.credit_ns.saturating_sub(device.take_wait_beside());
-        if self.credit_ns < 0 {
-            self.losses = if self.returned_ns > 0 { 0 } else { (self.losses + 1).min(4) };
-            self.returned_ns = 0;
-        }
+        self.credit.charge(device.take_wait_beside());
+        let lasts = self.credit.lasts();
         let left = device.fetch_ns(self.wanted_bytes(size));
-        let pays = left <= self.lost_ns.saturating_mul(2 * device.tuning().price)
+        let pays = left <= self.loss.ns().saturating_mul(2 * device.tuning().price)
             && self.idle_bytes < device.tuning().depth_bytes;
-        let pays = pays && self.credit_ns >= 0 && !self.is_spoiled(device.tuning());
+        let pays = pays && lasts && !self.is_spoiled(device.tuning());
         if !pays {
             self.stop();
         }
@@ -271,12 +175,10 @@ impl Rent {
 
     /// Stops; the next attempt must be paid for anew.
     pub fn stop(&mut self) {
-        self.running = false;
-        self.lost_ns /= 2;
-        self.lost_misses = 0;
-        self.width /= 2;
-        (self.under_way, self.follow) = (0, 0);
-        self.wait_ns = 0;
+        self.regions.stop();
+        self.loss.halve();
+        self.width.halve();
+        self.followed.stop();
         self.idle_bytes = 0;
     }
 
@@ -285,13 +187,12 @@ impl Rent {
     /// Rule: Writers.
     pub fn stop_for_writers(&mut self) {
         self.stop();
-        self.lost_ns = 0;
-        self.wary = (self.wary + 1).min(16);
+        self.loss.beware();
     }
 
     /// Whether everything was fetched.
     pub fn is_complete(&self) -> bool {
-        self.fetched == u64::MAX
+        self.regions.are_complete()
     }
 }
 
@@ -389,11 +290,11 @@ mod tests {
 
     /// Misses of `count` ms; what they add to the credit, ns.
     fn credit_of(rent: &mut Rent, count: u64) -> i64 {
-        let (before, begin_ns) = (rent.credit_ns, rent.lost_until_ns);
+        let (before, begin_ns) = (rent.credit.ns(), rent.loss.until_ns);
         for miss in 1..=count {
             rent.on_miss(miss * 327_680 % SIZE, SIZE, 1 << 20, begin_ns + (miss << 20), &Tuning::STANDARD);
         }
-        rent.credit_ns - before
+        rent.credit.ns() - before
     }
 
     #[test]
@@ -403,7 +304,7 @@ mod tests {
         let mut rent = Rent::default();
         let full = credit_of(&mut rent, 256);
         for round in 1..8 {
-            let taken_ns = u64::try_from(rent.credit_ns).unwrap() + 1;
+            let taken_ns = u64::try_from(rent.credit.ns()).unwrap() + 1;
             assert!(rent.claim(SIZE, &device).is_some());
             let lost = Fetched { taken_ns, ..step(1 << 20) };
             rent.measure(&lost, &device);
@@ -422,8 +323,8 @@ mod tests {
     fn threads_that_wait_at_once_lose_less() {
         let mut rent = Rent::default();
         (0..100).for_each(|miss| rent.on_miss(0, SIZE, 1_000_000, 1_000_000 + miss, &Tuning::STANDARD));
-        assert_eq!(rent.lost_ns, (100 * 1_000_000 + 1_000_000) / 2);
-        assert_eq!(rent.credit_ns, (100 * 1_000_000 / Tuning::STANDARD.stake) as i64);
+        assert_eq!(rent.loss.ns(), (100 * 1_000_000 + 1_000_000) / 2);
+        assert_eq!(rent.credit.ns(), (100 * 1_000_000 / Tuning::STANDARD.stake) as i64);
     }
 
     #[test]

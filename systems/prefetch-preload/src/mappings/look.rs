@@ -2,8 +2,8 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use prefetch::course::Shape;
 use prefetch::device::Wait;
-use prefetch::stream::Shape;
 use prefetch::{Device, FileState, Mode, PAGE, Read, Request};
 use prefetch_os::sys;
 

@@ -1,8 +1,9 @@
 //! What a read teaches: counters, the latency, the trial, the budget.
 
-use super::{FileState, Read, STREAMS};
+use super::{FileState, Read};
+use crate::course::Shape;
 use crate::device::Wait;
-use crate::stream::{Shape, Stream};
+use crate::stream::Stream;
 use crate::trial::Sample;
 use crate::{Budget, Device, Mode, PAGE};
 
@@ -23,19 +24,20 @@ impl FileState {
             if slow {
                 self.counters.slow += 1;
                 self.counters.blocked_ns += elapsed;
-                let live =
-                    |other: &Stream| other.active && self.tick.wrapping_sub(other.used) <= 2 * STREAMS as u32;
+                let live = |other: &Stream| other.is_active() && self.streams.is_late(other);
                 // Forward reads may wait for the rest of the kernel's own read-ahead only. The first ones of a file may
                 // go on where unseen ones were, and what is prefetched for one stream another may meet.
-                let partial = match stream.shape {
+                let partial = match stream.course.shape {
                     _ if self.streams.iter().any(live) => true,
                     Shape::Forward => true,
-                    Shape::Unknown if stream.run_reads <= 1 => self.counters.reads <= device.tuning().sample,
-                    Shape::Unknown => stream.is_upwards(),
+                    Shape::Unknown if stream.course.run_reads <= 1 => {
+                        self.counters.reads <= device.tuning().sample
+                    }
+                    Shape::Unknown => stream.course.is_upwards(),
                     Shape::Backward | Shape::Stride(_) => false,
                 };
                 if !self.coarse && !self.joined {
-                    let rest = partial && stream.shape == Shape::Forward;
+                    let rest = partial && stream.course.shape == Shape::Forward;
                     device.learn_pair(read.now_ns, elapsed, read.len, !covered && !fetched && !rest);
                 }
                 if !covered && !fetched && !self.coarse && !self.joined {
@@ -56,25 +58,21 @@ impl FileState {
         }
         if covered {
             self.counters.useful += read.len;
-            stream.useful += read.len;
-            // Streams that ended early must not hold one back that goes on.
-            self.regained = self.regained.saturating_add(read.len);
-            if self.regained / 4 >= self.limit && self.limit > 0 {
-                self.limit = self.limit.saturating_mul(2);
-                self.regained = 0;
-            }
-            let paid = read.len.min(stream.owed);
-            stream.owed -= paid;
-            budget.give(paid);
-            let timed = stream.timed_claim(read.offset, read.len);
+            self.reach.regain(read.len);
+            budget.give(stream.ahead.use_up(read.len));
+            let timed = stream.ahead.timed_claim(&stream.course, read.offset, read.len);
             if slow {
                 self.counters.late += 1;
                 if let Some((since_ns, ahead)) = timed.filter(|_| !self.coarse) {
                     let ahead = ahead.saturating_mul(device.streams().max(1));
                     // Ahead of a forward stream the kernel may have asked for a part of it before.
-                    let own = stream.shape != Shape::Forward || self.random_hint;
+                    let own = stream.course.shape != Shape::Forward || self.random_hint;
                     // Pieces of a stride are asked for one by one.
-                    let request = if let Shape::Stride(_) = stream.shape { stream.piece } else { u64::MAX };
+                    let request = if let Shape::Stride(_) = stream.course.shape {
+                        stream.course.piece
+                    } else {
+                        u64::MAX
+                    };
                     let elapsed_ns = read.now_ns.saturating_sub(since_ns);
                     device.learn_wait(&Wait { elapsed_ns, ahead, request, own });
                 }
@@ -103,12 +101,12 @@ impl FileState {
         device: &Device,
         mode: Mode,
     ) {
-        let counts = (stream.active || stream.slow_count() > 0) && !(covered && device.trial.holds());
+        let counts = (stream.is_active() || stream.slow_count() > 0) && !(covered && device.trial.holds());
         if counts && mode != Mode::Observe && !device.is_fetching() {
-            let ahead =
-                stream.shape == Shape::Backward || (stream.shape == Shape::Forward && self.random_hint);
+            let ahead = stream.course.shape == Shape::Backward
+                || (stream.course.shape == Shape::Forward && self.random_hint);
             let page_ns = device.latency_ns().saturating_mul(read.len.min(PAGE)) / PAGE;
-            let alone_ns = if ahead && stream.active { page_ns } else { 0 };
+            let alone_ns = if ahead && stream.is_active() { page_ns } else { 0 };
             let sample = Sample { now_ns: read.now_ns, elapsed_ns, bytes: read.len, alone_ns };
             device.trial.count(&sample, device.streams() > 0, device.latency_ns());
         }

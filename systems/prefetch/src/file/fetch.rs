@@ -1,8 +1,9 @@
 //! Fetching the file, or the parts of it that were missed in.
 
 use super::{FetchState, Fetched, FileState, Read, Request};
+use crate::course::Shape;
 use crate::reason::Reason;
-use crate::stream::{Shape, Stream};
+use crate::stream::Stream;
 use crate::{Budget, Device, Mode};
 
 impl FileState {
@@ -21,14 +22,14 @@ impl FileState {
             self.begin_fetch(device, budget, mode);
             return;
         }
-        let ordered = stream.is_confirmed() && self.reason != Reason::ShortRuns;
+        let ordered = stream.course.is_confirmed() && self.reason != Reason::ShortRuns;
         if !mode.rents() || covered || ordered || !read.is_slow() {
             return;
         }
         let elapsed_ns = read.elapsed_ns.unwrap_or(0);
         self.rent.on_miss(read.offset, self.size, elapsed_ns, read.now_ns, device.tuning());
         // A forward read may wait for the rest of the kernel's read-ahead only: that says nothing of the queue.
-        if stream.shape != Shape::Forward {
+        if stream.course.shape != Shape::Forward {
             if self.fetch == FetchState::Running {
                 self.rent.on_wait(elapsed_ns, device);
             } else {

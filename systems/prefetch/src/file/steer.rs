@@ -1,10 +1,11 @@
 //! Whether a stream is prefetched, and how far ahead.
 
-use super::{FetchState, FileState, RUNS, Read, STREAMS};
+use super::{FetchState, FileState, Read};
+use crate::course::Shape;
 use crate::decide::{self, Action, Experiments, Past, decide};
 use crate::model::Model;
 use crate::reason::Reason;
-use crate::stream::{Shape, Stream};
+use crate::stream::Stream;
 use crate::{Budget, Device, Mode};
 
 impl FileState {
@@ -12,14 +13,15 @@ impl FileState {
     pub(super) fn past(&self, stream: &Stream, is_ramped: bool) -> Past {
         // It is among the streams itself.
         let near = |other: &&Stream| {
-            let lately = self.tick.wrapping_sub(other.used) <= 2 * STREAMS as u32;
-            other.is_used() && lately && other.end.abs_diff(stream.end) <= 1 << 20
+            other.is_used()
+                && self.streams.is_late(other)
+                && other.course.end.abs_diff(stream.course.end) <= 1 << 20
         };
         Past {
             now_ns: self.now_ns,
             random_hint: self.random_hint,
-            usual_run: self.usual_run(),
-            limit: self.limit,
+            usual_run: self.reach.usual_run(),
+            limit: self.reach.limit(),
             is_fetched: self.fetch == FetchState::Done,
             is_alone: self.streams.iter().filter(near).count() <= 1,
             is_ramped,
@@ -39,14 +41,11 @@ impl FileState {
         budget: &Budget,
         mode: Mode,
     ) {
-        if !stream.is_confirmed() {
-            self.settle(stream, device, budget);
-            stream.active = false;
-            stream.owed = 0;
-            return;
+        if !stream.course.is_confirmed() {
+            return self.settle(stream, device, budget);
         }
-        let comparable = stream.shape == Shape::Forward && !self.random_hint && mode != Mode::Observe;
-        if stream.active {
+        let comparable = stream.course.shape == Shape::Forward && !self.random_hint && mode != Mode::Observe;
+        if stream.is_active() {
             // The kernel reads ahead of forward streams itself: compare, and give up on all of them together, since
             // a prefetched one would take the bandwidth of the others.
             if comparable && let Some(barren) = stream.is_barren(read.now_ns) {
@@ -57,13 +56,12 @@ impl FileState {
             let gappy = comparable && decide::leaves_out_much(&device.model(), stream, is_alone);
             if barren || gappy || device.trial.is_bad() {
                 self.settle(stream, device, budget);
-                stream.active = false;
-                stream.owed = 0;
                 self.reason = if barren { Reason::Saturated } else { Reason::NoGain };
                 return;
             }
             if covered && read.is_slow() {
-                self.grow(stream, device);
+                let allowed = decide::ahead_max(&device.model(), stream, &self.past(stream, true));
+                stream.ahead.grow(&stream.course, device.tuning().depth_bytes, allowed);
             }
             return;
         }
@@ -71,9 +69,9 @@ impl FileState {
         let least_ns = device.latency_ns().saturating_mul(4);
         let (window, least_ns) =
             if model.is_far() { (0, 0) } else { ((4 * device.readahead_bytes()).min(2 << 20), least_ns) };
-        let ramped = stream.shape != Shape::Forward
+        let ramped = stream.course.shape != Shape::Forward
             || self.random_hint
-            || stream.has_base(window, least_ns, read.now_ns);
+            || stream.base.is_known(stream.course.run_bytes, window, least_ns, read.now_ns);
         let experiments = Experiments {
             is_bad: device.trial.is_bad(),
             is_tried: !model.is_far() && device.forward.is_tried(self.now_ns, model.latency_ns),
@@ -92,35 +90,9 @@ impl FileState {
                 if comparable {
                     device.forward.begin(read.now_ns);
                 }
-                if self.limit == 0 {
-                    self.limit = device.tuning().depth_bytes;
-                }
+                self.reach.begin(device.tuning().depth_bytes);
                 self.reason = if mode == Mode::Observe { Reason::Observing } else { Reason::Prefetching };
             }
         }
-    }
-
-    /// The length that three quarters of the last runs did not exceed; unlimited before the first ended.
-    pub(super) fn usual_run(&self) -> u64 {
-        let len = (self.runs_len as usize).min(RUNS);
-        if len == 0 {
-            return u64::MAX;
-        }
-        let mut sorted = self.runs;
-        if let Some(known) = sorted.get_mut(..len) {
-            known.sort_unstable();
-        }
-        sorted.get(len * 3 / 4).copied().unwrap_or(u64::MAX)
-    }
-
-    /// A read had to wait for what was asked for: go deeper, unless something else than the depth is the limit.
-    pub(super) fn grow(&self, stream: &mut Stream, device: &Device) {
-        if stream.run_bytes - stream.grown_bytes < stream.depth / 2 {
-            return;
-        }
-        if decide::ahead_max(&device.model(), stream, &self.past(stream, true)) >= stream.depth {
-            stream.depth = (stream.depth * 2).min(device.tuning().depth_bytes);
-        }
-        stream.grown_bytes = stream.run_bytes;
     }
 }

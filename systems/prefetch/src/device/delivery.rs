@@ -1,0 +1,91 @@
+//! What a device delivers: the rates that were seen, and the one that more depth did not raise.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::tuning::Tuning;
+
+/// Rates of a device. The highest is a lower bound until the device was seen to be full.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    tuning: &'static Tuning,
+    /// The highest rate seen, slowly forgotten, bytes/s.
+    highest: AtomicU64,
+    /// The rate that more depth did not raise, bytes/s; 0 when never reached.
+    saturated: AtomicU64,
+    /// Windows in a row, while streams were prefetched, that delivered hardly more than the best one before.
+    steady: AtomicU64,
+    window_bytes: AtomicU64,
+    window_start_ns: AtomicU64,
+}
+
+impl Delivery {
+    pub(super) const fn new(tuning: &'static Tuning) -> Delivery {
+        Delivery {
+            tuning,
+            highest: AtomicU64::new(0),
+            saturated: AtomicU64::new(0),
+            steady: AtomicU64::new(0),
+            window_bytes: AtomicU64::new(0),
+            window_start_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes came from a device of so much latency: the fastest window of 20 ms counts.
+    pub(super) fn note(&self, now_ns: u64, bytes: u64, latency_ns: u64, streams: u64) {
+        let total = self.window_bytes.fetch_add(bytes, Relaxed) + bytes;
+        let start = self.window_start_ns.load(Relaxed);
+        let elapsed = now_ns.saturating_sub(start);
+        let length = self.tuning.live_ns.max(latency_ns.saturating_mul(2)).min(10 * self.tuning.live_ns);
+        if start == 0 || elapsed > 20 * length {
+            self.restart_window(now_ns);
+        } else if elapsed >= length {
+            self.learn((u128::from(total) * 1_000_000_000 / u128::from(elapsed)) as u64, streams);
+            self.restart_window(now_ns);
+        }
+    }
+
+    fn restart_window(&self, now_ns: u64) {
+        self.window_bytes.store(0, Relaxed);
+        self.window_start_ns.store(now_ns, Relaxed);
+    }
+
+    /// It surely delivered at a rate, bytes/s, while so many streams were prefetched.
+    fn learn(&self, rate: u64, streams: u64) {
+        let known = self.highest.load(Relaxed);
+        if rate > known + known / 4 {
+            self.steady.store(0, Relaxed);
+        } else if streams > 0 {
+            self.steady.fetch_add(1, Relaxed);
+        }
+        self.highest.store(rate.max(known - known / 50), Relaxed);
+    }
+
+    /// Deeper queues did not raise a rate, bytes/s.
+    pub(super) fn learn_full(&self, rate: u64) {
+        let known = self.saturated.load(Relaxed);
+        let next = if known == 0 { rate } else { known - known / 4 + rate / 4 };
+        self.saturated.store(next, Relaxed);
+        self.highest.store(rate.max(1), Relaxed);
+    }
+
+    pub(super) fn highest(&self) -> u64 {
+        self.highest.load(Relaxed)
+    }
+
+    pub(super) fn saturated(&self) -> u64 {
+        self.saturated.load(Relaxed)
+    }
+
+    /// Whether more streams delivered no more, twice.
+    pub(super) fn is_steady(&self) -> bool {
+        self.steady.load(Relaxed) >= 2
+    }
+
+    /// The highest rate, or what is assumed of a device until it was seen to be full, bytes/s.
+    pub(super) fn full(&self) -> u64 {
+        match self.saturated() {
+            0 => self.tuning.bandwidth.max(self.highest()),
+            rate => rate.max(self.highest()).max(1),
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! How many steps of a fetch may be under way at a time, and the one of them that is followed.
+
+/// Steps at a time: one more after some that nobody waited for, fewer when somebody did. Zeroes are one step.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Width {
+    /// Steps that may be under way, less one.
+    more: u8,
+    /// Steps since that changed.
+    fine: u8,
+    /// How long misses take beside the fetch, the latest ones counting most, ns; 0 before the first.
+    wait_ns: u64,
+}
+
+impl Width {
+    pub(super) fn get(&self) -> usize {
+        usize::from(self.more) + 1
+    }
+
+    pub(super) fn open(&mut self) {
+        self.more = 16;
+    }
+
+    /// A miss beside the fetch took so long, at most twice what is typical.
+    pub(super) fn on_wait(&mut self, elapsed_ns: u64, typical_ns: u64) {
+        self.wait_ns = match self.wait_ns {
+            0 => typical_ns - typical_ns / 8 + elapsed_ns / 8,
+            known => known - known / 8 + elapsed_ns / 8,
+        };
+        if self.wait_ns > typical_ns + typical_ns / 8 + 20_000 {
+            self.more -= self.more.div_ceil(4);
+            self.fine = 0;
+            self.wait_ns = 0;
+        } else if elapsed_ns > typical_ns + typical_ns / 4 + 50_000 {
+            // Behind two steps and more: the slowest hundredth of the reads is not to be made of these.
+            self.more = self.more.saturating_sub(1);
+            self.fine = 0;
+        }
+    }
+
+    /// A step is done; what was cached (`fresh` is false) says nothing of what the device bears.
+    pub(super) fn on_step(&mut self, fresh: bool, most: usize) {
+        self.fine = self.fine.saturating_add(u8::from(fresh));
+        if usize::from(self.fine) > 2 * self.get() && self.get() < most {
+            self.more += 1;
+            self.fine = 0;
+        }
+    }
+
+    pub(super) fn halve(&mut self) {
+        self.more /= 2;
+        self.wait_ns = 0;
+    }
+}
+
+/// The step of those under way whose time is taken, and what came beside it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Followed {
+    /// Steps that are under way.
+    under_way: u8,
+    /// Steps until the one ends that is followed, itself among them; 0 without one.
+    left: u8,
+    /// Bytes that came since it began.
+    bytes: u64,
+}
+
+impl Followed {
+    /// A step begins.
+    pub(super) fn begin(&mut self) {
+        self.under_way = self.under_way.saturating_add(1);
+        if self.left == 0 {
+            (self.left, self.bytes) = (self.under_way, 0);
+        }
+    }
+
+    /// A step ends that brought so many bytes; what came since the followed one began, if it was that one.
+    pub(super) fn end(&mut self, fresh: u64) -> Option<u64> {
+        self.under_way = self.under_way.saturating_sub(1);
+        self.bytes = self.bytes.saturating_add(fresh);
+        let followed = self.left == 1;
+        self.left = self.left.saturating_sub(1);
+        followed.then_some(self.bytes)
+    }
+
+    pub(super) fn stop(&mut self) {
+        (self.under_way, self.left) = (0, 0);
+    }
+}
