@@ -4,8 +4,10 @@
 //! fetches whole files has its own account: ski rental.) Gain is what the core counts as saved: a latency for each
 //! read that found what was prefetched.
 
+use core::cmp::Ordering;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
+use prefetch::experiment::{Experiment, Terms, Verdict};
 use prefetch_os::area::Head;
 use prefetch_os::sys;
 
@@ -19,10 +21,8 @@ const SAMPLE: u64 = 64;
 const CALL_NS_MAX: u64 = 20_000;
 /// How long costs and gains are summed before they are compared, ns.
 const WINDOW_NS: u64 = 2_000_000_000;
-/// So many comparisons in a row must be bad.
-const STRIKES: u32 = 2;
-/// The least and the longest rest, ns.
-const REST_NS: (u64, u64) = (4_000_000_000, 300_000_000_000);
+/// So many comparisons in a row must be bad; the least and the longest rest, ns.
+const TERMS: Terms = Terms { losses: 2, least: 4_000_000_000, most: 300_000_000_000 };
 /// What a file fetched in its order is taken to save on a device that was not measured, ns.
 const FILE_NS: u64 = 100_000;
 
@@ -35,9 +35,7 @@ static GAIN_NS: AtomicU64 = AtomicU64::new(0);
 static JUDGED_NS: AtomicU64 = AtomicU64::new(0);
 static JUDGED_COST: AtomicU64 = AtomicU64::new(0);
 static JUDGED_GAIN: AtomicU64 = AtomicU64::new(0);
-static BAD: AtomicU32 = AtomicU32::new(0);
-static LENGTH_NS: AtomicU64 = AtomicU64::new(0);
-static RESUME_NS: AtomicU64 = AtomicU64::new(0);
+static LIBRARY: Experiment = Experiment::new(TERMS);
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
 /// What each call is said to cost instead of what it does, ns, and a shorter window; `u64::MAX`: as it is. Only in debug
@@ -123,22 +121,18 @@ pub fn judge(now_ns: u64) {
         return;
     }
     // Under a two-hundredth of the time it is not worth a thought.
-    if spent <= saved || spent < elapsed_ns / 200 {
-        BAD.store(0, Relaxed);
-        if saved > spent {
-            LENGTH_NS.store(0, Relaxed);
-        }
-    } else if BAD.fetch_add(1, Relaxed) + 1 >= STRIKES {
-        rest(now_ns);
+    let verdict = match saved.cmp(&spent) {
+        Ordering::Greater => Verdict::Gain,
+        Ordering::Less if spent >= elapsed_ns / 200 => Verdict::Loss,
+        _ => Verdict::Even,
+    };
+    if LIBRARY.learn(verdict, now_ns) {
+        rest();
     }
 }
 
 /// Turns the library off for a while.
-fn rest(now_ns: u64) {
-    BAD.store(0, Relaxed);
-    let length = (LENGTH_NS.load(Relaxed) * 2).clamp(REST_NS.0, REST_NS.1);
-    LENGTH_NS.store(length, Relaxed);
-    RESUME_NS.store(now_ns.saturating_add(length), Relaxed);
+fn rest() {
     if STATE.compare_exchange(ON, RESTING, Relaxed, Relaxed).is_err() {
         return;
     }
@@ -165,7 +159,7 @@ pub fn while_resting() {
 
 /// Goes on if it is time.
 pub fn resume(now_ns: u64) {
-    if now_ns < RESUME_NS.load(Relaxed) || STATE.compare_exchange(RESTING, ON, Relaxed, Relaxed).is_err() {
+    if LIBRARY.rests(now_ns) || STATE.compare_exchange(RESTING, ON, Relaxed, Relaxed).is_err() {
         return;
     }
     JUDGED_NS.store(0, Relaxed);

@@ -8,6 +8,7 @@ mod steer;
 mod streams;
 
 use reach::Reach;
+pub use streams::STREAMS;
 use streams::Streams;
 
 use crate::course::Shape;
@@ -17,9 +18,6 @@ use crate::stream::Stream;
 use crate::{Budget, Device, Mode, PAGE};
 
 pub use crate::rent::Fetched;
-
-/// Streams of one open file; threads share it.
-pub const STREAMS: usize = 16;
 
 /// One read of the program.
 #[derive(Debug, Clone, Copy)]
@@ -198,7 +196,7 @@ impl FileState {
 
     /// Finds or makes the stream of a read; a made one has `used` equal to the tick.
     fn stream_of(&mut self, read: &Read, device: &Device, budget: &Budget) -> usize {
-        if let Some(at) = self.streams.best(read, self.reader) {
+        if let Some(at) = self.streams.best(read.offset, read.len, self.reader) {
             return at;
         }
         for (at, over) in self.streams.over().into_iter().enumerate() {

@@ -3,6 +3,7 @@
 //! A stream that is prefetched tells whether it gained. Three without gain, and none with one in between, decide for the
 //! device: a single one may merely have lost its share to the others. After a while they are tried again.
 
+use crate::experiment::{Experiment, Terms, Verdict};
 use crate::tuning::Tuning;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -77,25 +78,27 @@ impl Base {
 #[derive(Debug)]
 pub struct Forward {
     tuning: &'static Tuning,
-    /// Streams without gain in a row; once they have decided, and reads until the next try.
-    barren: AtomicU64,
+    /// Some streams without gain end it for a while, in reads that are left to the kernel.
+    streams: Experiment,
+    /// Reads that were left to the kernel since.
+    left: AtomicU64,
     /// Whether prefetching one brought something.
     gains: AtomicBool,
     /// When the latest one began, ns; 0 before the first.
     tried_ns: AtomicU64,
-    /// Reads of the latest rest; 0 before the first.
-    rest: AtomicU64,
 }
 
 impl Forward {
     /// None was tried yet.
     pub const fn new(tuning: &'static Tuning) -> Forward {
+        // The latency may have been learned wrong: a single stream that is left alone for that is a pity.
+        let (least, most) = (tuning.rest_reads as u64 / 8, tuning.rest_reads as u64);
         Forward {
             tuning,
-            barren: AtomicU64::new(0),
+            streams: Experiment::new(Terms { losses: VOTES, least, most }),
+            left: AtomicU64::new(0),
             gains: AtomicBool::new(false),
             tried_ns: AtomicU64::new(0),
-            rest: AtomicU64::new(0),
         }
     }
 
@@ -103,24 +106,10 @@ impl Forward {
     ///
     /// Rule: Forward.
     pub fn learn(&self, barren: bool) {
-        let known = self.barren.load(Relaxed);
-        let rest = self.rest.load(Relaxed);
-        let next = match (barren, known) {
-            (false, _) => {
-                self.gains.store(true, Relaxed);
-                self.rest.store(0, Relaxed);
-                0
-            }
-            (true, 0..VOTES) if known + 1 == VOTES => {
-                // The latency may have been learned wrong: a single stream that is left alone for that is a pity.
-                let rest = (2 * rest)
-                    .clamp(u64::from(self.tuning.rest_reads) / 8, u64::from(self.tuning.rest_reads));
-                self.rest.store(rest, Relaxed);
-                VOTES + rest
-            }
-            (true, _) => known + 1,
-        };
-        self.barren.store(next, Relaxed);
+        if !barren {
+            self.gains.store(true, Relaxed);
+        }
+        self.streams.learn(if barren { Verdict::Loss } else { Verdict::Gain }, self.left.load(Relaxed));
     }
 
     /// A stream begins to be prefetched.
@@ -138,15 +127,12 @@ impl Forward {
 
     /// Whether streams are barren at present.
     pub fn is_barren(&self) -> bool {
-        self.barren.load(Relaxed) >= VOTES
+        self.streams.rests(self.left.load(Relaxed))
     }
 
     /// A read of a stream was left to the kernel for that: after a while they are tried again.
     pub fn rest(&self) {
-        let known = self.barren.load(Relaxed);
-        if known >= VOTES {
-            self.barren.store(if known == VOTES { 0 } else { known - 1 }, Relaxed);
-        }
+        self.left.fetch_add(1, Relaxed);
     }
 }
 
@@ -169,8 +155,8 @@ mod tests {
                 forward.rest();
                 barren
             };
-            let reads = (0..10_000).take_while(left).count() as u64;
-            assert_eq!(reads, rest + 1u64);
+            let reads = (0..10_000).take_while(left).count();
+            assert_eq!(reads, rest);
             assert!(!forward.is_barren());
             (0..3).for_each(|_| forward.learn(true));
         }

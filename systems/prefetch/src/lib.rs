@@ -22,6 +22,7 @@
 //! | [`waits`] | waits judged several at a time |
 //! | [`window`] | how much may be on its way, by the queueing it causes |
 //! | [`traffic`] | what a device is busy with for the program |
+//! | [`experiment`] | try, compare, rest twice as long |
 //! | [`forward`] | whether forward streams gain beside the kernel's read-ahead |
 //! | [`trial`] | whether prefetching pays, by the program's reads without and with it |
 //! | [`budget`] | how much may be prefetched and unread: headroom, pressure, evictions |
@@ -38,6 +39,7 @@ pub mod budget;
 pub mod course;
 pub mod decide;
 pub mod device;
+pub mod experiment;
 pub mod file;
 pub mod forward;
 pub mod latency;

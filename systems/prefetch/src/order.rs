@@ -4,12 +4,13 @@
 //! Threads that go through a folder each may keep the device busy by themselves: there is nothing to gain then, and what
 //! is fetched for one makes the others wait. All series of a process are judged together, since they share the device.
 
+use crate::experiment::{Experiment, Terms, Verdict};
 use crate::tuning::Tuning;
 
 const T: Tuning = Tuning::STANDARD;
 
-/// The comparison. Plain data.
-#[derive(Debug, Clone, Copy)]
+/// The comparison.
+#[derive(Debug)]
 pub struct Order {
     fetching: bool,
     since_ns: u64,
@@ -24,7 +25,8 @@ pub struct Order {
     /// Rates without and with, bytes/s; 0 while unknown.
     without: u64,
     with: u64,
-    rest: u32,
+    /// Where it gains nothing it rests for some files.
+    rests: Experiment,
 }
 
 impl Default for Order {
@@ -46,7 +48,7 @@ impl Order {
             need: 2,
             without: 0,
             with: 0,
-            rest: 0,
+            rests: Experiment::new(Terms { losses: 1, least: 2 * T.sample, most: T.rest_reads as u64 }),
         }
     }
 
@@ -113,12 +115,12 @@ impl Order {
                 self.need = T.sample as u32 / 2;
             }
         } else if several && per_second(bytes) >= full_rate / 2 || self.with > 0 && self.with < rate {
-            self.rest = self.rest.saturating_mul(2).clamp(2 * T.sample as u32, T.rest_reads);
+            let rest = self.rests.rest(0) as u32;
             self.with = 0;
-            self.measure(now_ns, self.rest);
+            self.measure(now_ns, rest);
         } else {
             if self.with > 0 && self.with / 20 >= rate / 16 {
-                self.rest = 0;
+                self.rests.learn(Verdict::Gain, 0);
             }
             self.fetching = true;
             self.without = rate;

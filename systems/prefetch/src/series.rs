@@ -3,6 +3,7 @@
 //! [`Opens`] sees the names that a program opens, and how much it read of each; [`Chase`] is the flow control of
 //! whoever fetches the files that come next. Neither knows of paths, descriptors or time.
 
+use crate::experiment::{Experiment, Terms, Verdict};
 use crate::names::{NAME_MAX, successor};
 use crate::tuning::Tuning;
 
@@ -183,7 +184,7 @@ pub enum Pace {
 }
 
 /// How far the next files are fetched: the window opens with each fetched file that is opened.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub struct Chase {
     /// The name fetched last and the one before.
     names: (Name, Name),
@@ -197,8 +198,8 @@ pub struct Chase {
     /// Of these the file that is being read.
     reading_bytes: u64,
     cached_row: u32,
-    pause: u64,
-    resume: u64,
+    /// Where all is cached it rests for some files.
+    rests: Experiment,
 }
 
 impl Chase {
@@ -213,8 +214,7 @@ impl Chase {
             ahead_bytes: 0,
             reading_bytes: 0,
             cached_row: 0,
-            pause: 0,
-            resume: 0,
+            rests: Experiment::new(Terms { losses: 8, least: 32, most: 1 << 16 }),
         }
     }
 
@@ -264,7 +264,7 @@ impl Chase {
 
     /// The index before which there is nothing to do.
     pub fn resume(&self) -> u64 {
-        self.resume
+        self.rests.until()
     }
 
     /// The most of one file that is fetched, and of all files of all series together, on a device of so much latency x bandwidth.
@@ -276,7 +276,7 @@ impl Chase {
     /// what stands in its queue for one is what the others wait for. Each may be one file ahead.
     pub fn pace(&self, bytes_max: u64, others: u64) -> Pace {
         let ahead = self.fetched.saturating_sub(self.settled);
-        if self.settled < self.resume {
+        if self.rests.rests(self.settled) {
             Pace::Pause
         } else if ahead >= self.window || ahead > 0 && self.ahead_bytes.saturating_add(others) >= bytes_max {
             Pace::Wait
@@ -298,18 +298,20 @@ impl Chase {
             *place = bytes;
         }
         self.ahead_bytes += bytes;
-        self.cached_row = if bytes == 0 { self.cached_row + 1 } else { 0 };
         if bytes > 0 {
-            self.pause = 0;
-        } else if self.cached_row >= 8 {
-            self.pause();
+            self.cached_row = 0;
+            self.rests.learn(Verdict::Gain, self.fetched);
+        } else {
+            self.cached_row += 1;
+            if self.cached_row >= 8 {
+                self.pause();
+            }
         }
     }
 
     /// Looks again after some more files, twice as many each time.
     pub fn pause(&mut self) {
-        self.pause = (self.pause * 2).clamp(32, 1 << 16);
-        self.resume = self.fetched + self.pause;
+        self.rests.rest(self.fetched);
         self.cached_row = 7;
         self.window = 1;
     }
@@ -427,7 +429,7 @@ mod tests {
     #[test]
     fn series_share_what_they_may_be_ahead() {
         const FILE: u64 = 4 << 20;
-        let (mut opens, mut chases) = (Opens::new(), [Chase::new(); SERIES]);
+        let (mut opens, mut chases) = (Opens::new(), [const { Chase::new() }; SERIES]);
         let (mut most, mut hits) = (0, 0);
         let mut owed = 0;
         for n in 0..40 {
@@ -468,7 +470,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_opens_keep_the_bytes_ahead_bounded(steps in prop::collection::vec((0u64..3, 0u64..40, 0u64..4 << 20), 1..300)) {
-            let (mut opens, mut chases) = (Opens::new(), [Chase::new(); SERIES]);
+            let (mut opens, mut chases) = (Opens::new(), [const { Chase::new() }; SERIES]);
             for (key, number, bytes) in steps {
                 let Some(opened) = opens.on_open(key, shard(number).as_bytes()) else { continue };
                 opens.on_left(opened.at, bytes, 4 << 20);

@@ -6,6 +6,7 @@
 //! after them: it goes on if it brings bytes faster and single reads do not take longer. Otherwise it rests, each time
 //! twice as long. A comparison costs some two hundred reads at the worse of both speeds.
 
+use crate::experiment::{Experiment, Terms};
 use crate::tuning::Tuning;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -179,8 +180,8 @@ pub struct Trial {
     /// When its first one ended, ns.
     begun_ns: AtomicU64,
     round: AtomicU32,
-    /// Reads of the next rest.
-    rest: AtomicU32,
+    /// Found good or bad, it rests for some reads until it is looked at again.
+    rests: Experiment,
     /// The rate with prefetching before anything was held back, bytes/s.
     first: AtomicU64,
     alone: Reads,
@@ -197,7 +198,11 @@ impl Trial {
             reads: AtomicU32::new(0),
             begun_ns: AtomicU64::new(0),
             round: AtomicU32::new(0),
-            rest: AtomicU32::new(tuning.rest_reads),
+            rests: Experiment::new(Terms {
+                losses: 1,
+                least: tuning.rest_reads as u64,
+                most: 256 * tuning.rest_reads as u64,
+            }),
             first: AtomicU64::new(0),
             alone: Reads::new(),
             with: Reads::new(),
@@ -255,9 +260,7 @@ impl Trial {
                     self.enter(Phase::Ramp);
                 }
             }
-            Phase::Good | Phase::Bad if reads >= self.rest.load(Relaxed) => {
-                let rest = self.rest.load(Relaxed);
-                self.rest.store(rest.saturating_mul(2).min(256 * self.tuning.rest_reads), Relaxed);
+            Phase::Good | Phase::Bad if !self.rests.rests(u64::from(reads)) => {
                 // What was good is measured again before anything is held back, what was bad has been held back.
                 let good = self.phase() == Phase::Good;
                 self.round.store(u32::from(!good), Relaxed);
@@ -277,6 +280,12 @@ impl Trial {
         self.reads.store(0, Relaxed);
     }
 
+    /// It is found good or bad, for so many reads.
+    fn end(&self, phase: Phase) {
+        self.rests.rest(0);
+        self.enter(phase);
+    }
+
     /// Enough was counted with prefetching.
     ///
     /// Rule: Trial.
@@ -291,7 +300,7 @@ impl Trial {
         let gains = |with: u64, alone: u64| with >= alone.saturating_mul(PLAIN);
         let gains = known && gains(with, alone) && gains(with_reads, alone_reads);
         if gains || self.with.is_plainly_faster() {
-            return self.enter(Phase::Good);
+            return self.end(Phase::Good);
         }
         // Two buckets are a fifth on average; what a busy CPU adds is less than 50 us.
         let (late, usual) = (self.with.tail(), self.alone.tail());
@@ -307,7 +316,7 @@ impl Trial {
             return self.enter(Phase::Drain);
         }
         let slower = with < alone - alone / 50;
-        self.enter(if later || slower { Phase::Bad } else { Phase::Good });
+        self.end(if later || slower { Phase::Bad } else { Phase::Good });
     }
 }
 

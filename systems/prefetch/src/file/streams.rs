@@ -1,7 +1,9 @@
 //! The streams of a file, and which of them a read belongs to.
 
-use super::{Read, STREAMS};
 use crate::stream::Stream;
+
+/// Streams of one open file; threads share it.
+pub const STREAMS: usize = 16;
 
 /// Up to [`STREAMS`] streams, and the count of the file's reads. Zeroes are none.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,12 +43,12 @@ impl Streams {
     }
 
     /// The stream that a read of a thread continues best.
-    pub(super) fn best(&self, read: &Read, reader: u32) -> Option<usize> {
+    pub(super) fn best(&self, offset: u64, len: u64, reader: u32) -> Option<usize> {
         self.all
             .iter()
             .enumerate()
             .filter(|(_, stream)| stream.is_used())
-            .filter_map(|(at, stream)| Some((stream.course.fit(read.offset, read.len)?, at)))
+            .filter_map(|(at, stream)| Some((stream.course.fit(offset, len)?, at)))
             .filter_map(|(fit, at)| Some((self.is_strange(at, reader)?, fit, at)))
             .min()
             .map(|(_, _, at)| at)
