@@ -24,6 +24,12 @@ const SCRIPT: &str = "define fileset name=mail, path=/tmp, entries=20, size=4k, 
       flowop appendfile name=append, iosize=1k, fd=1\n\
       flowop closefile name=close, fd=1\n\
     } }\nrun 60\n";
+/// Rounds with a second between them: however busy the machine is, the ranks' rates are alike.
+const PACED: &str = "define fileset name=mail, path=/tmp, entries=20, size=4k, prealloc=100\n\
+    define process name=p { thread name=t, instances=20 {\n\
+      flowop appendfile name=append, filesetname=mail, iosize=64k\n\
+      flowop delay name=pause, value=1\n\
+    } }\nrun 60\n";
 /// Longest wait for something that happens soon on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -245,19 +251,19 @@ fn kill(process: i32, signal: rustix::process::Signal) {
 fn a_rank_that_stood_still_is_shown() {
     needs!(MPIRUN);
     let place = Place::new();
+    place.write("paced.f", PACED);
     let mut mpirun =
-        place.mpirun("6", &["mail.f", "--on", "dir:shared", "--for", "4s", "--warmup", "0", "-n", "1"]);
+        place.mpirun("6", &["paced.f", "--on", "dir:shared", "--for", "6s", "--warmup", "0", "-n", "1"]);
     let mut child = mpirun.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    // enough ranks that those which only share two CPUs with others are alike
     measuring(&place, 6, &mut child);
     // the load of rank 1 is a child of it
     let rank = place.ranks().into_iter().find(|(rank, _)| *rank == 1).unwrap().1;
-    // files are about 4 KiB before it appends to them
+    // twenty files of about 4 KiB before it appends to them; a round adds 1.25 MiB
     until("rank 1 measures", || bytes_below(&place.path().join("shared"), "rank-00001") > 1 << 20);
     let loads = children(rank);
     assert!(!loads.is_empty());
     loads.iter().for_each(|load| kill(*load, rustix::process::Signal::STOP));
-    std::thread::sleep(Duration::from_secs(3));
+    std::thread::sleep(Duration::from_secs(4));
     loads.iter().for_each(|load| kill(*load, rustix::process::Signal::CONT));
     let output = child.wait_with_output().unwrap();
     let told = text(&output);
