@@ -168,20 +168,20 @@ impl Ring {
                 other => show(other).map(|()| None),
             })??;
             asking = false;
-            if times > AT_ONCE_MAX || next == Some(Redirection::Later) {
+            let Some(next) = next else { return Ok(()) };
+            if times > AT_ONCE_MAX || next == Redirection::Later {
                 std::thread::sleep(LATER);
             }
             match next {
-                None => return Ok(()),
-                Some(Redirection::Moved(slot, address)) => {
+                Redirection::Moved(slot, address) => {
                     node = self.node_at(&address)?;
                     self.moved(slot, node);
                 }
-                Some(Redirection::Ask(address)) => {
+                Redirection::Ask(address) => {
                     node = self.node_at(&address)?;
                     asking = true;
                 }
-                Some(Redirection::Later) => {}
+                Redirection::Later => {}
             }
             self.redirections += 1;
         }
