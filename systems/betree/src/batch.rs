@@ -297,7 +297,7 @@ impl WriteBatch {
         let mut batch = WriteBatch::new();
         for change in changes {
             match change {
-                Change::Key(key, Op { base: Base::Value(Value::Inline(value)), edits: None }) => {
+                Change::Key(key, Op { base: Base::Value(Value::Inline(value)), older: None, edits: None }) => {
                     batch.put(key, value);
                 }
                 Change::Key(key, op) => {
@@ -354,7 +354,7 @@ fn next_change(r: &mut Reader<'_>, body: &Bytes) -> Decoded<Change> {
         KEY => {
             let key = body.place_of(r.bytes()?);
             let op = match read_value(r)? {
-                Some(value) => Op { base: Base::Value(Value::Inline(body.place_of(value))), edits: None },
+                Some(value) => Op::new(Base::Value(Value::Inline(body.place_of(value))), None),
                 None => read_op(r, &mut Arena::default(), &mut no_extents)?,
             };
             Ok(Change::Key(key, op))

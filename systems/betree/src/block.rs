@@ -24,6 +24,15 @@ pub enum BlockKind {
     Inner,
     /// Bytes of large values.
     Extent,
+    /// Bytes of messages that wait in inner nodes: an extent whose values belong into leaves in the end.
+    Spilled,
+}
+
+impl BlockKind {
+    /// True for what has no header and refers to nothing.
+    pub fn is_extent(self) -> bool {
+        matches!(self, BlockKind::Extent | BlockKind::Spilled)
+    }
 }
 
 /// Everything about a block but its reference count. Immutable: a changed node is a new block.

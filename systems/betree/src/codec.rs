@@ -5,7 +5,7 @@ use crate::buffer::{Buffer, entry_weight};
 use crate::bytes::Arena;
 use crate::edits::Edits;
 use crate::key::{Key, common_prefix_len};
-use crate::message::{Base, ExtentSlice, Op, Value, pack};
+use crate::message::{Base, ExtentSlice, Op, Piece, Value, pack};
 use crate::ranges::RangeSet;
 use crate::wire::{Decoded, Malformed, Reader, put_bytes, put_int, put_parts, put_range};
 use std::borrow::Cow;
@@ -58,7 +58,7 @@ impl Body for Basement {
         let mut r = Reader::new(bytes);
         let entries = read_entries(&mut r, resolve)?;
         r.finish()?;
-        if entries.iter().any(|(_, op)| !matches!(op.base, Base::Value(_))) {
+        if entries.iter().any(|(_, op)| !matches!(op.base, Base::Value(_)) || op.older.is_some()) {
             return Err(Malformed("basement entry without a value"));
         }
         Ok(Basement::new(entries))
@@ -113,13 +113,7 @@ impl Body for Buffer {
 
 /// The extents that entries refer to.
 pub fn extents_of(entries: &[(Key, Op)]) -> BTreeSet<BlockId> {
-    entries
-        .iter()
-        .filter_map(|(_, op)| match &op.base {
-            Base::Value(Value::Slice(s)) => Some(s.extent.id()),
-            _ => None,
-        })
-        .collect()
+    entries.iter().flat_map(|(_, op)| op.slices()).map(|s| s.extent.id()).collect()
 }
 
 /// The common prefix of all keys is stored once: "key lifting" (FAST'18), here per part.
@@ -170,10 +164,15 @@ const ABSENT: u8 = 1;
 const INLINE: u8 = 2;
 const SLICE: u8 = 3;
 const EDITED: u8 = 0x10;
+const EDITED_BEFORE: u8 = 0x20;
+
+const HERE: u8 = 0;
+const THERE: u8 = 1;
 
 /// Appends a message. An extent is written as its number.
 pub fn put_op(out: &mut Vec<u8>, op: &Op) {
-    let edited = if op.edits.is_some() { EDITED } else { 0 };
+    let edited = if op.edits.is_some() { EDITED } else { 0 }
+        | if op.older.is_some() { EDITED_BEFORE } else { 0 };
     match &op.base {
         Base::Keep => out.push(KEEP | edited),
         Base::Absent => out.push(ABSENT | edited),
@@ -183,14 +182,42 @@ pub fn put_op(out: &mut Vec<u8>, op: &Op) {
         }
         Base::Value(Value::Slice(s)) => {
             out.push(SLICE | edited);
-            put_int(out, s.extent.id());
-            put_int(out, s.off as u64);
-            put_int(out, s.len as u64);
+            put_slice(out, s);
+        }
+    }
+    if let Some(pieces) = &op.older {
+        put_int(out, pieces.len() as u64);
+        for piece in pieces.iter() {
+            match piece {
+                Piece::Here(edits) => {
+                    out.push(HERE);
+                    put_edits(out, edits);
+                }
+                Piece::There(s) => {
+                    out.push(THERE);
+                    put_slice(out, s);
+                }
+            }
         }
     }
     if let Some(edits) = &op.edits {
         put_edits(out, edits);
     }
+}
+
+fn put_slice(out: &mut Vec<u8>, s: &ExtentSlice) {
+    put_int(out, s.extent.id());
+    put_int(out, s.off as u64);
+    put_int(out, s.len as u64);
+}
+
+fn read_slice(r: &mut Reader<'_>, resolve: Resolve<'_>) -> Decoded<ExtentSlice> {
+    let extent = resolve(r.int()?)?;
+    let (off, len) = (r.int32()?, r.int32()?);
+    if off.checked_add(len).is_none_or(|end| end > extent.info().len) {
+        return Err(Malformed("slice beyond its extent"));
+    }
+    Ok(ExtentSlice { extent, off, len })
 }
 
 /// Appends the message that sets a value, in parts.
@@ -221,25 +248,41 @@ pub fn read_value<'a>(r: &mut Reader<'a>) -> Decoded<Option<&'a [u8]>> {
 /// Reads a message; its value goes to `arena`.
 pub fn read_op(r: &mut Reader<'_>, arena: &mut Arena, resolve: Resolve<'_>) -> Decoded<Op> {
     let tag = r.u8()?;
-    let base = match tag & !EDITED {
+    let base = match tag & !(EDITED | EDITED_BEFORE) {
         KEEP => Base::Keep,
         ABSENT => Base::Absent,
         INLINE => Base::Value(Value::Inline(arena.add(&[r.bytes()?]))),
-        SLICE => {
-            let extent = resolve(r.int()?)?;
-            let (off, len) = (r.int32()?, r.int32()?);
-            if off.checked_add(len).is_none_or(|end| end > extent.info().len) {
-                return Err(Malformed("slice beyond its extent"));
-            }
-            Base::Value(Value::Slice(ExtentSlice { extent, off, len }))
-        }
+        SLICE => Base::Value(Value::Slice(read_slice(r, resolve)?)),
         _ => return Err(Malformed("unknown message")),
     };
+    let mut pieces = Vec::new();
+    if tag & EDITED_BEFORE != 0 {
+        for _ in 0..r.count()? {
+            pieces.push(match r.u8()? {
+                HERE => Piece::Here(Arc::new(read_edits(r)?)),
+                THERE => Piece::There(read_slice(r, resolve)?),
+                _ => return Err(Malformed("unknown edits")),
+            });
+        }
+        if pieces.is_empty() {
+            return Err(Malformed("edits missing"));
+        }
+    }
+    let older = (!pieces.is_empty()).then(|| Arc::new(pieces));
     let edits = if tag & EDITED != 0 { Some(Arc::new(read_edits(r)?)) } else { None };
-    Ok(Op { base, edits })
+    Ok(Op { base, older, edits })
 }
 
-fn put_edits(out: &mut Vec<u8>, edits: &Edits) {
+/// Edits as [`put_edits`] wrote them, and nothing else.
+pub fn decode_edits(bytes: &[u8]) -> Decoded<Edits> {
+    let mut r = Reader::new(bytes);
+    let edits = read_edits(&mut r)?;
+    r.finish()?;
+    Ok(edits)
+}
+
+/// Appends edits.
+pub fn put_edits(out: &mut Vec<u8>, edits: &Edits) {
     out.push(u8::from(edits.create) | u8::from(edits.cut.is_some()) << 1);
     if let Some(cut) = edits.cut {
         put_int(out, cut as u64);

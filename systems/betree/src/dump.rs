@@ -3,11 +3,12 @@
 use crate::batch::Change;
 use crate::block::{BlockId, BlockKind, Segment};
 use crate::db::batches;
+use crate::edits::Edits;
 use crate::error::{Doing, Error, Result};
 use crate::fsck::{Tree, Unit, checkpoints, ring_of, show_range, units};
 use crate::key::Key;
 use crate::log::{self, Replayed, Tail};
-use crate::message::{Base, Op, Value};
+use crate::message::{Base, Op, Piece, Value};
 use crate::node::{Edge, Node, NodeRef};
 use crate::storage::Storage;
 use crate::store::Store;
@@ -86,6 +87,7 @@ fn kind_name(kind: BlockKind) -> &'static str {
         BlockKind::Leaf => "leaf",
         BlockKind::Inner => "inner",
         BlockKind::Extent => "extent",
+        BlockKind::Spilled => "spilled",
     }
 }
 
@@ -167,16 +169,28 @@ fn show_op(op: &Op) -> String {
             format!("{} B in extent {} at {}", s.len, s.extent.id(), s.off)
         }
     };
-    if let Some(e) = &op.edits {
-        if let Some(cut) = e.cut {
-            text.push_str(&format!(", cut to {cut}"));
+    for piece in op.older.iter().flat_map(|pieces| pieces.iter()) {
+        match piece {
+            Piece::Here(edits) => show_edits(edits, &mut text),
+            Piece::There(s) => {
+                text.push_str(&format!(", edits of {} B in extent {} at {}", s.len, s.extent.id(), s.off));
+            }
         }
-        if e.grow > 0 {
-            text.push_str(&format!(", grow to {}", e.grow));
-        }
-        e.runs.iter().for_each(|(off, b)| text.push_str(&format!(", at {off} {}", show_bytes(b))));
+    }
+    if let Some(edits) = &op.edits {
+        show_edits(edits, &mut text);
     }
     text
+}
+
+fn show_edits(e: &Edits, text: &mut String) {
+    if let Some(cut) = e.cut {
+        text.push_str(&format!(", cut to {cut}"));
+    }
+    if e.grow > 0 {
+        text.push_str(&format!(", grow to {}", e.grow));
+    }
+    e.runs.iter().for_each(|(off, b)| text.push_str(&format!(", at {off} {}", show_bytes(b))));
 }
 
 fn entries(pad: &str, entries: &[(Key, Op)], out: &mut dyn Write) -> io::Result<()> {
@@ -191,7 +205,7 @@ fn block(store: &Store, id: BlockId, out: &mut dyn Write) -> Result<()> {
     let info = block.info().clone();
     let (kind, place, len) = (kind_name(info.kind), show_segments(&info.segments), info.len);
     writeln!(out, "block {id}: {kind}, units {place}, {len} B").doing(written)?;
-    if info.kind == BlockKind::Extent {
+    if info.kind.is_extent() {
         let sums = info.sums.iter().map(|s| format!("{s:#010x}")).collect::<Vec<_>>().join(" ");
         return writeln!(out, "  checksums {sums}").doing(written);
     }

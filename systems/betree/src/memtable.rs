@@ -77,7 +77,7 @@ impl Memtable {
     /// Sets the value of one key.
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
         let value_of =
-            |arena: &mut Arena| Op { base: Base::Value(Value::Inline(arena.add(&[value]))), edits: None };
+            |arena: &mut Arena| Op::new(Base::Value(Value::Inline(arena.add(&[value]))), None);
         let at = Recent::at(key);
         if let Some(place) = self.recent.find(at, key) {
             let old = &mut self.ops[place as usize];
@@ -108,7 +108,7 @@ impl Memtable {
 
     /// Adds a message for one key. Its value is copied.
     pub fn push(&mut self, key: &[u8], op: Op) {
-        if let (Base::Value(Value::Inline(value)), None) = (&op.base, &op.edits) {
+        if let (Base::Value(Value::Inline(value)), None, None) = (&op.base, &op.older, &op.edits) {
             return self.put(key, value);
         }
         self.loose += op.edits.as_ref().map_or(0, |e| e.weight() + EDITS_OVERHEAD);

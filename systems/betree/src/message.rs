@@ -4,11 +4,19 @@
 //! value) and edits on top of it. Composition is associative, which is why messages may be merged in any
 //! buffer on their way down without changing what a reader sees.
 
-use crate::block::BlockRef;
+use crate::block::{BlockKind, BlockRef};
 use crate::bytes::{Arena, Bytes};
 use crate::edits::Edits;
 use crate::key::Key;
 use std::sync::Arc;
+
+/// What a reference to part of an extent counts for the size limits, in bytes: about what it takes in memory.
+pub const SLICE_WEIGHT: usize = 32;
+
+/// Of the bytes that a message left in an extent when it was spilled, one of so many counts. With the usual sizes the buffers
+/// of an inner node (2 MiB) then refer to at most 32 MiB, mostly to about 20: 1 MiB and more for each leaf, so a leaf
+/// is rewritten for as many bytes as it has. More would save little and keep more that is dead on storage.
+pub const SPILLED_SHARE: usize = 16;
 
 /// Part of an extent: a large value's bytes, written once outside the tree.
 #[derive(Clone, Debug)]
@@ -30,6 +38,15 @@ pub enum Value {
     Slice(ExtentSlice),
 }
 
+impl ExtentSlice {
+    /// What it counts for the size limits. One that was spilled also counts [`SPILLED_SHARE`] of its bytes: the buffers of
+    /// a node then bound what they refer to.
+    pub fn weight(&self) -> usize {
+        let spilled = self.extent.info().kind == BlockKind::Spilled;
+        SLICE_WEIGHT + if spilled { self.len as usize / SPILLED_SHARE } else { 0 }
+    }
+}
+
 impl Value {
     /// Length in bytes.
     pub fn len(&self) -> u32 {
@@ -45,6 +62,24 @@ impl Value {
     }
 }
 
+/// Edits that wait to be applied, or where they are.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    /// The edits.
+    Here(Arc<Edits>),
+    /// The edits as [`crate::codec::put_edits`] writes them, in an extent.
+    There(ExtentSlice),
+}
+
+impl Piece {
+    fn weight(&self) -> usize {
+        match self {
+            Piece::Here(edits) => edits.weight(),
+            Piece::There(slice) => slice.weight(),
+        }
+    }
+}
+
 /// What the edits of an [`Op`] start from.
 #[derive(Clone, Debug)]
 pub enum Base {
@@ -57,34 +92,41 @@ pub enum Base {
 }
 
 /// A message for one key, in normal form: edits stand only on `Keep` and on a slice; elsewhere they have been
-/// folded into the base.
+/// folded into the base, unless some of them are in an extent.
 #[derive(Clone, Debug)]
 pub struct Op {
     /// What to start from.
     pub base: Base,
-    /// What to change in it.
+    /// What to change in it first: edits one after the other, some of them in extents; never an empty list.
+    pub older: Option<Arc<Vec<Piece>>>,
+    /// What to change in it then.
     pub edits: Option<Arc<Edits>>,
 }
 
 impl Op {
+    /// With edits that are all at hand.
+    pub fn new(base: Base, edits: Option<Arc<Edits>>) -> Op {
+        Op { base, older: None, edits }
+    }
+
     /// Sets the value.
     pub fn put(bytes: &[u8]) -> Op {
-        Op { base: Base::Value(Value::Inline(bytes.into())), edits: None }
+        Op::new(Base::Value(Value::Inline(bytes.into())), None)
     }
 
     /// Sets the value to part of an extent.
     pub fn put_slice(slice: ExtentSlice) -> Op {
-        Op { base: Base::Value(Value::Slice(slice)), edits: None }
+        Op::new(Base::Value(Value::Slice(slice)), None)
     }
 
     /// Removes the value.
     pub fn delete() -> Op {
-        Op { base: Base::Absent, edits: None }
+        Op::new(Base::Absent, None)
     }
 
     /// Applies edits to whatever value there is.
     pub fn edit(edits: Edits) -> Op {
-        Op { base: Base::Keep, edits: Some(Arc::new(edits)) }
+        Op::new(Base::Keep, Some(Arc::new(edits)))
     }
 
     /// Overwrites bytes `[off, off + len)`, zero-extending a shorter value and creating a missing one.
@@ -101,13 +143,13 @@ impl Op {
 
     /// True if the key certainly has no value afterwards.
     pub fn is_absent(&self) -> bool {
-        matches!(self.base, Base::Absent)
+        matches!(self.base, Base::Absent) && self.older.is_none()
     }
 
     /// This message when it is known that nothing is below.
     pub fn on_absent(&self) -> Op {
         match self.base {
-            Base::Keep => Op { base: Base::Absent, edits: self.edits.clone() }.normal(),
+            Base::Keep => Op { base: Base::Absent, ..self.clone() }.normal(),
             _ => self.clone(),
         }
     }
@@ -117,6 +159,12 @@ impl Op {
         if newer.is_resolved() {
             return newer.clone();
         }
+        if let Some(older) = &newer.older {
+            let mut pieces: Vec<Piece> = self.older.as_deref().cloned().unwrap_or_default();
+            pieces.extend(self.edits.iter().cloned().map(Piece::Here));
+            pieces.extend_from_slice(older);
+            return Op { base: self.base.clone(), older: Some(Arc::new(pieces)), edits: newer.edits.clone() };
+        }
         let edits = match (&self.edits, &newer.edits) {
             (Some(old), Some(new)) => {
                 let mut both = Edits::clone(old);
@@ -125,29 +173,59 @@ impl Op {
             }
             (old, new) => old.clone().or_else(|| new.clone()),
         };
-        Op { base: self.base.clone(), edits }.normal()
+        Op { base: self.base.clone(), older: self.older.clone(), edits }.normal()
     }
 
     /// Like [`Op::then`], in place: cheap when nobody else holds this message's edits.
     pub fn push(&mut self, newer: Op) {
         match (&self.base, &mut self.edits, &newer.edits) {
-            (Base::Keep, Some(old), Some(new)) if !newer.is_resolved() => Arc::make_mut(old).then(new),
+            (Base::Keep, Some(old), Some(new)) if !newer.is_resolved() && newer.older.is_none() => {
+                Arc::make_mut(old).then(new);
+            }
             _ => *self = self.then(&newer),
         }
     }
 
     /// Folds edits into a base whose bytes are known.
     fn normal(self) -> Op {
-        let Some(edits) = &self.edits else { return self };
+        let (None, Some(edits)) = (&self.older, &self.edits) else { return self };
         let known = match &self.base {
             Base::Absent => None,
             Base::Value(Value::Inline(bytes)) => Some(bytes.to_vec()),
             Base::Keep | Base::Value(Value::Slice(_)) => return self,
         };
         match edits.apply(known) {
-            Some(bytes) => Op { base: Base::Value(Value::Inline(bytes.into())), edits: None },
+            Some(bytes) => Op::new(Base::Value(Value::Inline(bytes.into())), None),
             None => Op::delete(),
         }
+    }
+
+    /// The parts of extents that it refers to.
+    pub fn slices(&self) -> impl Iterator<Item = &ExtentSlice> {
+        let base = match &self.base {
+            Base::Value(Value::Slice(slice)) => Some(slice),
+            _ => None,
+        };
+        base.into_iter().chain(self.older.iter().flat_map(|pieces| pieces.iter()).filter_map(|p| match p {
+            Piece::There(slice) => Some(slice),
+            Piece::Here(_) => None,
+        }))
+    }
+
+    /// The same with other parts of extents; `f` is asked for each in the order of [`Op::slices`].
+    pub fn map_slices<E>(&self, mut f: impl FnMut(&ExtentSlice) -> Result<ExtentSlice, E>) -> Result<Op, E> {
+        let mut op = self.clone();
+        if let Base::Value(Value::Slice(slice)) = &mut op.base {
+            *slice = f(slice)?;
+        }
+        if let Some(pieces) = &mut op.older {
+            for piece in Arc::make_mut(pieces) {
+                if let Piece::There(slice) = piece {
+                    *slice = f(slice)?;
+                }
+            }
+        }
+        Ok(op)
     }
 
     /// Bytes of its value if it holds one.
@@ -161,10 +239,11 @@ impl Op {
     /// Bytes this message takes in memory, about; what all size limits count.
     pub fn weight(&self) -> usize {
         let base = match &self.base {
-            Base::Value(Value::Slice(_)) => 32,
+            Base::Value(Value::Slice(slice)) => slice.weight(),
             _ => self.inline_len(),
         };
-        base + self.edits.as_ref().map_or(0, |e| e.weight())
+        let older = self.older.iter().flat_map(|pieces| pieces.iter()).map(Piece::weight).sum::<usize>();
+        base + older + self.edits.as_ref().map_or(0, |e| e.weight())
     }
 }
 

@@ -12,7 +12,9 @@ use crate::table::{put_segments, read_segments};
 use crate::wire::{Decoded, Malformed, Reader, put_int, put_u32, put_u64};
 
 /// The first seven bytes, and the version of the format as the eighth.
-const MAGIC: [u8; 8] = *b"\"BEtree1";
+const MAGIC: [u8; 8] = *b"\"BEtree2";
+/// Versions that are understood; what is written is of the newest.
+const VERSIONS: std::ops::RangeInclusive<u8> = b'1'..=b'2';
 /// Most segments a copy of the table may be in, so that a superblock fits its unit.
 pub const TABLE_SEGMENTS_MAX: usize = 150;
 /// First unit of the log.
@@ -94,7 +96,7 @@ impl Superblock {
         if magic[..7] != MAGIC[..7] {
             return Err(Malformed("unknown format"));
         }
-        if magic[7] != MAGIC[7] {
+        if !VERSIONS.contains(&magic[7]) {
             return Err(Malformed("a version of the format that this program does not know"));
         }
         let (uuid, generation, life) = (r.u64()?, r.u64()?, r.u64()?);
@@ -265,7 +267,7 @@ mod tests {
     fn another_version_is_refused_by_name() {
         let s = SimStorage::new(16 * UNIT as u64);
         let mut unit = sample(2).encode().expect("encode");
-        unit[7] = b'2';
+        unit[7] = b'3';
         let crc = crc32c::crc32c(&unit[..UNIT - 4]);
         unit[UNIT - 4..].copy_from_slice(&crc.to_le_bytes());
         s.corrupt(0, &unit);

@@ -162,7 +162,7 @@ impl Table {
     /// Number of living nodes and extents.
     pub fn counts(&self) -> (usize, usize) {
         let inner = self.lock();
-        let nodes = inner.blocks.values().filter(|e| e.info.kind != BlockKind::Extent).count();
+        let nodes = inner.blocks.values().filter(|e| !e.info.kind.is_extent()).count();
         (nodes, inner.blocks.len() - nodes)
     }
 
@@ -383,6 +383,7 @@ fn put_block(out: &mut Vec<u8>, id: BlockId, info: &BlockInfo) {
         BlockKind::Leaf => 0,
         BlockKind::Extent => 1,
         BlockKind::Inner => 2,
+        BlockKind::Spilled => 3,
     });
     put_segments(out, &info.segments);
     put_int(out, info.len as u64);
@@ -399,6 +400,7 @@ fn read_block(r: &mut Reader<'_>) -> Decoded<(BlockId, BlockInfo)> {
         0 => BlockKind::Leaf,
         1 => BlockKind::Extent,
         2 => BlockKind::Inner,
+        3 => BlockKind::Spilled,
         _ => return Err(Malformed("unknown kind of block")),
     };
     let segments = read_segments(r)?;

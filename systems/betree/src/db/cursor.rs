@@ -103,7 +103,11 @@ impl Cursor {
     fn value(&mut self, op: &Op) -> Result<Option<Vec<u8>>> {
         let Base::Value(Value::Slice(slice)) = &op.base else { return self.inner.store.value_of(op) };
         let bytes = self.slice(slice)?;
-        Ok(op.edits.as_ref().map_or(Some(bytes.clone()), |e| e.apply(Some(bytes))))
+        let edits = self.inner.store.edits_of(op, |s| self.inner.store.read_slice(s))?;
+        Ok(match edits {
+            Some(edits) => edits.apply(Some(bytes)),
+            None => Some(bytes),
+        })
     }
 
     /// The bytes of a slice; what the queue needs of the same extent is read with it, and the next runs ahead of time.

@@ -46,6 +46,8 @@ pub struct Stats {
     pub node_bytes_written: u64,
     /// See [`Stats::checkpoints`].
     pub extent_bytes_written: u64,
+    /// Bytes of messages since opening that were written to extents to wait in inner nodes.
+    pub spilled_bytes: u64,
     /// See [`Stats::checkpoints`].
     pub reads: u64,
     /// See [`Stats::checkpoints`].
@@ -116,6 +118,7 @@ impl Inner {
             nodes_written: n(&c.nodes_written),
             node_bytes_written: n(&c.node_bytes_written),
             extent_bytes_written: n(&c.extent_bytes_written),
+            spilled_bytes: n(&c.spilled_bytes),
             reads: n(&c.reads),
             bytes_read: n(&c.bytes_read),
             flushes_down: n(&c.flushes_down),

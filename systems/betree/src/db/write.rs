@@ -2,7 +2,7 @@
 
 use super::inner::{Front, Frozen, Inner, View};
 use crate::batch::{self, Change, Head, PACKED_VALUE_MIN, Pending, WriteBatch};
-use crate::block::BlockRef;
+use crate::block::{BlockKind, BlockRef};
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 use crate::heap;
@@ -231,7 +231,7 @@ impl Inner {
                 break;
             }
             let parts: Vec<&[u8]> = members.iter().map(|(_, _, b)| &b[..]).collect();
-            let extent = self.store.write_extent(&parts)?;
+            let extent = self.store.write_extent(BlockKind::Extent, &parts)?;
             for (i, off, b) in members {
                 let len = b.len() as u32;
                 if let Change::Key(_, op) = &mut changes[i] {
@@ -282,7 +282,8 @@ impl Inner {
             let view = self.view();
             let Some(oldest) = view.frozen.first() else { return Ok(false) };
             self.store.msn.store(oldest.last_msn, Ordering::Relaxed);
-            let root = self.store.apply(&view.root, &oldest.buffer)?;
+            let spilled = self.store.spill(&view.root, &oldest.buffer)?;
+            let root = self.store.apply(&view.root, spilled.as_ref().unwrap_or(&oldest.buffer))?;
             let mut front = self.write_front();
             let frozen = front.view.frozen[1..].to_vec();
             front.view = Arc::new(View { frozen, root, applied: oldest.last_msn });

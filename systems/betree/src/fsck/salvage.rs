@@ -9,7 +9,7 @@ use crate::buffer::Buffer;
 use crate::codec::{Basement, Body};
 use crate::error::{Error, Result};
 use crate::key::{End, Key, KeyRange, Translation};
-use crate::message::{Base, ExtentSlice, Op, Value};
+use crate::message::{ExtentSlice, Op};
 use crate::node::{Edge, Inner, Leaf, LeafPart, Node, NodeRef, Slot};
 use crate::ranges::RangeSet;
 use crate::store::Store;
@@ -126,33 +126,38 @@ impl<'a> BadExtents<'a> {
         BadExtents { chunks, store, moved: HashMap::new() }
     }
 
-    /// The slice of `op` if it is in a damaged extent.
-    fn slice<'o>(&self, op: &'o Op) -> Option<(&'o ExtentSlice, &'a HashSet<usize>)> {
-        let Base::Value(Value::Slice(s)) = &op.base else { return None };
-        Some((s, self.chunks.get(&s.extent.id())?))
+    /// True if part of `op` is in a damaged extent.
+    fn concerns(&self, op: &Op) -> bool {
+        op.slices().any(|s| self.chunks.contains_key(&s.extent.id()))
     }
 
-    /// True if the value of `op` touches a damaged chunk.
+    /// True if part of `op` touches a damaged chunk.
     fn hit(&self, op: &Op) -> bool {
-        let Some((s, chunks)) = self.slice(op) else { return false };
-        let (first, end) = (s.off as usize / EXTENT_CHUNK, (s.off + s.len) as usize);
-        s.len > 0 && (first..end.div_ceil(EXTENT_CHUNK)).any(|c| chunks.contains(&c))
+        op.slices().any(|s| {
+            let Some(chunks) = self.chunks.get(&s.extent.id()) else { return false };
+            let (first, end) = (s.off as usize / EXTENT_CHUNK, (s.off + s.len) as usize);
+            s.len > 0 && (first..end.div_ceil(EXTENT_CHUNK)).any(|c| chunks.contains(&c))
+        })
     }
 
     /// `op`, with its value moved out of a damaged extent.
     fn moved(&mut self, op: &Op) -> Result<Op> {
-        let (Some((s, _)), Some(store)) = (self.slice(op), self.store) else { return Ok(op.clone()) };
-        let place = (s.extent.id(), s.off, s.len);
-        let slice = match self.moved.get(&place) {
-            Some(slice) => slice.clone(),
-            None => {
-                let bytes = store.read_slice(s)?;
-                let slice = ExtentSlice { extent: store.write_extent(&[&bytes])?, off: 0, len: s.len };
-                self.moved.insert(place, slice.clone());
-                slice
+        let Some(store) = self.store.filter(|_| self.concerns(op)) else { return Ok(op.clone()) };
+        op.map_slices(|s| {
+            let info = s.extent.info();
+            if !self.chunks.contains_key(&s.extent.id()) {
+                return Ok(s.clone());
             }
-        };
-        Ok(Op { base: Base::Value(Value::Slice(slice)), edits: op.edits.clone() })
+            let place = (s.extent.id(), s.off, s.len);
+            if let Some(slice) = self.moved.get(&place) {
+                return Ok(slice.clone());
+            }
+            let bytes = store.read_slice(s)?;
+            let extent = store.write_extent(info.kind, &[&bytes])?;
+            let slice = ExtentSlice { extent, off: 0, len: s.len };
+            self.moved.insert(place, slice.clone());
+            Ok(slice)
+        })
     }
 }
 
@@ -227,7 +232,7 @@ impl Salvage<'_, '_> {
                 loss.gone.insert(&KeyRange { lo: p.lo.clone(), hi });
                 continue;
             };
-            if !body.entries().iter().any(|(_, op)| self.extents.slice(op).is_some()) {
+            if !body.entries().iter().any(|(_, op)| self.extents.concerns(op)) {
                 parts.push(p.clone());
                 continue;
             }
@@ -290,7 +295,7 @@ impl Salvage<'_, '_> {
     /// The messages that still make sense above `loss`, which is brought up to date; `None` if all do.
     fn filter(&mut self, buffer: &Buffer, loss: &mut Loss) -> Result<Option<Buffer>> {
         buffer.tombs().iter().for_each(|r| loss.settle(&r));
-        if loss.is_empty() && !buffer.ops().iter().any(|(_, op)| self.extents.slice(op).is_some()) {
+        if loss.is_empty() && !buffer.ops().iter().any(|(_, op)| self.extents.concerns(op)) {
             return Ok(None);
         }
         let mut ops = Vec::with_capacity(buffer.ops().len());
@@ -306,7 +311,7 @@ impl Salvage<'_, '_> {
         let mut children: Vec<(KeyRange, NodeRef)> = Vec::new();
         for id in &block.info().out {
             let Some(child) = self.store.table.reference(*id) else { continue };
-            if child.info().kind == BlockKind::Extent {
+            if child.info().kind.is_extent() {
                 continue;
             }
             // The hints that a parent keeps are only known once the node has been read.

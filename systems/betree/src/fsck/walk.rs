@@ -69,7 +69,7 @@ impl<'a> Walk<'a> {
         if !self.seen.insert(block.id()) {
             return;
         }
-        if info.kind == BlockKind::Extent {
+        if info.kind.is_extent() {
             return self.problem(block, "an extent where a node should be");
         }
         self.found.nodes += 1;
@@ -136,7 +136,7 @@ impl<'a> Walk<'a> {
         for id in &info.out {
             let Some(block) = self.store.table.reference(*id) else { continue };
             match block.info().kind {
-                BlockKind::Extent => self.extent(&block),
+                BlockKind::Extent | BlockKind::Spilled => self.extent(&block),
                 BlockKind::Leaf | BlockKind::Inner => self.node(&block, None),
             }
         }
@@ -199,7 +199,7 @@ impl<'a> Walk<'a> {
         self.found.extents += 1;
         let chunks = (info.len as usize).div_ceil(EXTENT_CHUNK);
         if info.units() * (UNIT as u64) < info.len as u64
-            || info.kind != BlockKind::Extent
+            || !info.kind.is_extent()
             || info.sums.len() != chunks
         {
             self.found.bad_chunks.insert(block.id(), (0..chunks).collect());

@@ -3,18 +3,21 @@
 use super::{Store, count, offset_of};
 use crate::block::{BlockInfo, BlockKind, BlockRef, EXTENT_CHUNK, scatter};
 use crate::error::{Doing, Error, Result};
-use crate::message::{Base, ExtentSlice, Op, Value};
+use crate::codec::decode_edits;
+use crate::edits::Edits;
+use crate::message::{Base, ExtentSlice, Op, Piece, Value};
 use crate::storage::UNIT;
+use std::sync::Arc;
 
 impl Store {
-    /// Writes an extent of `parts` one after the other. It becomes durable with the next flush, provided that
+    /// Writes an extent of `parts`, one after the other. It becomes durable with the next flush, provided that
     /// [`Flight::drain`] was called before.
-    pub(crate) fn write_extent(&self, parts: &[&[u8]]) -> Result<BlockRef> {
+    pub(crate) fn write_extent(&self, kind: BlockKind, parts: &[&[u8]]) -> Result<BlockRef> {
         let len: usize = parts.iter().map(|p| p.len()).sum();
         let buf = self.pool.filled(parts);
         let segments = self.table.allocate((buf.len() / UNIT) as u64).ok_or(Error::NoSpace)?;
         let info = BlockInfo {
-            kind: BlockKind::Extent,
+            kind,
             segments,
             len: len as u32,
             head_len: 0,
@@ -58,18 +61,43 @@ impl Store {
 
     /// The value that a message without anything below it leaves; `None` is no value.
     pub(crate) fn value_of(&self, op: &Op) -> Result<Option<Vec<u8>>> {
+        let edits = self.edits_of(op, |slice| self.read_slice(slice))?;
         let base = match &op.base {
             Base::Value(Value::Inline(bytes)) => Some(bytes.to_vec()),
             // What patches cover need not be read.
-            Base::Value(Value::Slice(s)) if op.edits.as_ref().is_some_and(|e| e.cover(s.len)) => {
+            Base::Value(Value::Slice(s)) if edits.as_ref().is_some_and(|e| e.cover(s.len)) => {
                 Some(vec![0; s.len as usize])
             }
             Base::Value(Value::Slice(s)) => Some(self.read_slice(s)?),
             Base::Absent | Base::Keep => None,
         };
-        Ok(match &op.edits {
+        Ok(match &edits {
             Some(edits) => edits.apply(base),
             None => base,
         })
+    }
+
+    /// All edits of a message as one; `read` is asked for those that are in extents.
+    pub(crate) fn edits_of(
+        &self,
+        op: &Op,
+        read: impl Fn(&ExtentSlice) -> Result<Vec<u8>>,
+    ) -> Result<Option<Arc<Edits>>> {
+        let Some(pieces) = &op.older else { return Ok(op.edits.clone()) };
+        let mut all = Edits::default();
+        for piece in pieces.iter() {
+            match piece {
+                Piece::Here(edits) => all.then(edits),
+                Piece::There(slice) => {
+                    let at = || offset_of(slice.extent.info()) + slice.off as u64;
+                    let edits = decode_edits(&read(slice)?).map_err(|m| Error::corrupt("extent", at(), m.0))?;
+                    all.then(&edits);
+                }
+            }
+        }
+        if let Some(edits) = &op.edits {
+            all.then(edits);
+        }
+        Ok(Some(Arc::new(all)))
     }
 }

@@ -1,5 +1,6 @@
 //! Applying messages: distributing them over edges, flushing full buffers, splitting and merging nodes.
 
+use crate::block::BlockKind;
 use crate::buffer::Buffer;
 use crate::codec::{Basement, Body};
 use crate::error::{Error, Result};
@@ -83,6 +84,8 @@ impl Store {
     }
 
     fn apply_leaf(&self, leaf: Leaf, range: &KeyRange, batch: &Buffer) -> Result<Vec<Edge>> {
+        let whole = self.unspill(batch)?;
+        let batch = whole.as_ref().unwrap_or(batch);
         let mut parts = Vec::with_capacity(leaf.parts.len());
         let mut loaded = self.load_touched(&leaf, range, batch)?;
         // Entries of consecutive changed basements, divided anew together.
@@ -160,7 +163,7 @@ impl Store {
             *op = Op::put(&bytes);
             return Ok(());
         }
-        match self.write_extent(&[&bytes]) {
+        match self.write_extent(BlockKind::Extent, &[&bytes]) {
             Ok(extent) => *op = Op::put_slice(ExtentSlice { extent, off: 0, len: bytes.len() as u32 }),
             Err(Error::NoSpace) => {}
             Err(e) => return Err(e),
@@ -196,16 +199,19 @@ impl Store {
         let mut edges = self.distribute(inner, range, batch)?;
         let limit = self.buffer_bytes();
         let mut pending: usize = edges.iter().map(Working::pending).sum();
-        while pending > limit {
+        // When space is short, a node that has too many gets rid of them bit by bit: all at once could take more than there is.
+        let mut turn = if self.short.load(Ordering::Relaxed) { 2 * batch.weight() } else { usize::MAX };
+        while pending > limit && turn > 0 {
             // The fullest edges, as many as needed, in the order of their keys.
             let mut fullest: Vec<usize> = (0..edges.len()).collect();
             fullest.sort_by_key(|i| std::cmp::Reverse(edges[*i].pending()));
             let mut victims = Vec::new();
             for i in fullest {
-                if pending <= limit {
+                if pending <= limit || turn == 0 {
                     break;
                 }
                 pending -= edges[i].pending();
+                turn = turn.saturating_sub(edges[i].pending());
                 victims.push(i);
             }
             victims.sort_unstable();

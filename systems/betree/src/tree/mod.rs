@@ -3,6 +3,7 @@
 mod apply;
 mod graft;
 mod read;
+mod spill;
 #[cfg(test)]
 mod tests;
 

@@ -1,0 +1,223 @@
+//! Spilling: messages that will wait in inner nodes leave their bytes in extents, and get them back before they reach a leaf.
+//!
+//! A batch that changes a little in each of many leaves waits in the buffers of inner nodes until there is enough for each
+//! leaf. With the bytes in the buffers, every new version of an inner node would write them again, and a buffer would be
+//! full, and its leaves rewritten, for little. So they are written once, in the order of their keys, and the buffers hold
+//! references, of which a node takes many more.
+
+use crate::block::BlockKind;
+use crate::buffer::Buffer;
+use crate::codec::put_edits;
+use crate::error::{Error, Result};
+use crate::key::Key;
+use crate::message::{Base, ExtentSlice, Op, Piece, Value};
+use crate::node::{Inner, Node, NodeRef};
+use crate::store::{Store, count};
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A spilled extent has about four basements' bytes: enough for one request, and little that stays because of one value in it.
+const BASEMENTS_PER_EXTENT: usize = 4;
+
+/// Values and edits below this part of a basement (512 bytes of 64 KiB) stay in their messages: a reference is not much
+/// smaller.
+const BASEMENT_PART_MIN: usize = 128;
+
+/// And never below this many bytes, about the weight of a reference.
+const BYTES_MIN: usize = 48;
+
+/// Bytes between two slices that are read along rather than skipped.
+const READ_GAP_MAX: u32 = 64 << 10;
+
+/// The bytes that `op` could leave in an extent.
+fn loose_bytes(op: &Op, least: usize) -> usize {
+    let large = |n: usize| if n >= least { n } else { 0 };
+    large(op.inline_len()) + large(op.edits.as_ref().map_or(0, |e| e.weight()))
+}
+
+/// Bytes for one extent, and whose they are.
+#[derive(Default)]
+struct Load {
+    bytes: Vec<u8>,
+    values: Vec<(usize, Range<usize>)>,
+    edits: Vec<(usize, Range<usize>)>,
+}
+
+impl Load {
+    fn add(&mut self, i: usize, op: &Op, least: usize) {
+        if let Base::Value(Value::Inline(value)) = &op.base
+            && value.len() >= least
+        {
+            let at = self.bytes.len();
+            self.bytes.extend_from_slice(value);
+            self.values.push((i, at..self.bytes.len()));
+        }
+        if let Some(edits) = op.edits.as_ref().filter(|e| e.weight() >= least) {
+            let at = self.bytes.len();
+            put_edits(&mut self.bytes, edits);
+            self.edits.push((i, at..self.bytes.len()));
+        }
+    }
+}
+
+impl Store {
+    /// The messages of `batch`, with the bytes of those in extents for which leaves below `root` would be rewritten for little;
+    /// `None` if that is not worth it. Without space the bytes stay in their messages.
+    pub(crate) fn spill(&self, root: &NodeRef, batch: &Buffer) -> Result<Option<Buffer>> {
+        let least = (self.shape.basement_bytes / BASEMENT_PART_MIN).max(BYTES_MIN);
+        if !self.steps.page_sharing || self.short.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let Node::Inner(inner) = &*self.load(root)? else { return Ok(None) };
+        let weigh = |ops: &[(Key, Op)]| ops.iter().map(|(_, op)| loose_bytes(op, least)).sum::<usize>();
+        if weigh(batch.ops()) < self.shape.basement_bytes {
+            return Ok(None);
+        }
+        let mut sparse = Vec::new();
+        self.sparse(inner, batch.ops(), 0, &weigh, &mut sparse)?;
+        let chosen = |r: &Range<usize>| weigh(&batch.ops()[r.clone()]);
+        if sparse.iter().map(chosen).sum::<usize>() < self.shape.basement_bytes {
+            return Ok(None);
+        }
+        let mut ops = batch.ops().to_vec();
+        let mut load = Load::default();
+        for i in sparse.into_iter().flatten() {
+            load.add(i, &batch.ops()[i].1, least);
+            if load.bytes.len() >= self.shape.basement_bytes * BASEMENTS_PER_EXTENT
+                && !self.unload(&mut load, &mut ops)?
+            {
+                break;
+            }
+        }
+        self.unload(&mut load, &mut ops)?;
+        Ok(Some(Buffer::from_parts(batch.tombs().clone(), ops)))
+    }
+
+    /// Writes what is loaded and puts references in its place; false without space for it.
+    fn unload(&self, load: &mut Load, ops: &mut [(Key, Op)]) -> Result<bool> {
+        let Load { bytes, values, edits } = std::mem::take(load);
+        if bytes.is_empty() {
+            return Ok(true);
+        }
+        let extent = match self.write_extent(BlockKind::Spilled, &[&bytes]) {
+            Ok(extent) => extent,
+            Err(Error::NoSpace) => return Ok(false),
+            Err(e) => return Err(e),
+        };
+        count(&self.counters.spilled_bytes, bytes.len() as u64);
+        let slice = |r: Range<usize>| ExtentSlice {
+            extent: extent.clone(),
+            off: r.start as u32,
+            len: r.len() as u32,
+        };
+        for (i, r) in values {
+            ops[i].1.base = Base::Value(Value::Slice(slice(r)));
+        }
+        for (i, r) in edits {
+            let op = &mut ops[i].1;
+            let mut pieces = op.older.as_deref().cloned().unwrap_or_default();
+            pieces.push(Piece::There(slice(r)));
+            (op.older, op.edits) = (Some(Arc::new(pieces)), None);
+        }
+        Ok(true)
+    }
+
+    /// Adds the places in `ops`, counted from `first` on, of messages for leaves that are larger than what is new for them.
+    fn sparse(
+        &self,
+        inner: &Inner,
+        ops: &[(Key, Op)],
+        first: usize,
+        weigh: &impl Fn(&[(Key, Op)]) -> usize,
+        out: &mut Vec<Range<usize>>,
+    ) -> Result<()> {
+        for edge in &inner.edges {
+            let from = ops.partition_point(|(k, _)| k[..] < edge.range.lo[..]);
+            let to = from + ops[from..].partition_point(|(k, _)| edge.range.hi.is_after(k));
+            if from == to {
+                continue;
+            }
+            let (here, at) = (&ops[from..to], first + from..first + to);
+            // Behind a translation keys are others; what waits there is worth no closer look.
+            if edge.child.level() == 0 || !edge.is_plain() {
+                if edge.child.level() > 0 || edge.child.weight() > weigh(here) {
+                    out.push(at);
+                }
+            } else if let Node::Inner(below) = &*self.load(&edge.child)? {
+                self.sparse(below, here, at.start, weigh, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The messages of `batch` with their bytes, as a leaf needs them; `None` if nothing of them was spilled.
+    pub(crate) fn unspill(&self, batch: &Buffer) -> Result<Option<Buffer>> {
+        let spilled = |s: &ExtentSlice| s.extent.info().kind == BlockKind::Spilled;
+        let away = |op: &Op| op.older.is_some() || op.slices().any(spilled);
+        // A base that was never spilled stays where it is.
+        let wanted = |op: &Op| {
+            let skip = usize::from(matches!(&op.base, Base::Value(Value::Slice(s)) if !spilled(s)));
+            op.slices().skip(skip).cloned().collect::<Vec<_>>()
+        };
+        if !batch.ops().iter().any(|(_, op)| away(op)) {
+            return Ok(None);
+        }
+        let read = self.read_slices(batch.ops().iter().flat_map(|(_, op)| wanted(op)).collect())?;
+        let bytes = |s: &ExtentSlice| read.bytes(s).map_or_else(|| self.read_slice(s), |b| Ok(b.to_vec()));
+        let mut ops = Vec::with_capacity(batch.ops().len());
+        for (key, op) in batch.ops() {
+            let mut whole = op.clone();
+            if away(op) {
+                if let Base::Value(Value::Slice(s)) = &op.base
+                    && spilled(s)
+                {
+                    whole = Op::put(&bytes(s)?);
+                } else {
+                    (whole.older, whole.edits) = (None, None);
+                }
+                if let Some(edits) = self.edits_of(op, bytes)? {
+                    whole = whole.then(&Op { base: Base::Keep, older: None, edits: Some(edits) });
+                }
+            }
+            ops.push((key.clone(), whole));
+        }
+        Ok(Some(Buffer::from_parts(batch.tombs().clone(), ops)))
+    }
+
+    /// Reads slices, with one request for those that lie close together.
+    fn read_slices(&self, mut slices: Vec<ExtentSlice>) -> Result<Stretches> {
+        slices.sort_by_key(|s| (s.extent.id(), s.off));
+        let mut out = Stretches::default();
+        let mut rest = &slices[..];
+        while let [first, ..] = rest {
+            let mut upto = first.off + first.len;
+            let mut n = 1;
+            while let Some(next) = rest.get(n)
+                && next.extent.id() == first.extent.id()
+                && next.off <= upto + READ_GAP_MAX
+            {
+                upto = upto.max(next.off + next.len);
+                n += 1;
+            }
+            let all = ExtentSlice { extent: first.extent.clone(), off: first.off, len: upto - first.off };
+            let bytes = self.read_slice(&all)?;
+            out.0.push((all, bytes));
+            rest = &rest[n..];
+        }
+        Ok(out)
+    }
+}
+
+/// Parts of extents that have been read, in order.
+#[derive(Default)]
+struct Stretches(Vec<(ExtentSlice, Vec<u8>)>);
+
+impl Stretches {
+    fn bytes(&self, s: &ExtentSlice) -> Option<&[u8]> {
+        let after = self.0.partition_point(|(all, _)| (all.extent.id(), all.off) <= (s.extent.id(), s.off));
+        let (all, bytes) = self.0.get(after.checked_sub(1)?)?;
+        let at = (s.off - all.off) as usize;
+        bytes.get(at..at + s.len as usize).filter(|_| all.extent.id() == s.extent.id())
+    }
+}
