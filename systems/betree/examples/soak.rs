@@ -30,7 +30,7 @@ const ROUNDS: u64 = 20;
 const OUTCOMES: u64 = 5;
 
 fn crashes(states: u64, first: u64, threads: u64) {
-    let (next, judged) = (AtomicU64::new(first), AtomicU64::new(0));
+    let (next, judged, spilled) = (AtomicU64::new(first), AtomicU64::new(0), AtomicU64::new(0));
     let kinds: Mutex<BTreeMap<String, u64>> = Mutex::default();
     let work = || {
         while judged.load(Ordering::Relaxed) < states {
@@ -38,6 +38,7 @@ fn crashes(states: u64, first: u64, threads: u64) {
             let kind = KINDS[seed as usize % KINDS.len()];
             let mut trial = Trial::new(seed, kind, Options::tiny());
             (0..ROUNDS).for_each(|round| trial.round(round, OUTCOMES));
+            spilled.fetch_add(trial.spilled, Ordering::Relaxed);
             let all = judged.fetch_add(trial.judged, Ordering::Relaxed) + trial.judged;
             *kinds.lock().expect("no panic").entry(format!("{:?}", trial.kind)).or_default() += trial.judged;
             if seed.is_multiple_of(20) {
@@ -49,6 +50,7 @@ fn crashes(states: u64, first: u64, threads: u64) {
     let last = next.load(Ordering::Relaxed) - 1;
     println!("seeds {first} to {last}: {} states judged, none wrong", judged.load(Ordering::Relaxed));
     println!("of these {:?}", kinds.into_inner().expect("no panic"));
+    println!("{} KiB of messages were spilled", spilled.into_inner() >> 10);
 }
 
 /// Fills, deletes half, ten times, with threads in the background.

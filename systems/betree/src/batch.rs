@@ -297,7 +297,10 @@ impl WriteBatch {
         let mut batch = WriteBatch::new();
         for change in changes {
             match change {
-                Change::Key(key, Op { base: Base::Value(Value::Inline(value)), older: None, edits: None }) => {
+                Change::Key(
+                    key,
+                    Op { base: Base::Value(Value::Inline(value)), older: None, edits: None },
+                ) => {
                     batch.put(key, value);
                 }
                 Change::Key(key, op) => {

@@ -171,8 +171,8 @@ const THERE: u8 = 1;
 
 /// Appends a message. An extent is written as its number.
 pub fn put_op(out: &mut Vec<u8>, op: &Op) {
-    let edited = if op.edits.is_some() { EDITED } else { 0 }
-        | if op.older.is_some() { EDITED_BEFORE } else { 0 };
+    let edited =
+        if op.edits.is_some() { EDITED } else { 0 } | if op.older.is_some() { EDITED_BEFORE } else { 0 };
     match &op.base {
         Base::Keep => out.push(KEEP | edited),
         Base::Absent => out.push(ABSENT | edited),

@@ -76,8 +76,7 @@ impl Recent {
 impl Memtable {
     /// Sets the value of one key.
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
-        let value_of =
-            |arena: &mut Arena| Op::new(Base::Value(Value::Inline(arena.add(&[value]))), None);
+        let value_of = |arena: &mut Arena| Op::new(Base::Value(Value::Inline(arena.add(&[value]))), None);
         let at = Recent::at(key);
         if let Some(place) = self.recent.find(at, key) {
             let old = &mut self.ops[place as usize];

@@ -2,9 +2,9 @@
 
 use super::{Store, count, offset_of};
 use crate::block::{BlockInfo, BlockKind, BlockRef, EXTENT_CHUNK, scatter};
-use crate::error::{Doing, Error, Result};
 use crate::codec::decode_edits;
 use crate::edits::Edits;
+use crate::error::{Doing, Error, Result};
 use crate::message::{Base, ExtentSlice, Op, Piece, Value};
 use crate::storage::UNIT;
 use std::sync::Arc;
@@ -90,7 +90,8 @@ impl Store {
                 Piece::Here(edits) => all.then(edits),
                 Piece::There(slice) => {
                     let at = || offset_of(slice.extent.info()) + slice.off as u64;
-                    let edits = decode_edits(&read(slice)?).map_err(|m| Error::corrupt("extent", at(), m.0))?;
+                    let edits =
+                        decode_edits(&read(slice)?).map_err(|m| Error::corrupt("extent", at(), m.0))?;
                     all.then(&edits);
                 }
             }

@@ -6,7 +6,7 @@
 //! references, of which a node takes many more.
 
 use crate::block::BlockKind;
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, entry_weight};
 use crate::codec::put_edits;
 use crate::error::{Error, Result};
 use crate::key::Key;
@@ -75,7 +75,7 @@ impl Store {
             return Ok(None);
         }
         let mut sparse = Vec::new();
-        self.sparse(inner, batch.ops(), 0, &weigh, &mut sparse)?;
+        self.sparse(inner, batch.ops(), 0, &mut sparse)?;
         let chosen = |r: &Range<usize>| weigh(&batch.ops()[r.clone()]);
         if sparse.iter().map(chosen).sum::<usize>() < self.shape.basement_bytes {
             return Ok(None);
@@ -123,13 +123,13 @@ impl Store {
         Ok(true)
     }
 
-    /// Adds the places in `ops`, counted from `first` on, of messages for leaves that are larger than what is new for them.
+    /// Adds the places in `ops`, counted from `first` on, of messages for leaves that are clearly larger than what is new for
+    /// them: where most of a leaf is new, it may as well be rewritten.
     fn sparse(
         &self,
         inner: &Inner,
         ops: &[(Key, Op)],
         first: usize,
-        weigh: &impl Fn(&[(Key, Op)]) -> usize,
         out: &mut Vec<Range<usize>>,
     ) -> Result<()> {
         for edge in &inner.edges {
@@ -141,11 +141,12 @@ impl Store {
             let (here, at) = (&ops[from..to], first + from..first + to);
             // Behind a translation keys are others; what waits there is worth no closer look.
             if edge.child.level() == 0 || !edge.is_plain() {
-                if edge.child.level() > 0 || edge.child.weight() > weigh(here) {
+                let new: usize = here.iter().map(|(k, op)| entry_weight(k, op)).sum();
+                if edge.child.level() > 0 || edge.child.weight() > new + new / 2 {
                     out.push(at);
                 }
             } else if let Node::Inner(below) = &*self.load(&edge.child)? {
-                self.sparse(below, here, at.start, weigh, out)?;
+                self.sparse(below, here, at.start, out)?;
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ mod crash;
 mod faults;
 pub(crate) mod model;
 mod space;
+mod spill;
 mod steps;
 mod threads;
 mod trial;

@@ -42,6 +42,8 @@ pub struct Trial {
     states: VecDeque<(u64, Model)>,
     /// Cut states judged so far.
     pub judged: u64,
+    /// Bytes of messages that were written to extents, see `Stats::spilled_bytes`.
+    pub spilled: u64,
 }
 
 impl Trial {
@@ -54,7 +56,7 @@ impl Trial {
         let storage = SimStorage::new(units * UNIT);
         Db::create(storage.clone(), options.clone()).expect("create").close().expect("close");
         let states = VecDeque::from([(0, Model::new())]);
-        Trial { seed, kind, world: World::new(seed), storage, options, states, judged: 0 }
+        Trial { seed, kind, world: World::new(seed), storage, options, states, judged: 0, spilled: 0 }
     }
 
     fn durable(&mut self, msn: u64) {
@@ -125,6 +127,7 @@ impl Trial {
         if !superblock || db.checkpoint().map(|()| self.durable(db.last_msn())).is_ok() {
             self.run_until_cut(&db, round);
         }
+        self.spilled += db.stats().spilled_bytes;
         drop(db);
         for _ in 1..outcomes {
             let found = self.storage.power_cut(self.world.below(u64::MAX));

@@ -1,0 +1,102 @@
+//! Messages that wait in inner nodes with their bytes in extents.
+
+use super::model::{Model, contents};
+use super::*;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rand_xoshiro::rand_core::{Rng, SeedableRng};
+
+fn key(i: u64) -> Vec<u8> {
+    format!("k{i:05}").into_bytes()
+}
+
+/// Values for `n` keys in order, all in leaves.
+fn filled(storage: &SimStorage, n: u64) -> (Db, Model) {
+    let options = Options { memtable_bytes: 16 << 10, buffer_bytes: 8 << 10, ..Options::tiny() };
+    let db = Db::create(storage.clone(), options).expect("create");
+    let mut model = Model::new();
+    for i in 0..n {
+        let value = vec![i as u8; 300];
+        db.put(&key(i), &value).expect("put");
+        model.insert(key(i), value);
+    }
+    db.checkpoint().expect("checkpoint");
+    assert_eq!(db.stats().spilled_bytes, 0, "what is new in key order goes to leaves as it is");
+    (db, model)
+}
+
+#[test]
+fn sparse_changes_wait_in_extents_and_are_seen_at_once() {
+    for seed in seeds(6) {
+        println!("seed {seed}");
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut below = move |n: u64| random.next_u64() % n;
+        let storage = sim(8192);
+        let (mut db, mut model) = filled(&storage, 2000);
+        let mut spilled = 0;
+        for turn in 0..3000 {
+            let k = key(below(2100));
+            match below(10) {
+                0..4 => {
+                    let value = vec![below(256) as u8; below(400) as usize];
+                    db.put(&k, &value).expect("put");
+                    model.insert(k, value);
+                }
+                4..8 => {
+                    let (off, len) = (below(400) as usize, below(200) as usize);
+                    let bytes = vec![below(256) as u8; len];
+                    db.patch(&k, off as u32, &bytes).expect("patch");
+                    let value = model.entry(k).or_default();
+                    if len > 0 {
+                        value.resize(value.len().max(off + len), 0);
+                        value[off..off + len].copy_from_slice(&bytes);
+                    }
+                }
+                8 => {
+                    let mut batch = WriteBatch::new();
+                    batch.truncate(&k, below(300) as u32 / 2);
+                    let len = match batch.clone().into_changes().pop() {
+                        Some(crate::batch::Change::Key(_, op)) => op.edits.and_then(|e| e.cut),
+                        other => panic!("a truncation is a message: {other:?}"),
+                    };
+                    db.write(batch).expect("truncate");
+                    if let (Some(value), Some(len)) = (model.get_mut(&k), len) {
+                        value.truncate(len as usize);
+                    }
+                }
+                _ => {
+                    db.delete(&k).expect("delete");
+                    model.remove(&k);
+                }
+            }
+            let k = key(below(2100));
+            assert_eq!(db.get(&k).expect("get"), model.get(&k).cloned(), "turn {turn}");
+            if turn % 1000 == 999 {
+                assert!(contents(&db) == model, "turn {turn}");
+                assert_eq!(db.verify().expect("verify").problems, Vec::<String>::new());
+                spilled += db.stats().spilled_bytes;
+                db.close().expect("close");
+                db = Db::open(storage.clone(), Options::tiny()).expect("open");
+                assert!(contents(&db) == model, "opened after turn {turn}");
+            }
+        }
+        assert!(spilled > 100_000, "{spilled} bytes were spilled: this test has tried nothing");
+    }
+}
+
+#[test]
+fn spilled_extents_go_with_the_messages() {
+    let storage = sim(8192);
+    let (db, _) = filled(&storage, 2000);
+    for i in 0..2000 {
+        db.put(&key(i * 7919 % 2000), &[7; 200]).expect("put");
+    }
+    db.checkpoint().expect("checkpoint");
+    let stats = db.stats();
+    assert!(stats.spilled_bytes > 0 && stats.extents > 0, "{stats:?}");
+    (0..2000).for_each(|i| _ = db.put(&key(i), &[8; 300]).expect("put"));
+    db.checkpoint().expect("checkpoint");
+    assert!(contents(&db).values().all(|v| v[..] == [8; 300]));
+    db.delete_range(&KeyRange::all()).expect("delete");
+    db.checkpoint().expect("checkpoint");
+    assert_eq!(db.stats().extents, 0, "extents without messages");
+}
