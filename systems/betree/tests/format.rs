@@ -99,12 +99,28 @@ impl Pair {
         self.put("dir/long", &[9; 500]);
         self.truncate("dir/long", 123);
     }
+
+    /// A little in each of many leaves, which format 2 leaves in extents.
+    fn scatter(&mut self) {
+        for i in 0..1200 {
+            self.put(&format!("wide/{i:04}"), &[i as u8; 200]);
+        }
+        self.db.checkpoint().expect("checkpoint");
+        for i in 0..600 {
+            let key = format!("wide/{:04}", i * 797 % 1200);
+            match i % 3 {
+                0 => self.put(&key, &[i as u8; 150]),
+                1 => self.patch(&key, 20, &[i as u8; 70]),
+                _ => self.truncate(&key, 100),
+            }
+        }
+    }
 }
 
 /// Writes one fixture to `storage`; returns what it holds.
 fn write(name: &str, storage: &SimStorage) -> Model {
     let compression = match name {
-        "v1-lz4" => Compression::Lz4,
+        "v1-lz4" | "v2-lz4" => Compression::Lz4,
         "v1-zstd" => Compression::Zstd(3),
         _ => Compression::None,
     };
@@ -114,7 +130,11 @@ fn write(name: &str, storage: &SimStorage) -> Model {
         pair.fill(round * 100);
         pair.db.sync().expect("sync");
     }
-    if name == "v1-log" {
+    if name.starts_with("v2") {
+        pair.scatter();
+        assert!(pair.db.stats().spilled_bytes > 10_000, "{name}: a store of format 1 would do");
+    }
+    if name.ends_with("-log") {
         pair.db.checkpoint().expect("checkpoint");
         pair.fill(500);
         pair.db.sync().expect("sync");
@@ -130,15 +150,15 @@ fn fixture(name: &str) -> SimStorage {
     SimStorage::from_image(zstd::decode_all(&packed[..]).expect("zstd"))
 }
 
-const ALL: [&str; 4] = ["v1-plain", "v1-lz4", "v1-zstd", "v1-log"];
+const ALL: [&str; 7] = ["v1-plain", "v1-lz4", "v1-zstd", "v1-log", "v2-plain", "v2-lz4", "v2-log"];
 
 #[test]
-fn stores_of_format_1_open_and_hold_what_was_written() {
+fn stores_of_every_format_open_and_hold_what_was_written() {
     for name in ALL {
         let storage = fixture(name);
         let report = fsck(storage.clone(), FsckOptions::default()).expect(name);
         assert_eq!(report.findings, vec![], "{name}: {report}");
-        assert_eq!(report.log_batches > 50, name == "v1-log", "{name}: {report}");
+        assert_eq!(report.log_batches > 50, name.ends_with("-log"), "{name}: {report}");
         let expected = write(name, &SimStorage::new(1024 * UNIT as u64));
         let db = Db::open(storage.clone(), Options::tiny()).expect(name);
         let found: Model = db.scan(&KeyRange::all()).map(|r| r.expect(name)).collect();
@@ -170,19 +190,24 @@ fn int(image: &[u8], at: &mut usize) -> u64 {
 /// The fixed parts of the format, read as `docs/betrfs-format.md` describes them and not with the crate's decoders.
 #[test]
 fn the_bytes_are_where_the_description_says() {
-    let image = fixture("v1-log").image();
+    for version in *b"12" {
+        look_at(version, &fixture(&format!("v{}-log", version as char)).image());
+    }
+}
+
+fn look_at(version: u8, image: &[u8]) {
     let u32_at = |at: usize| u32::from_le_bytes(image[at..at + 4].try_into().expect("four bytes"));
     let u64_at = |at: usize| u64::from_le_bytes(image[at..at + 8].try_into().expect("eight bytes"));
     for unit in 0..4 {
         let at = unit * UNIT;
-        assert_eq!(&image[at..at + 8], b"\"BEtree1");
+        assert_eq!((&image[at..at + 7], image[at + 7]), (&b"\"BEtree"[..], version));
         assert_eq!(u32_at(at + UNIT - 4), crc32c::crc32c(&image[at..at + UNIT - 4]));
         assert_eq!(u64_at(at + 8), u64_at(8), "one store");
         assert_eq!(u64_at(at + 16) % 2, unit as u64 / 2, "generations by parity");
     }
     let newest = if u64_at(16) > u64_at(2 * UNIT + 16) { 0 } else { 2 * UNIT };
     let mut at = newest + 32;
-    let fields: Vec<u64> = (0..14).map(|_| int(&image, &mut at)).collect();
+    let fields: Vec<u64> = (0..14).map(|_| int(image, &mut at)).collect();
     assert_eq!(
         fields[..6],
         [4096, 1024, 4096, 6, 1024, 40],
@@ -192,8 +217,8 @@ fn the_bytes_are_where_the_description_says() {
     let table_crc = u32_at(at);
     at += 4;
     for _copy in 0..2 {
-        assert_eq!(int(&image, &mut at), 1, "one segment");
-        let (start, units) = (int(&image, &mut at) as usize, int(&image, &mut at) as usize);
+        assert_eq!(int(image, &mut at), 1, "one segment");
+        let (start, units) = (int(image, &mut at) as usize, int(image, &mut at) as usize);
         assert!(table_len <= units * UNIT);
         assert_eq!(crc32c::crc32c(&image[start * UNIT..][..table_len]), table_crc);
     }
