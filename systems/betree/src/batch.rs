@@ -2,7 +2,7 @@
 
 use crate::block::{BlockId, BlockInfo, BlockKind, BlockRef};
 use crate::bytes::{Arena, Bytes};
-use crate::codec::{put_op, put_patch, put_value, read_op, read_value};
+use crate::codec::{put_op, put_patch, put_value, read_op, read_patch, read_value};
 use crate::edits::Edits;
 use crate::key::{Key, KeyRange};
 use crate::message::{Base, Op, Value};
@@ -28,6 +28,8 @@ pub(crate) enum Change {
 pub(crate) enum Pending<'a> {
     /// A value for a key.
     Put(&'a [u8], &'a [u8]),
+    /// Bytes to be laid over a key's value, from an offset on.
+    Patch(&'a [u8], u32, &'a [u8]),
     /// Another message for a key.
     Key(&'a [u8], Op),
     /// All keys of a range are deleted.
@@ -336,10 +338,13 @@ fn next_pending<'a>(r: &mut Reader<'a>) -> Decoded<Pending<'a>> {
     match r.u8()? {
         KEY => {
             let key = r.bytes()?;
-            match read_value(r)? {
-                Some(value) => Ok(Pending::Put(key, value)),
-                None => Ok(Pending::Key(key, read_op(r, &mut Arena::default(), &mut no_extents)?)),
+            if let Some(value) = read_value(r)? {
+                return Ok(Pending::Put(key, value));
             }
+            if let Some((off, bytes)) = read_patch(r)? {
+                return Ok(Pending::Patch(key, off, bytes));
+            }
+            Ok(Pending::Key(key, read_op(r, &mut Arena::default(), &mut no_extents)?))
         }
         RANGE => Ok(Pending::DeleteRange(r.range()?)),
         CLONE | RENAME => {

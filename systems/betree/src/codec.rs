@@ -3,7 +3,7 @@
 use crate::block::{BlockId, BlockRef};
 use crate::buffer::{Buffer, entry_weight};
 use crate::bytes::Arena;
-use crate::edits::Edits;
+use crate::edits::{Edits, Run};
 use crate::key::{Key, common_prefix_len};
 use crate::message::{Base, ExtentSlice, Op, Piece, Value, pack};
 use crate::ranges::RangeSet;
@@ -166,6 +166,10 @@ const SLICE: u8 = 3;
 const EDITED: u8 = 0x10;
 const EDITED_BEFORE: u8 = 0x20;
 
+/// Flags of edits.
+const CREATE: u8 = 1;
+const CUT: u8 = 2;
+
 const HERE: u8 = 0;
 const THERE: u8 = 1;
 
@@ -228,7 +232,7 @@ pub fn put_value(out: &mut Vec<u8>, parts: &[&[u8]]) {
 
 /// Appends the message that lays `bytes` over a value, from `off` on.
 pub fn put_patch(out: &mut Vec<u8>, off: u32, bytes: &[u8]) {
-    out.extend_from_slice(&[KEEP | EDITED, 1, 0]);
+    out.extend_from_slice(&[KEEP | EDITED, CREATE, 0]);
     put_int(out, u64::from(!bytes.is_empty()));
     if !bytes.is_empty() {
         put_int(out, off as u64);
@@ -243,6 +247,19 @@ pub fn read_value<'a>(r: &mut Reader<'a>) -> Decoded<Option<&'a [u8]>> {
     }
     r.u8()?;
     r.bytes().map(Some)
+}
+
+/// Reads a message if it lays bytes over a value as [`put_patch`] writes it, and returns offset and bytes; else reads nothing.
+pub fn read_patch<'a>(r: &mut Reader<'a>) -> Decoded<Option<(u32, &'a [u8])>> {
+    if !r.starts_with(&[KEEP | EDITED, CREATE, 0, 1]) {
+        return Ok(None);
+    }
+    r.take(4)?;
+    let (off, bytes) = (r.int32()?, r.bytes()?);
+    if off as u64 + bytes.len() as u64 > u32::MAX as u64 {
+        return Err(Malformed("patches out of order"));
+    }
+    Ok(Some((off, bytes)))
 }
 
 /// Reads a message; its value goes to `arena`.
@@ -283,7 +300,16 @@ pub fn decode_edits(bytes: &[u8]) -> Decoded<Edits> {
 
 /// Appends edits.
 pub fn put_edits(out: &mut Vec<u8>, edits: &Edits) {
-    out.push(u8::from(edits.create) | u8::from(edits.cut.is_some()) << 1);
+    put_edits_around(out, edits, |out, run| out.extend_from_slice(run));
+}
+
+/// Appends edits but for the bytes of their patches, which `put` is given where they belong.
+pub fn put_edits_around<'e>(
+    out: &mut Vec<u8>,
+    edits: &'e Edits,
+    mut put: impl FnMut(&mut Vec<u8>, &'e [u8]),
+) {
+    out.push(if edits.create { CREATE } else { 0 } | if edits.cut.is_some() { CUT } else { 0 });
     if let Some(cut) = edits.cut {
         put_int(out, cut as u64);
     }
@@ -291,14 +317,15 @@ pub fn put_edits(out: &mut Vec<u8>, edits: &Edits) {
     put_int(out, edits.runs.len() as u64);
     for (off, bytes) in &edits.runs {
         put_int(out, *off as u64);
-        put_bytes(out, bytes);
+        put_int(out, bytes.len() as u64);
+        put(out, bytes);
     }
 }
 
 fn read_edits(r: &mut Reader<'_>) -> Decoded<Edits> {
     let flags = r.u8()?;
-    let cut = if flags & 2 != 0 { Some(r.int32()?) } else { None };
-    let mut edits = Edits { cut, create: flags & 1 != 0, grow: r.int32()?, runs: Vec::new() };
+    let cut = if flags & CUT != 0 { Some(r.int32()?) } else { None };
+    let mut edits = Edits { cut, create: flags & CREATE != 0, grow: r.int32()?, runs: Vec::new() };
     let mut end = 0u64;
     for _ in 0..r.count()? {
         let (off, bytes) = (r.int32()?, r.bytes()?);
@@ -306,7 +333,7 @@ fn read_edits(r: &mut Reader<'_>) -> Decoded<Edits> {
             return Err(Malformed("patches out of order"));
         }
         end = off as u64 + bytes.len() as u64;
-        edits.runs.push((off, bytes.to_vec()));
+        edits.runs.push((off, Run::Own(bytes.to_vec())));
     }
     Ok(edits)
 }

@@ -1,5 +1,49 @@
 //! Edits of a value's bytes that need not know the value: patches and changes of length.
 
+use crate::bytes::Bytes;
+use std::ops::Deref;
+
+/// The bytes of a patch.
+#[derive(Clone, Debug)]
+pub enum Run {
+    /// In memory of their own.
+    Own(Vec<u8>),
+    /// In memory that they share, a memtable's.
+    Shared(Bytes),
+}
+
+impl Deref for Run {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Run::Own(bytes) => bytes,
+            Run::Shared(bytes) => bytes,
+        }
+    }
+}
+
+impl PartialEq for Run {
+    fn eq(&self, other: &Run) -> bool {
+        self[..] == other[..]
+    }
+}
+
+impl Eq for Run {}
+
+impl Run {
+    /// The bytes, to be changed.
+    fn to_mut(&mut self) -> &mut Vec<u8> {
+        if let Run::Shared(bytes) = self {
+            *self = Run::Own(bytes.to_vec());
+        }
+        match self {
+            Run::Own(bytes) => bytes,
+            Run::Shared(_) => unreachable!("made its own"),
+        }
+    }
+}
+
 /// A sequence of patches and truncations in canonical form, so that its size is bounded by the bytes it
 /// touches and never by the number of operations.
 ///
@@ -11,10 +55,26 @@ pub struct Edits {
     pub(crate) create: bool,
     pub(crate) grow: u32,
     /// Disjoint, not touching, sorted by offset.
-    pub(crate) runs: Vec<(u32, Vec<u8>)>,
+    pub(crate) runs: Vec<(u32, Run)>,
 }
 
 impl Edits {
+    /// One patch whose bytes stay where they are.
+    pub fn shared(off: u32, bytes: Bytes) -> Edits {
+        let runs = if bytes.is_empty() { Vec::new() } else { vec![(off, Run::Shared(bytes))] };
+        Edits { create: true, runs, ..Edits::default() }
+    }
+
+    /// True if a patch keeps memory of others.
+    pub fn is_shared(&self) -> bool {
+        self.runs.iter().any(|(_, run)| matches!(run, Run::Shared(_)))
+    }
+
+    /// Copies what is shared.
+    pub fn detach(&mut self) {
+        self.runs.iter_mut().for_each(|(_, run)| _ = run.to_mut());
+    }
+
     /// Adds: write `bytes` at `off`, creating and zero-extending as needed.
     pub fn patch(&mut self, off: u32, bytes: &[u8]) {
         self.create = true;
@@ -25,13 +85,14 @@ impl Edits {
         let first = self.runs.partition_point(|(o, b)| o + (b.len() as u32) < off);
         let last = self.runs.partition_point(|(o, _)| *o <= end);
         if first == last {
-            self.runs.insert(first, (off, bytes.to_vec()));
+            self.runs.insert(first, (off, Run::Own(bytes.to_vec())));
             return;
         }
         if last == first + 1 {
             let (run_off, run) = &mut self.runs[first];
             if *run_off <= off {
                 let at = (off - *run_off) as usize;
+                let run = run.to_mut();
                 if run.len() < at + bytes.len() {
                     run.resize(at + bytes.len(), 0);
                 }
@@ -47,7 +108,7 @@ impl Edits {
             merged[(o - lo) as usize..][..b.len()].copy_from_slice(&b);
         }
         merged[(off - lo) as usize..][..bytes.len()].copy_from_slice(bytes);
-        self.runs.insert(first, (lo, merged));
+        self.runs.insert(first, (lo, Run::Own(merged)));
     }
 
     /// Adds: shorten to `len` bytes if longer. A missing value stays missing.
@@ -56,7 +117,7 @@ impl Edits {
         self.cut = Some(self.cut.map_or(len, |c| c.min(len)));
         self.runs.retain(|(off, _)| *off < len);
         if let Some((off, bytes)) = self.runs.last_mut() {
-            bytes.truncate((len - *off) as usize);
+            bytes.to_mut().truncate((len - *off) as usize);
         }
     }
 

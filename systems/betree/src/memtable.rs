@@ -2,12 +2,14 @@
 
 use crate::buffer::{Buffer, ENTRY_OVERHEAD, Found, MEMORY_OVERHEAD, entry_weight};
 use crate::bytes::Arena;
+use crate::edits::Edits;
 use crate::key::{Key, KeyRange};
 use crate::message::{Base, Op, Value};
 use crate::ranges::RangeSet;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Bound;
+use std::sync::Arc;
 
 /// Memory that edits take beyond their weight, about.
 const EDITS_OVERHEAD: usize = 96;
@@ -103,6 +105,19 @@ impl Memtable {
                 entry.insert(place);
             }
         }
+    }
+
+    /// Lays `bytes` over a value from `off` on; the first for a key lies in the memtable's own memory.
+    pub fn patch(&mut self, key: &[u8], off: u32, bytes: &[u8]) {
+        if self.order.contains_key(key) || self.tombs.contains(key) {
+            return self.push(key, Op::patch(off, bytes));
+        }
+        let edits = Edits::shared(off, self.arena.add(&[bytes]));
+        let op = Op::new(Base::Keep, Some(Arc::new(edits)));
+        self.loose += EDITS_OVERHEAD;
+        self.weight += entry_weight(key, &op);
+        let place = store(&mut self.ops, &mut self.unused, op);
+        self.order.insert(self.arena.add(&[key]), place);
     }
 
     /// Adds a message for one key. Its value is copied.

@@ -255,6 +255,10 @@ pub fn pack(entries: &mut Vec<(Key, Op)>) {
         if let Base::Value(Value::Inline(bytes)) = &mut op.base {
             *bytes = arena.add(&[bytes]);
         }
+        if let Some(edits) = op.edits.as_mut().filter(|e| e.is_shared()) {
+            Arc::make_mut(edits).detach();
+        }
+        // Edits that others came after were at hand in a buffer, so they have been here before.
     }
     if entries.capacity() > entries.len() + entries.len() / 8 {
         entries.shrink_to_fit();

@@ -85,6 +85,11 @@ impl<'a> Reader<'a> {
         self.rest.first().copied()
     }
 
+    /// True if what is left begins with `bytes`.
+    pub fn starts_with(&self, bytes: &[u8]) -> bool {
+        self.rest.starts_with(bytes)
+    }
+
     /// One byte.
     pub fn u8(&mut self) -> Decoded<u8> {
         Ok(self.take(1)?[0])

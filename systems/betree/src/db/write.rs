@@ -57,6 +57,7 @@ impl Staged {
                 for change in self.batch.pending() {
                     match change {
                         Pending::Put(key, value) => memtable.put(key, value),
+                        Pending::Patch(key, off, bytes) => memtable.patch(key, off, bytes),
                         Pending::Key(key, op) => memtable.push(key, op),
                         Pending::DeleteRange(range) => memtable.delete_range(&range),
                         Pending::Structural => {}
@@ -282,7 +283,7 @@ impl Inner {
             let view = self.view();
             let Some(oldest) = view.frozen.first() else { return Ok(false) };
             self.store.msn.store(oldest.last_msn, Ordering::Relaxed);
-            let spilled = self.store.spill(&view.root, &oldest.buffer)?;
+            let spilled = self.store.spill(&view.root, &oldest.buffer, self.unwritten_max())?;
             let root = self.store.apply(&view.root, spilled.as_ref().unwrap_or(&oldest.buffer))?;
             let mut front = self.write_front();
             let frozen = front.view.frozen[1..].to_vec();

@@ -7,7 +7,7 @@
 
 use crate::block::BlockKind;
 use crate::buffer::{Buffer, entry_weight};
-use crate::codec::put_edits;
+use crate::codec::put_edits_around;
 use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::message::{Base, ExtentSlice, Op, Piece, Value};
@@ -36,35 +36,69 @@ fn loose_bytes(op: &Op, least: usize) -> usize {
     large(op.inline_len()) + large(op.edits.as_ref().map_or(0, |e| e.weight()))
 }
 
-/// Bytes for one extent, and whose they are.
+/// What goes into one extent, and whose it is.
 #[derive(Default)]
-struct Load {
-    bytes: Vec<u8>,
+struct Load<'a> {
+    len: usize,
+    /// Heads of edits, one after the other.
+    heads: Vec<u8>,
+    parts: Vec<Source<'a>>,
     values: Vec<(usize, Range<usize>)>,
     edits: Vec<(usize, Range<usize>)>,
 }
 
-impl Load {
-    fn add(&mut self, i: usize, op: &Op, least: usize) {
+enum Source<'a> {
+    Head(Range<usize>),
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Load<'a> {
+    fn add(&mut self, i: usize, op: &'a Op, least: usize) {
         if let Base::Value(Value::Inline(value)) = &op.base
             && value.len() >= least
         {
-            let at = self.bytes.len();
-            self.bytes.extend_from_slice(value);
-            self.values.push((i, at..self.bytes.len()));
+            let at = self.len;
+            self.push(value);
+            self.values.push((i, at..self.len));
         }
         if let Some(edits) = op.edits.as_ref().filter(|e| e.weight() >= least) {
-            let at = self.bytes.len();
-            put_edits(&mut self.bytes, edits);
-            self.edits.push((i, at..self.bytes.len()));
+            let (at, mut from) = (self.len, self.heads.len());
+            let mut runs = Vec::new();
+            put_edits_around(&mut self.heads, edits, |heads, run| {
+                runs.push((heads.len(), run));
+            });
+            for (upto, run) in runs {
+                self.parts.push(Source::Head(from..upto));
+                self.len += upto - from;
+                self.push(run);
+                from = upto;
+            }
+            self.parts.push(Source::Head(from..self.heads.len()));
+            self.len += self.heads.len() - from;
+            self.edits.push((i, at..self.len));
         }
     }
+
+    fn push(&mut self, bytes: &'a [u8]) {
+        self.parts.push(Source::Bytes(bytes));
+        self.len += bytes.len();
+    }
+}
+
+/// Messages for leaves that are clearly larger than what is new for them.
+#[derive(Default)]
+struct Sparse {
+    /// Places in the batch, in order.
+    ranges: Vec<Range<usize>>,
+    /// Weight of these leaves.
+    leaves: usize,
 }
 
 impl Store {
     /// The messages of `batch`, with the bytes of those in extents for which leaves below `root` would be rewritten for little;
-    /// `None` if that is not worth it. Without space the bytes stay in their messages.
-    pub(crate) fn spill(&self, root: &NodeRef, batch: &Buffer) -> Result<Option<Buffer>> {
+    /// `None` if that is not worth it: for a few bytes, or if memory holds all that changes. `room` is how many bytes of nodes
+    /// may be unwritten. Without space on storage the bytes stay in their messages.
+    pub(crate) fn spill(&self, root: &NodeRef, batch: &Buffer, room: usize) -> Result<Option<Buffer>> {
         let least = (self.shape.basement_bytes / BASEMENT_PART_MIN).max(BYTES_MIN);
         if !self.steps.page_sharing || self.short.load(Ordering::Relaxed) {
             return Ok(None);
@@ -74,17 +108,19 @@ impl Store {
         if weigh(batch.ops()) < self.shape.basement_bytes {
             return Ok(None);
         }
-        let mut sparse = Vec::new();
+        let mut sparse = Sparse::default();
         self.sparse(inner, batch.ops(), 0, &mut sparse)?;
         let chosen = |r: &Range<usize>| weigh(&batch.ops()[r.clone()]);
-        if sparse.iter().map(chosen).sum::<usize>() < self.shape.basement_bytes {
+        if sparse.ranges.iter().map(chosen).sum::<usize>() < self.shape.basement_bytes
+            || self.meter.unwritten() + sparse.leaves + batch.weight() <= room
+        {
             return Ok(None);
         }
         let mut ops = batch.ops().to_vec();
         let mut load = Load::default();
-        for i in sparse.into_iter().flatten() {
+        for i in sparse.ranges.into_iter().flatten() {
             load.add(i, &batch.ops()[i].1, least);
-            if load.bytes.len() >= self.shape.basement_bytes * BASEMENTS_PER_EXTENT
+            if load.len >= self.shape.basement_bytes * BASEMENTS_PER_EXTENT
                 && !self.unload(&mut load, &mut ops)?
             {
                 break;
@@ -95,17 +131,24 @@ impl Store {
     }
 
     /// Writes what is loaded and puts references in its place; false without space for it.
-    fn unload(&self, load: &mut Load, ops: &mut [(Key, Op)]) -> Result<bool> {
-        let Load { bytes, values, edits } = std::mem::take(load);
-        if bytes.is_empty() {
+    fn unload(&self, load: &mut Load<'_>, ops: &mut [(Key, Op)]) -> Result<bool> {
+        let Load { len, heads, parts, values, edits } = std::mem::take(load);
+        if len == 0 {
             return Ok(true);
         }
-        let extent = match self.write_extent(BlockKind::Spilled, &[&bytes]) {
+        let parts: Vec<&[u8]> = parts
+            .iter()
+            .map(|part| match part {
+                Source::Head(r) => &heads[r.clone()],
+                Source::Bytes(bytes) => bytes,
+            })
+            .collect();
+        let extent = match self.write_extent(BlockKind::Spilled, &parts) {
             Ok(extent) => extent,
             Err(Error::NoSpace) => return Ok(false),
             Err(e) => return Err(e),
         };
-        count(&self.counters.spilled_bytes, bytes.len() as u64);
+        count(&self.counters.spilled_bytes, len as u64);
         let slice = |r: Range<usize>| ExtentSlice {
             extent: extent.clone(),
             off: r.start as u32,
@@ -125,13 +168,7 @@ impl Store {
 
     /// Adds the places in `ops`, counted from `first` on, of messages for leaves that are clearly larger than what is new for
     /// them: where most of a leaf is new, it may as well be rewritten.
-    fn sparse(
-        &self,
-        inner: &Inner,
-        ops: &[(Key, Op)],
-        first: usize,
-        out: &mut Vec<Range<usize>>,
-    ) -> Result<()> {
+    fn sparse(&self, inner: &Inner, ops: &[(Key, Op)], first: usize, out: &mut Sparse) -> Result<()> {
         for edge in &inner.edges {
             let from = ops.partition_point(|(k, _)| k[..] < edge.range.lo[..]);
             let to = from + ops[from..].partition_point(|(k, _)| edge.range.hi.is_after(k));
@@ -143,7 +180,8 @@ impl Store {
             if edge.child.level() == 0 || !edge.is_plain() {
                 let new: usize = here.iter().map(|(k, op)| entry_weight(k, op)).sum();
                 if edge.child.level() > 0 || edge.child.weight() > new + new / 2 {
-                    out.push(at);
+                    out.ranges.push(at);
+                    out.leaves += edge.child.weight();
                 }
             } else if let Node::Inner(below) = &*self.load(&edge.child)? {
                 self.sparse(below, here, at.start, out)?;
