@@ -8,8 +8,9 @@ use crate::key::{Key, KeyRange};
 use crate::message::{Base, Op, Value};
 use crate::table::{put_segments, read_segments};
 use crate::wire::{Decoded, Malformed, Reader, put_bytes, put_int, put_parts, put_range, put_u32};
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 
 /// One change.
 #[derive(Clone, Debug)]
@@ -53,12 +54,61 @@ impl Deref for Head {
     }
 }
 
+/// The memory of a batch's changes. That of the last batch of a thread is kept for its next one: blocks of 4 KiB and more take
+/// an allocator longer than all that is done with a small batch.
+#[derive(Clone, Debug)]
+struct Body(Vec<u8>);
+
+thread_local! {
+    static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        let mut spare = SPARE.try_with(Cell::take).unwrap_or_default();
+        spare.reserve(*BODY_BYTES.start());
+        Body(spare)
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        if BODY_BYTES.contains(&self.0.capacity()) {
+            self.0.clear();
+            let spare = std::mem::take(&mut self.0);
+            // At the end of a thread there is no next one.
+            let _ = SPARE.try_with(|kept| kept.set(spare));
+        }
+    }
+}
+
+impl Body {
+    /// The changes.
+    fn into_vec(mut self) -> Vec<u8> {
+        std::mem::take(&mut self.0)
+    }
+}
+
+impl Deref for Body {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.0
+    }
+}
+
+impl DerefMut for Body {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.0
+    }
+}
+
 /// Changes that are applied in order and together: after a crash either all of them are there or none.
 ///
 /// They are kept as the log will have them.
 #[derive(Clone, Debug, Default)]
 pub struct WriteBatch {
-    body: Vec<u8>,
+    body: Body,
     len: usize,
     growth: usize,
     packable_bytes: usize,
@@ -78,7 +128,9 @@ impl WriteBatch {
 
     /// An empty batch with room for changes whose keys and values have about so many bytes in all.
     pub fn with_capacity(bytes: usize) -> Self {
-        WriteBatch { body: Vec::with_capacity(bytes), ..WriteBatch::default() }
+        let mut body = Body::default();
+        body.reserve(bytes);
+        WriteBatch { body, ..WriteBatch::default() }
     }
 
     /// Sets the value of `key`.
@@ -196,9 +248,6 @@ impl WriteBatch {
             self.bad.get_or_insert_with(why);
             return false;
         }
-        if self.body.capacity() == 0 {
-            self.body.reserve(BODY_BYTES);
-        }
         self.body.push(KEY);
         put_parts(&mut self.body, key);
         self.len += 1;
@@ -285,7 +334,7 @@ impl WriteBatch {
 
     /// The changes, for those who look at them more closely. Keys and values share the batch's memory.
     pub(crate) fn into_changes(self) -> Vec<Change> {
-        let body = Bytes::from(self.body);
+        let body = Bytes::from(self.body.into_vec());
         let mut r = Reader::new(&body);
         let mut changes = Vec::with_capacity(self.len);
         while let Some(Ok(next)) = (r.remaining() > 0).then(|| next_change(&mut r, &body)) {
@@ -324,8 +373,8 @@ const RANGE: u8 = 1;
 const CLONE: u8 = 2;
 const RENAME: u8 = 3;
 
-/// Room that a batch begins with.
-const BODY_BYTES: usize = 480;
+/// Room that a batch begins with: for a small change; and at most that is kept for the next one: a few blocks.
+const BODY_BYTES: std::ops::RangeInclusive<usize> = 480..=32 << 10;
 
 /// Values shorter than this are not worth a place in an extent.
 pub(crate) const PACKED_VALUE_MIN: usize = 2048;

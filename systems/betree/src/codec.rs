@@ -2,7 +2,7 @@
 
 use crate::block::{BlockId, BlockRef};
 use crate::buffer::{Buffer, entry_weight};
-use crate::bytes::Arena;
+use crate::bytes::{Arena, Bytes};
 use crate::edits::{Edits, Run};
 use crate::key::{Key, common_prefix_len};
 use crate::message::{Base, ExtentSlice, Op, Piece, Value, pack};
@@ -276,7 +276,7 @@ pub fn read_op(r: &mut Reader<'_>, arena: &mut Arena, resolve: Resolve<'_>) -> D
     if tag & EDITED_BEFORE != 0 {
         for _ in 0..r.count()? {
             pieces.push(match r.u8()? {
-                HERE => Piece::Here(Arc::new(read_edits(r)?)),
+                HERE => Piece::Here(Arc::new(read_edits(r, own)?)),
                 THERE => Piece::There(read_slice(r, resolve)?),
                 _ => return Err(Malformed("unknown edits")),
             });
@@ -285,15 +285,15 @@ pub fn read_op(r: &mut Reader<'_>, arena: &mut Arena, resolve: Resolve<'_>) -> D
             return Err(Malformed("edits missing"));
         }
     }
-    let older = (!pieces.is_empty()).then(|| Arc::new(pieces));
-    let edits = if tag & EDITED != 0 { Some(Arc::new(read_edits(r)?)) } else { None };
+    let older = (!pieces.is_empty()).then(|| pieces.into());
+    let edits = if tag & EDITED != 0 { Some(Arc::new(read_edits(r, own)?)) } else { None };
     Ok(Op { base, older, edits })
 }
 
-/// Edits as [`put_edits`] wrote them, and nothing else.
-pub fn decode_edits(bytes: &[u8]) -> Decoded<Edits> {
+/// Edits as [`put_edits`] wrote them, and nothing else. Patches share the memory of `bytes`.
+pub fn decode_edits(bytes: &Bytes) -> Decoded<Edits> {
     let mut r = Reader::new(bytes);
-    let edits = read_edits(&mut r)?;
+    let edits = read_edits(&mut r, |run| Run::Shared(bytes.place_of(run)))?;
     r.finish()?;
     Ok(edits)
 }
@@ -322,7 +322,11 @@ pub fn put_edits_around<'e>(
     }
 }
 
-fn read_edits(r: &mut Reader<'_>) -> Decoded<Edits> {
+fn own(run: &[u8]) -> Run {
+    Run::Own(run.to_vec())
+}
+
+fn read_edits<'a>(r: &mut Reader<'a>, keep: impl Fn(&'a [u8]) -> Run) -> Decoded<Edits> {
     let flags = r.u8()?;
     let cut = if flags & CUT != 0 { Some(r.int32()?) } else { None };
     let mut edits = Edits { cut, create: flags & CREATE != 0, grow: r.int32()?, runs: Vec::new() };
@@ -333,7 +337,7 @@ fn read_edits(r: &mut Reader<'_>) -> Decoded<Edits> {
             return Err(Malformed("patches out of order"));
         }
         end = off as u64 + bytes.len() as u64;
-        edits.runs.push((off, Run::Own(bytes.to_vec())));
+        edits.runs.push((off, keep(bytes)));
     }
     Ok(edits)
 }

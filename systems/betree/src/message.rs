@@ -98,7 +98,7 @@ pub struct Op {
     /// What to start from.
     pub base: Base,
     /// What to change in it first: edits one after the other, some of them in extents; never an empty list.
-    pub older: Option<Arc<Vec<Piece>>>,
+    pub older: Option<Arc<[Piece]>>,
     /// What to change in it then.
     pub edits: Option<Arc<Edits>>,
 }
@@ -160,10 +160,10 @@ impl Op {
             return newer.clone();
         }
         if let Some(older) = &newer.older {
-            let mut pieces: Vec<Piece> = self.older.as_deref().cloned().unwrap_or_default();
+            let mut pieces = self.older.as_deref().unwrap_or_default().to_vec();
             pieces.extend(self.edits.iter().cloned().map(Piece::Here));
             pieces.extend_from_slice(older);
-            return Op { base: self.base.clone(), older: Some(Arc::new(pieces)), edits: newer.edits.clone() };
+            return Op { base: self.base.clone(), older: Some(pieces.into()), edits: newer.edits.clone() };
         }
         let edits = match (&self.edits, &newer.edits) {
             (Some(old), Some(new)) => {

@@ -4,6 +4,7 @@ use super::background::Prefetch;
 use super::inner::{Inner, View};
 use super::run::Run;
 use crate::buffer::Buffer;
+use crate::bytes::Bytes;
 use crate::error::Result;
 use crate::key::{End, Key, KeyRange};
 use crate::message::{Base, ExtentSlice, Op, Value};
@@ -103,7 +104,7 @@ impl Cursor {
     fn value(&mut self, op: &Op) -> Result<Option<Vec<u8>>> {
         let Base::Value(Value::Slice(slice)) = &op.base else { return self.inner.store.value_of(op) };
         let bytes = self.slice(slice)?;
-        let edits = self.inner.store.edits_of(op, |s| self.inner.store.read_slice(s))?;
+        let edits = self.inner.store.edits_of(op, |s| self.inner.store.read_slice(s).map(Bytes::from))?;
         Ok(match edits {
             Some(edits) => edits.apply(Some(bytes)),
             None => Some(bytes),

@@ -2,6 +2,7 @@
 
 use super::{Store, count, offset_of};
 use crate::block::{BlockInfo, BlockKind, BlockRef, EXTENT_CHUNK, scatter};
+use crate::bytes::Bytes;
 use crate::codec::decode_edits;
 use crate::edits::Edits;
 use crate::error::{Doing, Error, Result};
@@ -61,7 +62,7 @@ impl Store {
 
     /// The value that a message without anything below it leaves; `None` is no value.
     pub(crate) fn value_of(&self, op: &Op) -> Result<Option<Vec<u8>>> {
-        let edits = self.edits_of(op, |slice| self.read_slice(slice))?;
+        let edits = self.edits_of(op, |slice| self.read_slice(slice).map(Bytes::from))?;
         let base = match &op.base {
             Base::Value(Value::Inline(bytes)) => Some(bytes.to_vec()),
             // What patches cover need not be read.
@@ -81,19 +82,21 @@ impl Store {
     pub(crate) fn edits_of(
         &self,
         op: &Op,
-        read: impl Fn(&ExtentSlice) -> Result<Vec<u8>>,
+        read: impl Fn(&ExtentSlice) -> Result<Bytes>,
     ) -> Result<Option<Arc<Edits>>> {
         let Some(pieces) = &op.older else { return Ok(op.edits.clone()) };
+        let there = |slice: &ExtentSlice| {
+            let at = || offset_of(slice.extent.info()) + slice.off as u64;
+            decode_edits(&read(slice)?).map_err(|m| Error::corrupt("extent", at(), m.0))
+        };
+        if let ([Piece::There(slice)], None) = (&pieces[..], &op.edits) {
+            return Ok(Some(Arc::new(there(slice)?)));
+        }
         let mut all = Edits::default();
         for piece in pieces.iter() {
             match piece {
                 Piece::Here(edits) => all.then(edits),
-                Piece::There(slice) => {
-                    let at = || offset_of(slice.extent.info()) + slice.off as u64;
-                    let edits =
-                        decode_edits(&read(slice)?).map_err(|m| Error::corrupt("extent", at(), m.0))?;
-                    all.then(&edits);
-                }
+                Piece::There(slice) => all.then(&there(slice)?),
             }
         }
         if let Some(edits) = &op.edits {

@@ -7,14 +7,15 @@
 
 use crate::block::BlockKind;
 use crate::buffer::{Buffer, entry_weight};
+use crate::bytes::Bytes;
 use crate::codec::put_edits_around;
+use crate::edits::Edits;
 use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::message::{Base, ExtentSlice, Op, Piece, Value};
 use crate::node::{Inner, Node, NodeRef};
 use crate::store::{Store, count};
 use std::ops::Range;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A spilled extent has about four basements' bytes: enough for one request, and little that stays because of one value in it.
@@ -30,10 +31,28 @@ const BYTES_MIN: usize = 48;
 /// Bytes between two slices that are read along rather than skipped.
 const READ_GAP_MAX: u32 = 64 << 10;
 
-/// The bytes that `op` could leave in an extent.
-fn loose_bytes(op: &Op, least: usize) -> usize {
-    let large = |n: usize| if n >= least { n } else { 0 };
-    large(op.inline_len()) + large(op.edits.as_ref().map_or(0, |e| e.weight()))
+/// What is worth a place in an extent, in bytes.
+struct Least {
+    value: usize,
+    edits: usize,
+}
+
+impl Least {
+    /// The bytes that `op` would leave in an extent.
+    fn of(&self, op: &Op) -> usize {
+        self.value_of(op).map_or(0, |v| v.len()) + self.edits_of(op).map_or(0, |e| e.weight())
+    }
+
+    fn value_of<'a>(&self, op: &'a Op) -> Option<&'a [u8]> {
+        match &op.base {
+            Base::Value(Value::Inline(value)) if value.len() >= self.value => Some(value),
+            _ => None,
+        }
+    }
+
+    fn edits_of<'a>(&self, op: &'a Op) -> Option<&'a Edits> {
+        op.edits.as_deref().filter(|e| e.weight() >= self.edits)
+    }
 }
 
 /// What goes into one extent, and whose it is.
@@ -53,15 +72,13 @@ enum Source<'a> {
 }
 
 impl<'a> Load<'a> {
-    fn add(&mut self, i: usize, op: &'a Op, least: usize) {
-        if let Base::Value(Value::Inline(value)) = &op.base
-            && value.len() >= least
-        {
+    fn add(&mut self, i: usize, op: &'a Op, least: &Least) {
+        if let Some(value) = least.value_of(op) {
             let at = self.len;
             self.push(value);
             self.values.push((i, at..self.len));
         }
-        if let Some(edits) = op.edits.as_ref().filter(|e| e.weight() >= least) {
+        if let Some(edits) = least.edits_of(op) {
             let (at, mut from) = (self.len, self.heads.len());
             let mut runs = Vec::new();
             put_edits_around(&mut self.heads, edits, |heads, run| {
@@ -90,36 +107,32 @@ impl<'a> Load<'a> {
 struct Sparse {
     /// Places in the batch, in order.
     ranges: Vec<Range<usize>>,
-    /// Weight of these leaves.
+    /// Weight of those of these leaves that are on storage: the others are unwritten already.
     leaves: usize,
 }
 
 impl Store {
     /// The messages of `batch`, with the bytes of those in extents for which leaves below `root` would be rewritten for little;
-    /// `None` if that is not worth it: for a few bytes, or if memory holds all that changes. `room` is how many bytes of nodes
-    /// may be unwritten. Without space on storage the bytes stay in their messages.
+    /// `None` if that is not worth it. `room` is how many bytes of nodes may be unwritten: as long as memory holds all leaves
+    /// that change, edits stay in their messages, as they cost a leaf little. Without space on storage the bytes stay there too.
     pub(crate) fn spill(&self, root: &NodeRef, batch: &Buffer, room: usize) -> Result<Option<Buffer>> {
         let least = (self.shape.basement_bytes / BASEMENT_PART_MIN).max(BYTES_MIN);
         if !self.steps.page_sharing || self.short.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let Node::Inner(inner) = &*self.load(root)? else { return Ok(None) };
-        let weigh = |ops: &[(Key, Op)]| ops.iter().map(|(_, op)| loose_bytes(op, least)).sum::<usize>();
-        if weigh(batch.ops()) < self.shape.basement_bytes {
-            return Ok(None);
-        }
         let mut sparse = Sparse::default();
         self.sparse(inner, batch.ops(), 0, &mut sparse)?;
-        let chosen = |r: &Range<usize>| weigh(&batch.ops()[r.clone()]);
-        if sparse.ranges.iter().map(chosen).sum::<usize>() < self.shape.basement_bytes
-            || self.meter.unwritten() + sparse.leaves + batch.weight() <= room
-        {
+        let fits = self.meter.unwritten() + sparse.leaves + batch.weight() <= room;
+        let least = Least { value: least, edits: if fits { usize::MAX } else { least } };
+        let places = || sparse.ranges.iter().flat_map(Clone::clone);
+        if places().map(|i| least.of(&batch.ops()[i].1)).sum::<usize>() < self.shape.basement_bytes {
             return Ok(None);
         }
         let mut ops = batch.ops().to_vec();
         let mut load = Load::default();
-        for i in sparse.ranges.into_iter().flatten() {
-            load.add(i, &batch.ops()[i].1, least);
+        for i in places() {
+            load.add(i, &batch.ops()[i].1, &least);
             if load.len >= self.shape.basement_bytes * BASEMENTS_PER_EXTENT
                 && !self.unload(&mut load, &mut ops)?
             {
@@ -159,9 +172,12 @@ impl Store {
         }
         for (i, r) in edits {
             let op = &mut ops[i].1;
-            let mut pieces = op.older.as_deref().cloned().unwrap_or_default();
-            pieces.push(Piece::There(slice(r)));
-            (op.older, op.edits) = (Some(Arc::new(pieces)), None);
+            let there = [Piece::There(slice(r))];
+            let pieces = match &op.older {
+                Some(older) => [&older[..], &there].concat().into(),
+                None => there.into(),
+            };
+            (op.older, op.edits) = (Some(pieces), None);
         }
         Ok(true)
     }
@@ -181,7 +197,9 @@ impl Store {
                 let new: usize = here.iter().map(|(k, op)| entry_weight(k, op)).sum();
                 if edge.child.level() > 0 || edge.child.weight() > new + new / 2 {
                     out.ranges.push(at);
-                    out.leaves += edge.child.weight();
+                    if edge.child.block().is_some() {
+                        out.leaves += edge.child.weight();
+                    }
                 }
             } else if let Node::Inner(below) = &*self.load(&edge.child)? {
                 self.sparse(below, here, at.start, out)?;
@@ -203,7 +221,7 @@ impl Store {
             return Ok(None);
         }
         let read = self.read_slices(batch.ops().iter().flat_map(|(_, op)| wanted(op)).collect())?;
-        let bytes = |s: &ExtentSlice| read.bytes(s).map_or_else(|| self.read_slice(s), |b| Ok(b.to_vec()));
+        let bytes = |s: &ExtentSlice| read.bytes(s).map_or_else(|| self.read_slice(s).map(Bytes::from), Ok);
         let mut ops = Vec::with_capacity(batch.ops().len());
         for (key, op) in batch.ops() {
             let mut whole = op.clone();
@@ -211,7 +229,7 @@ impl Store {
                 if let Base::Value(Value::Slice(s)) = &op.base
                     && spilled(s)
                 {
-                    whole = Op::put(&bytes(s)?);
+                    whole = Op::new(Base::Value(Value::Inline(bytes(s)?)), None);
                 } else {
                     (whole.older, whole.edits) = (None, None);
                 }
@@ -241,7 +259,7 @@ impl Store {
             }
             let all = ExtentSlice { extent: first.extent.clone(), off: first.off, len: upto - first.off };
             let bytes = self.read_slice(&all)?;
-            out.0.push((all, bytes));
+            out.0.push((all, bytes.into()));
             rest = &rest[n..];
         }
         Ok(out)
@@ -250,13 +268,14 @@ impl Store {
 
 /// Parts of extents that have been read, in order.
 #[derive(Default)]
-struct Stretches(Vec<(ExtentSlice, Vec<u8>)>);
+struct Stretches(Vec<(ExtentSlice, Bytes)>);
 
 impl Stretches {
-    fn bytes(&self, s: &ExtentSlice) -> Option<&[u8]> {
+    fn bytes(&self, s: &ExtentSlice) -> Option<Bytes> {
         let after = self.0.partition_point(|(all, _)| (all.extent.id(), all.off) <= (s.extent.id(), s.off));
         let (all, bytes) = self.0.get(after.checked_sub(1)?)?;
         let at = (s.off - all.off) as usize;
-        bytes.get(at..at + s.len as usize).filter(|_| all.extent.id() == s.extent.id())
+        let part = bytes.get(at..at + s.len as usize).filter(|_| all.extent.id() == s.extent.id())?;
+        Some(bytes.place_of(part))
     }
 }
