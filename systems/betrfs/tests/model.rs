@@ -4,7 +4,7 @@
 mod common;
 
 use betree::SimStorage;
-use betrfs::{Fs, Options};
+use betrfs::{DirStream, Fs, Options};
 use common::{World, dump, options, threaded};
 
 fn seeds(normal: std::ops::Range<u64>) -> std::ops::Range<u64> {
@@ -132,4 +132,45 @@ fn an_unaligned_allocation_counts_every_block_that_it_touches() {
     fs.close().expect("close");
     let report = betrfs::check(storage, false).expect("check");
     assert!(report.is_clean() && report.findings.is_empty(), "{report}");
+}
+
+/// xfstests generic/676: who goes back to the beginning and then to an offset from before finds the same name there.
+#[test]
+fn a_directory_offset_is_found_again_after_the_beginning_was_read() {
+    const FILES: usize = 300;
+    let storage = SimStorage::new(64 << 20);
+    Fs::format(storage.clone(), &options()).expect("format");
+    let fs = Fs::open(storage, &options()).expect("open");
+    for number in 0..FILES {
+        let new = betrfs::NewFile { mode: libc::S_IFREG | 0o644, ..betrfs::NewFile::default() };
+        let made = fs.make(common::ROOT, format!("file {number:03}").as_bytes(), new).expect("make");
+        fs.forget(made.ino, 1);
+    }
+    let next = |stream: &mut DirStream, off: u64| {
+        let mut found = None;
+        fs.read_dir(common::ROOT, stream, off, false, &mut |item| {
+            let first = found.is_none();
+            found.get_or_insert_with(|| (item.name.to_vec(), item.next));
+            first
+        })
+        .expect("read_dir");
+        found
+    };
+    let mut stream = DirStream::default();
+    let mut offsets = vec![0];
+    let mut names = Vec::new();
+    while let Some((name, after)) = next(&mut stream, *offsets.last().expect("one")) {
+        names.push(name);
+        offsets.push(after);
+    }
+    assert_eq!(names.len(), FILES + 2, "all files, and two dots");
+    for at in [218, 0, 250, 7, 0, FILES + 1, 100] {
+        assert_eq!(next(&mut stream, offsets[at]).expect("a name").0, names[at], "at {at}");
+    }
+    // One who never read the beginning.
+    assert_eq!(next(&mut DirStream::default(), offsets[150]).expect("a name").0, names[150]);
+    for beyond in [offsets[FILES + 2], u64::MAX] {
+        assert_eq!(next(&mut stream, 0).expect("a name").0, names[0]);
+        assert_eq!(next(&mut stream, beyond), None);
+    }
 }
