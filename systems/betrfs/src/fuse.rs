@@ -51,6 +51,7 @@ impl Settings {
     pub fn wish(&self) -> InitWish {
         let mut flags = init_flag::ASYNC_READ
             | init_flag::ASYNC_DIO
+            | init_flag::EXPORT_SUPPORT
             | init_flag::BIG_WRITES
             | init_flag::PARALLEL_DIROPS
             | init_flag::CACHE_SYMLINKS

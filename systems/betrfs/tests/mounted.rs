@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -385,6 +385,66 @@ fn a_remount_makes_it_read_only_and_back(bench: &Bench) {
     bench.is_clean();
 }
 
+/// A file handle as the kernel gives it to a server of NFS.
+#[repr(C)]
+struct Handle {
+    bytes: u32,
+    kind: i32,
+    data: [u8; HANDLE_BYTES_MAX],
+}
+
+/// The kernel's bound (`MAX_HANDLE_SZ`).
+const HANDLE_BYTES_MAX: usize = 128;
+
+impl Handle {
+    fn of(path: &Path) -> Handle {
+        let mut handle = Handle { bytes: HANDLE_BYTES_MAX as u32, kind: 0, data: [0; HANDLE_BYTES_MAX] };
+        let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+        let (mut mount, at) = (0, std::ptr::from_mut(&mut handle));
+        // SAFETY: the handle has as much room as it says, in the layout of `struct file_handle`.
+        let made =
+            unsafe { libc::name_to_handle_at(libc::AT_FDCWD, path.as_ptr(), at.cast(), &raw mut mount, 0) };
+        assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+        handle
+    }
+
+    fn open(&mut self, mount: &File) -> std::io::Result<File> {
+        let at = std::ptr::from_mut(self);
+        // SAFETY: as above.
+        match unsafe { libc::open_by_handle_at(mount.as_raw_fd(), at.cast(), libc::O_RDONLY) } {
+            -1 => Err(std::io::Error::last_os_error()),
+            // SAFETY: it was just opened, for us.
+            fd => Ok(unsafe { File::from_raw_fd(fd) }),
+        }
+    }
+}
+
+/// xfstests generic/426, 467 and 756: file handles, after the kernel has let go of what they mean.
+fn a_file_handle_outlives_what_the_kernel_knows(bench: &Bench) {
+    let mounted = bench.mount();
+    let root = File::open(bench.at("")).unwrap();
+    std::fs::create_dir_all(bench.at("a/b")).unwrap();
+    std::fs::write(bench.at("a/b/file"), b"still here").unwrap();
+    std::fs::write(bench.at("a/b/other"), b"goes").unwrap();
+    let (mut file, mut dir) = (Handle::of(&bench.at("a/b/file")), Handle::of(&bench.at("a/b")));
+    let mut other = Handle::of(&bench.at("a/b/other"));
+    std::fs::remove_file(bench.at("a/b/other")).unwrap();
+    std::fs::rename(bench.at("a/b/file"), bench.at("a/moved")).unwrap();
+    // 2: inodes and names that nobody uses.
+    std::fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+    let mut text = String::new();
+    file.open(&root).unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text, "still here");
+    // A directory's path is found up to the root, through `..`.
+    let opened = dir.open(&root).unwrap();
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd())).unwrap();
+    assert!(path.ends_with("mnt/a/b"), "{}", path.display());
+    assert_eq!(other.open(&root).unwrap_err().raw_os_error(), Some(libc::ESTALE));
+    drop((root, opened));
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
 /// Whoever unmounts under load gets rid of it; what was begun ends.
 fn an_unmount_under_load_does_not_hang(bench: &Bench) {
     let mounted = bench.mount();
@@ -418,7 +478,7 @@ fn an_unmount_under_load_does_not_hang(bench: &Bench) {
 
 type Test = (&'static str, &'static str, fn(&Bench));
 
-const TESTS: [Test; 9] = [
+const TESTS: [Test; 10] = [
     ("everything_is_there_after_a_remount", "", everything_is_there_after_a_remount),
     (
         "many_small_files_by_several_threads",
@@ -439,6 +499,7 @@ const TESTS: [Test; 9] = [
     ),
     ("threads_append_to_one_file", "", threads_append_to_one_file),
     ("a_remount_makes_it_read_only_and_back", "", a_remount_makes_it_read_only_and_back),
+    ("a_file_handle_outlives_what_the_kernel_knows", "", a_file_handle_outlives_what_the_kernel_knows),
     ("an_unmount_under_load_does_not_hang", "", an_unmount_under_load_does_not_hang),
 ];
 

@@ -70,6 +70,8 @@ pub mod opcode {
 pub mod init_flag {
     /// Reads of one file at once.
     pub const ASYNC_READ: u64 = 1;
+    /// LOOKUP of `.` and `..`, also of a number that the kernel holds no more: for file handles.
+    pub const EXPORT_SUPPORT: u64 = 1 << 4;
     /// Writes of more than a page.
     pub const BIG_WRITES: u64 = 1 << 5;
     /// READDIRPLUS.

@@ -42,7 +42,8 @@ pub(super) fn check_name(name: &[u8]) -> Result<()> {
 }
 
 impl Fs {
-    /// The file called `name` in the directory `parent`; the caller holds it from now on.
+    /// The file called `name` in the directory `parent`; the caller holds it from now on. For `.` the number may be of a
+    /// file that nobody holds, as long as it is in memory: a file handle has nothing else.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::NameTooLong`], the store's.
@@ -52,6 +53,15 @@ impl Fs {
         }
         let _tree = self.shared();
         let dir = self.node(parent)?;
+        match name {
+            b"." => return self.hold_living(&dir),
+            b".." => {
+                dir.dir()?;
+                let up = dir.read().names.first().map(|name| name.parent.clone());
+                return self.hold_living(up.as_ref().unwrap_or(&dir));
+            }
+            _ => {}
+        }
         let hash = self.nodes.hash(&dir, name);
         // Most names are in memory; those who change others in the directory keep its lock for long.
         let known = self.nodes.hold_named(&dir, hash, name, |node, state| Attr::of(node.ino, &state.inode));
@@ -63,6 +73,16 @@ impl Fs {
         self.nodes.hold(&node);
         let attr = Attr::of(node.ino, &node.read().inode);
         Ok(attr)
+    }
+
+    /// Holds a node that was found by its number, if it has a name. (Without, those who held it may be letting it go.)
+    fn hold_living(&self, node: &Arc<Node>) -> Result<Attr> {
+        let state = node.read();
+        if state.dead {
+            return Err(Error::NotFound);
+        }
+        self.nodes.hold(node);
+        Ok(Attr::of(node.ino, &state.inode))
     }
 
     /// The node called `name`. `state` is the directory's, locked.
