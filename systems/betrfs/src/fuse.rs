@@ -267,14 +267,26 @@ impl Server {
         }
     }
 
-    fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), flags: u32, reply: Reply<'_>) -> Answered {
+    fn rename(
+        &self,
+        request: &Request<'_>,
+        from: &[u8],
+        to: (u64, &[u8]),
+        flags: u32,
+        reply: Reply<'_>,
+    ) -> Answered {
+        let header = &request.header;
+        // The kernel itself has seen that the new name is free, where RENAME_NOREPLACE comes with a whiteout.
         let mode = match flags {
             0 => RenameMode::Replace,
             libc::RENAME_NOREPLACE => RenameMode::NoReplace,
             libc::RENAME_EXCHANGE => RenameMode::Exchange,
+            _ if flags & !libc::RENAME_NOREPLACE == libc::RENAME_WHITEOUT => {
+                RenameMode::Whiteout { uid: header.uid, gid: header.gid }
+            }
             _ => return reply.error(libc::EINVAL),
         };
-        empty(self.fs.rename(from.0, from.1, to.0, to.1, mode), reply)
+        empty(self.fs.rename(header.node, from, to.0, to.1, mode), reply)
     }
 
     fn write(
@@ -385,7 +397,7 @@ impl FileSystem for Server {
             Operation::Unlink { name } => empty(self.fs.unlink(ino, name), reply),
             Operation::RmDir { name } => empty(self.fs.rmdir(ino, name), reply),
             Operation::Rename { name, new_parent, new_name, flags } => {
-                self.rename((ino, name), (new_parent, new_name), flags, reply)
+                self.rename(request, name, (new_parent, new_name), flags, reply)
             }
             Operation::Link { node, new_name } => self.entry(self.fs.link(node, ino, new_name), reply),
             Operation::Read { offset, size, direct, .. } => {

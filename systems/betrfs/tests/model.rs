@@ -4,7 +4,7 @@
 mod common;
 
 use betree::SimStorage;
-use betrfs::{DirStream, Fs, Options};
+use betrfs::{DirStream, Fs, Options, RenameMode};
 use common::{World, dump, options, threaded};
 
 fn seeds(normal: std::ops::Range<u64>) -> std::ops::Range<u64> {
@@ -173,4 +173,48 @@ fn a_directory_offset_is_found_again_after_the_beginning_was_read() {
         assert_eq!(next(&mut stream, 0).expect("a name").0, names[0]);
         assert_eq!(next(&mut stream, beyond), None);
     }
+}
+
+/// xfstests generic/078: a rename that leaves a whiteout, of a file and of a directory, onto a free name and a taken one.
+#[test]
+fn a_rename_may_leave_a_whiteout() {
+    let storage = SimStorage::new(64 << 20);
+    Fs::format(storage.clone(), &options()).expect("format");
+    let fs = Fs::open(storage.clone(), &options()).expect("open");
+    let whiteout = RenameMode::Whiteout { uid: 3, gid: 4 };
+    let make = |parent, name: &[u8], mode| {
+        let new = betrfs::NewFile { mode: mode | 0o755, ..betrfs::NewFile::default() };
+        fs.make(parent, name, new).expect("make").ino
+    };
+    let dir = make(common::ROOT, b"dir", libc::S_IFDIR);
+    let file = make(dir, b"file", libc::S_IFREG);
+    let sub = make(dir, b"sub", libc::S_IFDIR);
+    let taken = make(common::ROOT, b"taken", libc::S_IFREG);
+    fs.write(file, 0, b"moves", false).expect("write");
+    fs.rename(dir, b"file", common::ROOT, b"taken", whiteout).expect("onto a file");
+    fs.rename(dir, b"sub", dir, b"below", whiteout).expect("within a directory");
+    let held = [(dir, 1), (file, 1), (sub, 1), (taken, 1)];
+    let check = |fs: &Fs, held: &[(u64, u64)]| {
+        let found = |parent: u64, name: &[u8]| {
+            let attr = fs.lookup(parent, name).expect("there");
+            fs.forget(attr.ino, 1);
+            attr
+        };
+        let dir = fs.lookup(common::ROOT, b"dir").expect("the directory");
+        // Two whiteouts and a directory.
+        assert_eq!((dir.nlink, dir.size), (3, 3 * 32));
+        for name in [b"file".as_slice(), b"sub"] {
+            let left = found(dir.ino, name);
+            assert_eq!((left.mode, left.rdev, left.uid, left.gid, left.nlink), (libc::S_IFCHR, 0, 3, 4, 1));
+        }
+        assert_eq!(found(dir.ino, b"below").mode & libc::S_IFMT, libc::S_IFDIR);
+        let moved = fs.lookup(common::ROOT, b"taken").expect("the file");
+        assert_eq!(fs.read(moved.ino, 0, 100).expect("read"), b"moves");
+        held.iter().chain(&[(dir.ino, 1), (moved.ino, 1)]).for_each(|(ino, count)| fs.forget(*ino, *count));
+    };
+    check(&fs, &held);
+    fs.close().expect("close");
+    let report = betrfs::check(storage.clone(), false).expect("check");
+    assert!(report.is_clean() && report.findings.is_empty(), "{report}");
+    check(&Fs::open(storage, &options()).expect("open"), &[]);
 }

@@ -299,7 +299,7 @@ impl Inode {
     }
 }
 
-fn new_inode(new: &NewFile<'_>, parent: &Inode) -> Inode {
+pub(super) fn new_inode(new: &NewFile<'_>, parent: &Inode) -> Inode {
     let now = now();
     let mut mode = new.mode;
     let mut gid = new.gid;
