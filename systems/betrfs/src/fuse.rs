@@ -267,6 +267,19 @@ impl Server {
         }
     }
 
+    fn tmp_file(&self, request: &Request<'_>, mode: u32, flags: u32, reply: Reply<'_>) -> Answered {
+        let header = &request.header;
+        let mode = libc::S_IFREG | mode & 0o7777;
+        let new = NewFile { mode, uid: header.uid, gid: header.gid, ..NewFile::default() };
+        match self.fs.make_nameless(header.node, new) {
+            Ok(attr) => {
+                let opened = Opened { handle: 0, flags: self.handle_flags(flags) };
+                reply.created(&self.entry_of(&attr), opened)
+            }
+            Err(e) => reply.error(e.errno()),
+        }
+    }
+
     fn rename(
         &self,
         request: &Request<'_>,
@@ -394,6 +407,7 @@ impl FileSystem for Server {
                 self.entry(self.make(request, name, libc::S_IFLNK | 0o777, 0, target), reply)
             }
             Operation::Create { name, mode, flags, .. } => self.create(request, name, mode, flags, reply),
+            Operation::TmpFile { mode, flags, .. } => self.tmp_file(request, mode, flags, reply),
             Operation::Unlink { name } => empty(self.fs.unlink(ino, name), reply),
             Operation::RmDir { name } => empty(self.fs.rmdir(ino, name), reply),
             Operation::Rename { name, new_parent, new_name, flags } => {

@@ -218,3 +218,32 @@ fn a_rename_may_leave_a_whiteout() {
     assert!(report.is_clean() && report.findings.is_empty(), "{report}");
     check(&Fs::open(storage, &options()).expect("open"), &[]);
 }
+
+/// After a crash a file without a name is gone, and one that was given its name is there.
+#[test]
+fn a_file_without_a_name_goes_with_a_crash() {
+    let storage = SimStorage::new(64 << 20);
+    Fs::format(storage.clone(), &options()).expect("format");
+    let fs = Fs::open(storage.clone(), &options()).expect("open");
+    let new = betrfs::NewFile { mode: libc::S_IFREG | 0o644, ..betrfs::NewFile::default() };
+    let [lost, named] = [0, 1].map(|n| {
+        let ino = fs.make_nameless(common::ROOT, new).expect("make").ino;
+        fs.write(ino, 0, &vec![n; 100_000], false).expect("write");
+        ino
+    });
+    fs.link(named, common::ROOT, b"named").expect("link");
+    assert!(matches!(fs.lookup(common::ROOT, b"lost"), Err(betrfs::Error::NotFound)));
+    fs.sync().expect("sync");
+    std::mem::forget(fs);
+    let note = betrfs::check(storage.clone(), false).expect("check");
+    assert!(note.is_clean(), "{note}");
+    let fs = Fs::open(storage.clone(), &options()).expect("open");
+    assert!(fs.attr(lost).is_err());
+    let attr = fs.lookup(common::ROOT, b"named").expect("the file");
+    assert_eq!((attr.nlink, attr.ino), (1, named));
+    assert_eq!(fs.read(attr.ino, 0, 200_000).expect("read"), vec![1; 100_000]);
+    fs.forget(attr.ino, 1);
+    fs.close().expect("close");
+    let report = betrfs::check(storage, false).expect("check");
+    assert!(report.is_clean() && report.findings.is_empty(), "{report}");
+}

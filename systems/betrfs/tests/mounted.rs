@@ -447,6 +447,57 @@ fn a_file_handle_outlives_what_the_kernel_knows(bench: &Bench) {
     bench.is_clean();
 }
 
+/// xfstests generic/004 and 389: `O_TMPFILE`, linked, forbidden to be, and never.
+fn a_file_without_a_name_may_be_given_one(bench: &Bench) {
+    let mounted = bench.mount();
+    std::fs::create_dir(bench.at("d")).unwrap();
+    let nameless = |flags: i32| {
+        let mut options = File::options();
+        options.read(true).write(true).custom_flags(libc::O_TMPFILE | flags).mode(0o640);
+        options.open(bench.at("d")).unwrap()
+    };
+    let link = |file: &File, name: &str| {
+        let flags = rustix::fs::AtFlags::SYMLINK_FOLLOW;
+        let source = format!("/proc/self/fd/{}", file.as_raw_fd());
+        rustix::fs::linkat(rustix::fs::CWD, source, rustix::fs::CWD, bench.at(name), flags)
+    };
+    let data: Vec<u8> = (0..300_000).map(|n| (n % 251) as u8).collect();
+    let (file, gone) = (nameless(0), nameless(0));
+    for one in [&file, &gone] {
+        one.write_all_at(&data, 0).unwrap();
+        rustix::fs::fsetxattr(one, "user.note", b"kept", rustix::fs::XattrFlags::empty()).unwrap();
+        assert_eq!(one.metadata().unwrap().nlink(), 0);
+    }
+    assert_eq!(std::fs::read_dir(bench.at("d")).unwrap().count(), 0);
+    link(&file, "d/name").unwrap();
+    assert_eq!(file.metadata().unwrap().nlink(), 1);
+    file.write_all_at(b"after", 10).unwrap();
+    std::fs::hard_link(bench.at("d/name"), bench.at("second")).unwrap();
+    assert_eq!(link(&nameless(libc::O_EXCL), "no").unwrap_err(), rustix::io::Errno::NOENT);
+    let again = nameless(0);
+    link(&again, "short").unwrap();
+    std::fs::remove_file(bench.at("short")).unwrap();
+    assert_eq!(
+        link(&again, "short").unwrap_err(),
+        rustix::io::Errno::NOENT,
+        "unlinked is not without a name"
+    );
+    drop((file, gone, again));
+    mounted.unmount().unwrap();
+    bench.is_clean();
+    let mounted = bench.mount();
+    let found = std::fs::read(bench.at("second")).unwrap();
+    assert!(found[..10] == data[..10] && &found[10..15] == b"after" && found[15..] == data[15..]);
+    let meta = std::fs::metadata(bench.at("d/name")).unwrap();
+    assert_eq!((meta.nlink(), meta.mode()), (2, libc::S_IFREG | 0o640));
+    let mut value = [0; 8];
+    assert_eq!(rustix::fs::getxattr(bench.at("second"), "user.note", &mut value).unwrap(), 4);
+    std::fs::remove_file(bench.at("second")).unwrap();
+    std::fs::remove_dir_all(bench.at("d")).unwrap();
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
 /// Whoever unmounts under load gets rid of it; what was begun ends.
 fn an_unmount_under_load_does_not_hang(bench: &Bench) {
     let mounted = bench.mount();
@@ -480,7 +531,7 @@ fn an_unmount_under_load_does_not_hang(bench: &Bench) {
 
 type Test = (&'static str, &'static str, fn(&Bench));
 
-const TESTS: [Test; 10] = [
+const TESTS: [Test; 11] = [
     ("everything_is_there_after_a_remount", "", everything_is_there_after_a_remount),
     (
         "many_small_files_by_several_threads",
@@ -501,6 +552,7 @@ const TESTS: [Test; 10] = [
     ),
     ("threads_append_to_one_file", "", threads_append_to_one_file),
     ("a_remount_makes_it_read_only_and_back", "", a_remount_makes_it_read_only_and_back),
+    ("a_file_without_a_name_may_be_given_one", "", a_file_without_a_name_may_be_given_one),
     ("a_file_handle_outlives_what_the_kernel_knows", "", a_file_handle_outlives_what_the_kernel_knows),
     ("an_unmount_under_load_does_not_hang", "", an_unmount_under_load_does_not_hang),
 ];

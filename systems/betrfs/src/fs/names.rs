@@ -180,7 +180,36 @@ impl Fs {
         Ok(attr)
     }
 
-    /// Gives the file `ino` another name; the caller holds it once more.
+    /// Makes a file without a name, with the group that one made in the directory `parent` has; the caller holds it from now
+    /// on. It goes when they let go, unless [`Fs::link`] has given it a name.
+    ///
+    /// # Errors
+    /// As [`Fs::make`].
+    pub fn make_nameless(&self, parent: u64, new: NewFile<'_>) -> Result<Attr> {
+        let _tree = self.shared();
+        let dir = self.node(parent)?;
+        dir.dir()?;
+        let inode = {
+            let state = dir.read();
+            if state.dead {
+                return Err(Error::NotFound);
+            }
+            // No directory's home has its own in it, so it counts as moved from the beginning.
+            Inode { nlink: 0, flags: MOVED, ..new_inode(&new, &state.inode) }
+        };
+        let ino = self.new_ino()?;
+        let home = key::nameless_home(ino);
+        let mut batch = WriteBatch::new();
+        batch.put(&key::orphan(ino), &home);
+        self.commit(batch)?;
+        let attr = Attr::of(ino, &inode);
+        let state = State { inode, home: Some(home.into()), dead: true, linkable: true, ..State::default() };
+        let node = self.nodes.get_or(ino, || Ok(Node::new(ino, None, state)))?;
+        self.nodes.hold(&node);
+        Ok(attr)
+    }
+
+    /// Gives the file `ino` another name, or one made without its first; the caller holds it once more.
     ///
     /// # Errors
     /// [`Error::NotPermitted`] for a directory; [`Error::TooManyLinks`]; as [`Fs::make`].
@@ -198,7 +227,8 @@ impl Fs {
         if state.inode.is_dir() {
             return Err(Error::NotPermitted);
         }
-        if dir_dead || state.dead {
+        let nameless = state.linkable;
+        if dir_dead || state.dead && !nameless {
             return Err(Error::NotFound);
         }
         if exists {
@@ -217,12 +247,19 @@ impl Fs {
         let mut changing = [(dir.clone(), dir_inode)];
         let moved = self.move_home(&mut batch, &node, &state, &mut inode, &mut changing)?;
         let [(_, dir_inode)] = changing;
-        if !state.linked {
-            batch.put(&node.record_key(&state)?, &record::encode_pointer(ino, inode.kind()));
-        }
         let home = moved.as_deref().or(state.home.as_deref());
-        batch.put(&key::linked(ino), &record::encode(ino, &inode, home, &state.target));
-        batch.put(&key::entry(dir.dir()?, name), &record::encode_pointer(ino, inode.kind()));
+        let record = record::encode(ino, &inode, home, &state.target);
+        let entry = key::entry(dir.dir()?, name);
+        if nameless {
+            batch.delete(&key::orphan(ino));
+            batch.put(&entry, &record);
+        } else {
+            if !state.linked {
+                batch.put(&node.record_key(&state)?, &record::encode_pointer(ino, inode.kind()));
+            }
+            batch.put(&key::linked(ino), &record);
+            batch.put(&entry, &record::encode_pointer(ino, inode.kind()));
+        }
         self.put_record(&mut batch, &dir, &dir.read(), &dir_inode)?;
         self.commit(batch)?;
         {
@@ -233,7 +270,8 @@ impl Fs {
         }
         state.home = moved.or(state.home.take());
         state.inode = inode;
-        state.linked = true;
+        state.linked = !nameless;
+        (state.dead, state.linkable) = (false, false);
         state.unsaved = false;
         state.names.push(Name { parent: dir.clone(), name: name.into() });
         self.nodes.hold(&dir);
