@@ -247,3 +247,24 @@ fn a_file_without_a_name_goes_with_a_crash() {
     let report = betrfs::check(storage, false).expect("check");
     assert!(report.is_clean() && report.findings.is_empty(), "{report}");
 }
+
+/// xfstests generic/371: an allocation finds the space of what was just removed, as a write does.
+#[test]
+fn an_allocation_finds_the_space_of_what_was_removed() {
+    const PIECE: usize = 1 << 20;
+    let storage = SimStorage::new(128 << 20);
+    Fs::format(storage.clone(), &options()).expect("format");
+    let fs = Fs::open(storage, &options()).expect("open");
+    let new = betrfs::NewFile { mode: libc::S_IFREG | 0o644, ..betrfs::NewFile::default() };
+    let full = fs.make(common::ROOT, b"full", new).expect("make").ino;
+    let piece = vec![1; PIECE];
+    let count = (0..).find(|n| fs.write(full, n * PIECE as u64, &piece, false).is_err()).expect("an end");
+    assert!(count > 32, "{count} MiB found room");
+    fs.unlink(common::ROOT, b"full").expect("unlink");
+    fs.forget(full, 1);
+    let file = fs.make(common::ROOT, b"file", new).expect("make").ino;
+    fs.allocate(file, 0, 0, count / 2 * PIECE as u64).expect("half of it");
+    for beyond in [256 << 20, 1 << 59] {
+        assert!(matches!(fs.allocate(file, 0, 0, beyond), Err(betrfs::Error::NoSpace)), "{beyond}");
+    }
+}
