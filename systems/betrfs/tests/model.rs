@@ -268,3 +268,45 @@ fn an_allocation_finds_the_space_of_what_was_removed() {
         assert!(matches!(fs.allocate(file, 0, 0, beyond), Err(betrfs::Error::NoSpace)), "{beyond}");
     }
 }
+
+/// xfstests generic/626: on a full device a rename with a whiteout is done as a whole or not at all.
+#[test]
+fn a_whiteout_on_a_full_device_loses_no_name() {
+    const FILES: u32 = 300;
+    let storage = SimStorage::new(64 << 20);
+    Fs::format(storage.clone(), &options()).expect("format");
+    let fs = Fs::open(storage.clone(), &options()).expect("open");
+    let new = betrfs::NewFile { mode: libc::S_IFREG | 0o644, ..betrfs::NewFile::default() };
+    let make = |name: &str| fs.make(common::ROOT, name.as_bytes(), new).map(|attr| fs.forget(attr.ino, 1));
+    (0..FILES).for_each(|n| make(&format!("from {n}")).expect("make"));
+    let full = fs.make(common::ROOT, b"full", new).expect("make").ino;
+    for piece in [1 << 20, 4096] {
+        let data = vec![1; piece];
+        while fs.attr(full).is_ok_and(|attr| fs.write(full, attr.size, &data, false).is_ok()) {}
+    }
+    let long = "x".repeat(200);
+    let filled = (0..1_000_000).find(|n| make(&format!("{n} {long}")).is_err()).expect("an end");
+    fs.forget(full, 1);
+    let whiteout = RenameMode::Whiteout { uid: 0, gid: 0 };
+    let done: Vec<bool> = (0..FILES)
+        .map(|n| {
+            let (from, to) = (format!("from {n}"), format!("to {n}"));
+            fs.rename(common::ROOT, from.as_bytes(), common::ROOT, to.as_bytes(), whiteout).is_ok()
+        })
+        .collect();
+    println!("{filled} names until it was full; {} of {FILES} renames", done.iter().filter(|d| **d).count());
+    fs.close().expect("close");
+    let report = betrfs::check(storage.clone(), false).expect("check");
+    assert!(report.is_clean() && report.findings.is_empty(), "{report}");
+    let fs = Fs::open(storage, &options()).expect("open");
+    let kind =
+        |name: String| fs.lookup(common::ROOT, name.as_bytes()).ok().map(|attr| attr.mode & libc::S_IFMT);
+    for (n, done) in done.into_iter().enumerate() {
+        let found = (kind(format!("from {n}")), kind(format!("to {n}")));
+        let wanted = match done {
+            true => (Some(libc::S_IFCHR), Some(libc::S_IFREG)),
+            false => (Some(libc::S_IFREG), None),
+        };
+        assert_eq!(found, wanted, "{n}");
+    }
+}
