@@ -232,7 +232,8 @@ impl Server {
         }
     }
 
-    fn set_attr(&self, ino: u64, asked: &wire::SetAttr, reply: Reply<'_>) -> Answered {
+    fn set_attr(&self, request: &Request<'_>, asked: &wire::SetAttr, reply: Reply<'_>) -> Answered {
+        let header = &request.header;
         let set = SetAttr {
             mode: asked.mode,
             uid: asked.uid,
@@ -241,8 +242,10 @@ impl Server {
             atime: asked.atime.map(set_time),
             mtime: asked.mtime.map(set_time),
             kill_priv: asked.kill_priv,
+            // Others that they belong to are not told.
+            group: Some(header.gid),
         };
-        self.attr(self.fs.set_attr(ino, &set), reply)
+        self.attr(self.fs.set_attr(header.node, &set), reply)
     }
 
     fn make(&self, request: &Request<'_>, name: &[u8], mode: u32, rdev: u32, target: &[u8]) -> Result<Attr> {
@@ -394,7 +397,7 @@ impl FileSystem for Server {
         match request.operation {
             Operation::Lookup { name } => self.lookup(ino, name, reply),
             Operation::GetAttr => self.attr(self.fs.attr(ino), reply),
-            Operation::SetAttr(asked) => self.set_attr(ino, &asked, reply),
+            Operation::SetAttr(asked) => self.set_attr(request, &asked, reply),
             Operation::ReadLink => bytes(self.fs.read_link(ino), reply),
             Operation::MkNod { name, mode, rdev, .. } => {
                 self.entry(self.make(request, name, mode, rdev, b""), reply)

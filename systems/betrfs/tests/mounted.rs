@@ -247,6 +247,20 @@ fn set_user_id_goes_with_any_write_of_a_stranger(bench: &Bench) {
         assert_eq!(known_mode(&path), 0o777, "{name}");
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o7777, 0o777, "{name}");
     }
+    // Where the group may not execute, for one of another group.
+    let path = bench.at("not to be executed");
+    let file = File::create(&path).unwrap();
+    // SAFETY: as above.
+    let as_group = |group: u32| unsafe { libc::syscall(libc::SYS_setfsgid, group) };
+    for (group, left) in [(0, 0o2666), (1000, 0o666)] {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o6666)).unwrap();
+        (as_group(group), as_user(1000));
+        let allocated = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 65536);
+        (as_user(0), as_group(0));
+        allocated.unwrap();
+        assert_eq!(known_mode(&path), left, "group {group}");
+    }
+    drop(file);
     mounted.unmount().unwrap();
     bench.is_clean();
 }
