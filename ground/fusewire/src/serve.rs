@@ -106,7 +106,7 @@ impl<'a> Reply<'a> {
         self.small(&opened_bytes(opened))
     }
 
-    /// CREATE.
+    /// CREATE, TMPFILE.
     pub fn created(self, entry: &Entry, opened: Opened) -> Answered {
         self.small(&created_bytes(entry, opened))
     }

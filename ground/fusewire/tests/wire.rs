@@ -68,6 +68,9 @@ fn requests_on_names_are_understood() {
     asked(opcode::CREATE, &words(&[0x8241, 0o644, 0o22, 0]), b"f\0", |o| {
         assert_eq!(o, Operation::Create { name: b"f", mode: 0o644, umask: 0o22, flags: 0x8241 });
     });
+    asked(opcode::TMPFILE, &words(&[0x418001, 0o600, 0o22, 0]), b"/\0", |o| {
+        assert_eq!(o, Operation::TmpFile { mode: 0o600, umask: 0o22, flags: 0x418001 });
+    });
     asked(opcode::LINK, &longs(&[12]), b"l\0", |o| {
         assert_eq!(o, Operation::Link { node: 12, new_name: b"l" })
     });

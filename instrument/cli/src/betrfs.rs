@@ -210,7 +210,10 @@ fn show(device: &Path) {
 pub fn mount(arguments: &Mount) -> anyhow::Result<Exit> {
     let options = arguments.options.join(",");
     if MountOptions::asks_remount(&options) {
-        betrfs::mount::remount(&arguments.dir, &options).map_err(wrong)?;
+        let left = betrfs::mount::remount(&arguments.dir, &options).map_err(wrong)?;
+        if !left.is_empty() {
+            eprintln!("note: a remount leaves these as they are: {}", left.join(","));
+        }
         return Ok(Exit::Done);
     }
     let parsed = MountOptions::parse(&options).map_err(wrong)?;

@@ -51,6 +51,7 @@ impl Settings {
     pub fn wish(&self) -> InitWish {
         let mut flags = init_flag::ASYNC_READ
             | init_flag::ASYNC_DIO
+            | init_flag::EXPORT_SUPPORT
             | init_flag::BIG_WRITES
             | init_flag::PARALLEL_DIROPS
             | init_flag::CACHE_SYMLINKS
@@ -231,7 +232,8 @@ impl Server {
         }
     }
 
-    fn set_attr(&self, ino: u64, asked: &wire::SetAttr, reply: Reply<'_>) -> Answered {
+    fn set_attr(&self, request: &Request<'_>, asked: &wire::SetAttr, reply: Reply<'_>) -> Answered {
+        let header = &request.header;
         let set = SetAttr {
             mode: asked.mode,
             uid: asked.uid,
@@ -240,8 +242,10 @@ impl Server {
             atime: asked.atime.map(set_time),
             mtime: asked.mtime.map(set_time),
             kill_priv: asked.kill_priv,
+            // Others that they belong to are not told.
+            group: Some(header.gid),
         };
-        self.attr(self.fs.set_attr(ino, &set), reply)
+        self.attr(self.fs.set_attr(header.node, &set), reply)
     }
 
     fn make(&self, request: &Request<'_>, name: &[u8], mode: u32, rdev: u32, target: &[u8]) -> Result<Attr> {
@@ -266,14 +270,39 @@ impl Server {
         }
     }
 
-    fn rename(&self, from: (u64, &[u8]), to: (u64, &[u8]), flags: u32, reply: Reply<'_>) -> Answered {
+    fn tmp_file(&self, request: &Request<'_>, mode: u32, flags: u32, reply: Reply<'_>) -> Answered {
+        let header = &request.header;
+        let mode = libc::S_IFREG | mode & 0o7777;
+        let new = NewFile { mode, uid: header.uid, gid: header.gid, ..NewFile::default() };
+        match self.fs.make_nameless(header.node, new) {
+            Ok(attr) => {
+                let opened = Opened { handle: 0, flags: self.handle_flags(flags) };
+                reply.created(&self.entry_of(&attr), opened)
+            }
+            Err(e) => reply.error(e.errno()),
+        }
+    }
+
+    fn rename(
+        &self,
+        request: &Request<'_>,
+        from: &[u8],
+        to: (u64, &[u8]),
+        flags: u32,
+        reply: Reply<'_>,
+    ) -> Answered {
+        let header = &request.header;
+        // The kernel itself has seen that the new name is free, where RENAME_NOREPLACE comes with a whiteout.
         let mode = match flags {
             0 => RenameMode::Replace,
             libc::RENAME_NOREPLACE => RenameMode::NoReplace,
             libc::RENAME_EXCHANGE => RenameMode::Exchange,
+            _ if flags & !libc::RENAME_NOREPLACE == libc::RENAME_WHITEOUT => {
+                RenameMode::Whiteout { uid: header.uid, gid: header.gid }
+            }
             _ => return reply.error(libc::EINVAL),
         };
-        empty(self.fs.rename(from.0, from.1, to.0, to.1, mode), reply)
+        empty(self.fs.rename(header.node, from, to.0, to.1, mode), reply)
     }
 
     fn write(
@@ -368,7 +397,7 @@ impl FileSystem for Server {
         match request.operation {
             Operation::Lookup { name } => self.lookup(ino, name, reply),
             Operation::GetAttr => self.attr(self.fs.attr(ino), reply),
-            Operation::SetAttr(asked) => self.set_attr(ino, &asked, reply),
+            Operation::SetAttr(asked) => self.set_attr(request, &asked, reply),
             Operation::ReadLink => bytes(self.fs.read_link(ino), reply),
             Operation::MkNod { name, mode, rdev, .. } => {
                 self.entry(self.make(request, name, mode, rdev, b""), reply)
@@ -381,10 +410,11 @@ impl FileSystem for Server {
                 self.entry(self.make(request, name, libc::S_IFLNK | 0o777, 0, target), reply)
             }
             Operation::Create { name, mode, flags, .. } => self.create(request, name, mode, flags, reply),
+            Operation::TmpFile { mode, flags, .. } => self.tmp_file(request, mode, flags, reply),
             Operation::Unlink { name } => empty(self.fs.unlink(ino, name), reply),
             Operation::RmDir { name } => empty(self.fs.rmdir(ino, name), reply),
             Operation::Rename { name, new_parent, new_name, flags } => {
-                self.rename((ino, name), (new_parent, new_name), flags, reply)
+                self.rename(request, name, (new_parent, new_name), flags, reply)
             }
             Operation::Link { node, new_name } => self.entry(self.fs.link(node, ino, new_name), reply),
             Operation::Read { offset, size, direct, .. } => {

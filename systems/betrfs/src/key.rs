@@ -13,7 +13,7 @@
 //! | `00 'S'` | superblock |
 //! | `00 'R'` | record of the root directory |
 //! | `01` | home of the root directory |
-//! | `02` ino | homes that would be too long |
+//! | `02` ino | homes that would be too long, and of files made without a name |
 //! | `03` ino | records of files with several names |
 //! | `04` ino | orphans: unlinked but still open; the value is the home |
 //! | dir-home `01` name | directory entry |
@@ -121,6 +121,11 @@ pub fn xattr(home: &[u8], name: &[u8]) -> Vec<u8> {
 /// The keys of all extended attributes.
 pub fn xattrs(home: &[u8]) -> KeyRange {
     KeyRange::prefix(&tagged(home, XATTR, b""))
+}
+
+/// The home of a file made without a name.
+pub fn nameless_home(ino: u64) -> Vec<u8> {
+    zoned(ZONE, ino)
 }
 
 /// The home of an object made under `name` in the directory at `parent`.

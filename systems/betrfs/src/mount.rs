@@ -377,21 +377,22 @@ pub struct Mounted {
 }
 
 /// Changes flags of the mount at `dir`, which a daemon goes on serving: `options` is text as of
-/// [`MountOptions::parse`], with `remount` in it.
+/// [`MountOptions::parse`], with `remount` in it. Returns those that only a new mount could change: mount(8) repeats what
+/// /etc/fstab says of the mount, so they are no mistake.
 ///
 /// # Errors
-/// [`MountError::BadOption`] for one that only a new mount can change; [`MountError::NotMounted`]; [`MountError::Io`],
-/// such as EBUSY if files are open for writing that is to end.
-pub fn remount(dir: &Path, options: &str) -> Result<()> {
+/// [`MountError::BadOption`] for one that is none; [`MountError::NotMounted`]; [`MountError::Io`], such as EBUSY if files
+/// are open for writing that is to end.
+pub fn remount(dir: &Path, options: &str) -> Result<Vec<String>> {
     let dir = dir.canonicalize().map_err(MountError::io(dir.display().to_string()))?;
     let mut wanted = MountOptions::default();
+    let mut left = Vec::new();
     for option in options.split(',').filter(|o| !o.is_empty() && *o != "remount") {
+        wanted.set(option).map_err(|why| MountError::BadOption { option: option.into(), why })?;
         let name = option.split_once('=').map_or(option, |(name, _)| name);
         if !REMOUNTABLE.contains(&name) && !IGNORED.contains(&name) {
-            let why = "cannot be changed by a remount: unmount, then mount with it";
-            return Err(MountError::BadOption { option: option.into(), why: why.into() });
+            left.push(option.to_owned());
         }
-        wanted.set(option).map_err(|why| MountError::BadOption { option: option.into(), why })?;
     }
     let mounts = Host::system().mounts();
     let mounts =
@@ -401,7 +402,8 @@ pub fn remount(dir: &Path, options: &str) -> Result<()> {
         return Err(MountError::NotMounted { dir: dir.display().to_string() });
     }
     rustix::mount::mount_remount(&dir, wanted.flags(), c"")
-        .map_err(|e| MountError::io(format!("remount {}", dir.display()))(e.into()))
+        .map_err(|e| MountError::io(format!("remount {}", dir.display()))(e.into()))?;
+    Ok(left)
 }
 
 /// Opens the file system on `source` for use in this process only.
@@ -638,7 +640,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let refused = |options| remount(dir.path(), options).expect_err("remounted").to_string();
         assert!(refused("remount,ro").contains("no betrfs is mounted there"));
-        assert!(refused("remount,cache=1G").contains("`cache=1G`: cannot be changed by a remount"));
+        assert!(refused("remount,turbo=1").contains("`turbo=1`: is not known"));
     }
 
     #[test]

@@ -186,8 +186,10 @@ pub(crate) struct State {
     pub target: Box<[u8]>,
     /// All names of a directory, as far as that is known.
     pub known: Option<KnownNames>,
-    /// No name is left.
+    /// No name is left, or none was given yet.
     pub dead: bool,
+    /// None was given yet: it may be.
+    pub linkable: bool,
     /// The record could not be written for want of space.
     pub unsaved: bool,
     /// There is no `security.capability` among its attributes.

@@ -54,6 +54,13 @@ for suite in "${@:-${suites[@]}}"; do
     : >"$work/$suite.log"
     figures=
     verdict=passed
+    mapfile -t lacking < <(missing "$suite")
+    # What did not run has not passed.
+    if [ ${#lacking[@]} != 0 ]; then
+        failed=1
+        printf '%-10s %-16s missing: %s\n' "$suite" "NOT RUN" "${lacking[*]}" | tee -a "$results"
+        continue
+    fi
     "suite_$suite" >>"$work/$suite.log" 2>&1 || verdict=FAILED
     if mountpoint -q "$mnt"; then
         unmount_betrfs >>"$work/$suite.log" 2>&1 || { verdict=FAILED; umount -l "$mnt"; }

@@ -3,6 +3,29 @@
 
 be_nice() { nice -n 10 "$@"; }
 
+linux_source() { echo "${LINUX_SOURCE:-$(find /usr/src -maxdepth 1 -name 'linux-source-*.tar.xz' | sort | tail -n 1)}"; }
+
+# Programs and files that suite $1 needs and that are not there, a line each.
+missing() {
+    local programs=() program
+    case $1 in
+    pjdfstest) programs=("${PJDFSTEST:-pjdfstest}") ;;
+    fsx) programs=("${FSX:-fsx}") ;;
+    stress) programs=(stress-ng) ;;
+    dbench) programs=(dbench) ;;
+    linux)
+        programs=(tar xz make gcc flex bison bc)
+        [ -r "$(linux_source)" ] || echo "/usr/src/linux-source-*.tar.xz"
+        ;;
+    git) programs=(git) ;;
+    sqlite) programs=(sqlite3) ;;
+    rocksdb) programs=(db_bench ldb) ;;
+    esac
+    for program in "${programs[@]}"; do
+        command -v "$program" >/dev/null || echo "$program"
+    done
+}
+
 suite_pjdfstest() {
     local program=${PJDFSTEST:-pjdfstest} config=$work/pjdfstest.toml out=$work/pjdfstest.out second=$work/second
     getent passwd tests >/dev/null || useradd -M -s /usr/sbin/nologin tests || return 1
@@ -140,7 +163,8 @@ suite_chaos() {
 }
 
 suite_linux() {
-    local source=${LINUX_SOURCE:-$(ls /usr/src/linux-source-*.tar.xz | tail -n 1)} tree log=$work/linux-make.out
+    local source tree log=$work/linux-make.out
+    source=$(linux_source)
     fresh 8192 || return 1
     (cd "$mnt" && be_nice tar xf "$source") || return 1
     tree=$(echo "$mnt"/linux-source-*)

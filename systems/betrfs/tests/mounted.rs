@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -247,6 +247,20 @@ fn set_user_id_goes_with_any_write_of_a_stranger(bench: &Bench) {
         assert_eq!(known_mode(&path), 0o777, "{name}");
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o7777, 0o777, "{name}");
     }
+    // Where the group may not execute, for one of another group.
+    let path = bench.at("not to be executed");
+    let file = File::create(&path).unwrap();
+    // SAFETY: as above.
+    let as_group = |group: u32| unsafe { libc::syscall(libc::SYS_setfsgid, group) };
+    for (group, left) in [(0, 0o2666), (1000, 0o666)] {
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o6666)).unwrap();
+        (as_group(group), as_user(1000));
+        let allocated = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 65536);
+        (as_user(0), as_group(0));
+        allocated.unwrap();
+        assert_eq!(known_mode(&path), left, "group {group}");
+    }
+    drop(file);
     mounted.unmount().unwrap();
     bench.is_clean();
 }
@@ -373,7 +387,9 @@ fn a_remount_makes_it_read_only_and_back(bench: &Bench) {
     let mounted = bench.mount();
     let (file, other) = (bench.at("file"), bench.at("other"));
     std::fs::write(&file, b"before").unwrap();
-    betrfs::mount::remount(&bench.at(""), "rw,noatime,user_id=0,allow_other,remount,ro").unwrap();
+    // As mount(8) has it: what /etc/fstab says of the mount, then what is asked.
+    let left = betrfs::mount::remount(&bench.at(""), "rw,noatime,cache=64M,allow_other,remount,ro").unwrap();
+    assert_eq!(left, ["cache=64M"]);
     assert_eq!(std::fs::write(&other, b"no").unwrap_err().raw_os_error(), Some(libc::EROFS));
     assert_eq!(std::fs::read(&file).unwrap(), b"before");
     betrfs::mount::remount(&bench.at(""), "ro,remount,rw,noexec").unwrap();
@@ -381,6 +397,117 @@ fn a_remount_makes_it_read_only_and_back(bench: &Bench) {
     std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o755)).unwrap();
     let started = std::process::Command::new(&other).spawn();
     assert_eq!(started.unwrap_err().raw_os_error(), Some(libc::EACCES), "noexec");
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
+/// A file handle as the kernel gives it to a server of NFS.
+#[repr(C)]
+struct Handle {
+    bytes: u32,
+    kind: i32,
+    data: [u8; HANDLE_BYTES_MAX],
+}
+
+/// The kernel's bound (`MAX_HANDLE_SZ`).
+const HANDLE_BYTES_MAX: usize = 128;
+
+impl Handle {
+    fn of(path: &Path) -> Handle {
+        let mut handle = Handle { bytes: HANDLE_BYTES_MAX as u32, kind: 0, data: [0; HANDLE_BYTES_MAX] };
+        let path = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).unwrap();
+        let (mut mount, at) = (0, std::ptr::from_mut(&mut handle));
+        // SAFETY: the handle has as much room as it says, in the layout of `struct file_handle`.
+        let made =
+            unsafe { libc::name_to_handle_at(libc::AT_FDCWD, path.as_ptr(), at.cast(), &raw mut mount, 0) };
+        assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+        handle
+    }
+
+    fn open(&mut self, mount: &File) -> std::io::Result<File> {
+        let at = std::ptr::from_mut(self);
+        // SAFETY: as above.
+        match unsafe { libc::open_by_handle_at(mount.as_raw_fd(), at.cast(), libc::O_RDONLY) } {
+            -1 => Err(std::io::Error::last_os_error()),
+            // SAFETY: it was just opened, for us.
+            fd => Ok(unsafe { File::from_raw_fd(fd) }),
+        }
+    }
+}
+
+/// xfstests generic/426, 467 and 756: file handles, after the kernel has let go of what they mean.
+fn a_file_handle_outlives_what_the_kernel_knows(bench: &Bench) {
+    let mounted = bench.mount();
+    let root = File::open(bench.at("")).unwrap();
+    std::fs::create_dir_all(bench.at("a/b")).unwrap();
+    std::fs::write(bench.at("a/b/file"), b"still here").unwrap();
+    std::fs::write(bench.at("a/b/other"), b"goes").unwrap();
+    let (mut file, mut dir) = (Handle::of(&bench.at("a/b/file")), Handle::of(&bench.at("a/b")));
+    let mut other = Handle::of(&bench.at("a/b/other"));
+    std::fs::remove_file(bench.at("a/b/other")).unwrap();
+    std::fs::rename(bench.at("a/b/file"), bench.at("a/moved")).unwrap();
+    // 2: inodes and names that nobody uses.
+    std::fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+    let mut text = String::new();
+    file.open(&root).unwrap().read_to_string(&mut text).unwrap();
+    assert_eq!(text, "still here");
+    // A directory's path is found up to the root, through `..`.
+    let opened = dir.open(&root).unwrap();
+    let path = std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd())).unwrap();
+    assert!(path.ends_with("mnt/a/b"), "{}", path.display());
+    assert_eq!(other.open(&root).unwrap_err().raw_os_error(), Some(libc::ESTALE));
+    drop((root, opened));
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
+/// xfstests generic/004 and 389: `O_TMPFILE`, linked, forbidden to be, and never.
+fn a_file_without_a_name_may_be_given_one(bench: &Bench) {
+    let mounted = bench.mount();
+    std::fs::create_dir(bench.at("d")).unwrap();
+    let nameless = |flags: i32| {
+        let mut options = File::options();
+        options.read(true).write(true).custom_flags(libc::O_TMPFILE | flags).mode(0o640);
+        options.open(bench.at("d")).unwrap()
+    };
+    let link = |file: &File, name: &str| {
+        let flags = rustix::fs::AtFlags::SYMLINK_FOLLOW;
+        let source = format!("/proc/self/fd/{}", file.as_raw_fd());
+        rustix::fs::linkat(rustix::fs::CWD, source, rustix::fs::CWD, bench.at(name), flags)
+    };
+    let data: Vec<u8> = (0..300_000).map(|n| (n % 251) as u8).collect();
+    let (file, gone) = (nameless(0), nameless(0));
+    for one in [&file, &gone] {
+        one.write_all_at(&data, 0).unwrap();
+        rustix::fs::fsetxattr(one, "user.note", b"kept", rustix::fs::XattrFlags::empty()).unwrap();
+        assert_eq!(one.metadata().unwrap().nlink(), 0);
+    }
+    assert_eq!(std::fs::read_dir(bench.at("d")).unwrap().count(), 0);
+    link(&file, "d/name").unwrap();
+    assert_eq!(file.metadata().unwrap().nlink(), 1);
+    file.write_all_at(b"after", 10).unwrap();
+    std::fs::hard_link(bench.at("d/name"), bench.at("second")).unwrap();
+    assert_eq!(link(&nameless(libc::O_EXCL), "no").unwrap_err(), rustix::io::Errno::NOENT);
+    let again = nameless(0);
+    link(&again, "short").unwrap();
+    std::fs::remove_file(bench.at("short")).unwrap();
+    assert_eq!(
+        link(&again, "short").unwrap_err(),
+        rustix::io::Errno::NOENT,
+        "unlinked is not without a name"
+    );
+    drop((file, gone, again));
+    mounted.unmount().unwrap();
+    bench.is_clean();
+    let mounted = bench.mount();
+    let found = std::fs::read(bench.at("second")).unwrap();
+    assert!(found[..10] == data[..10] && &found[10..15] == b"after" && found[15..] == data[15..]);
+    let meta = std::fs::metadata(bench.at("d/name")).unwrap();
+    assert_eq!((meta.nlink(), meta.mode()), (2, libc::S_IFREG | 0o640));
+    let mut value = [0; 8];
+    assert_eq!(rustix::fs::getxattr(bench.at("second"), "user.note", &mut value).unwrap(), 4);
+    std::fs::remove_file(bench.at("second")).unwrap();
+    std::fs::remove_dir_all(bench.at("d")).unwrap();
     mounted.unmount().unwrap();
     bench.is_clean();
 }
@@ -418,7 +545,7 @@ fn an_unmount_under_load_does_not_hang(bench: &Bench) {
 
 type Test = (&'static str, &'static str, fn(&Bench));
 
-const TESTS: [Test; 9] = [
+const TESTS: [Test; 11] = [
     ("everything_is_there_after_a_remount", "", everything_is_there_after_a_remount),
     (
         "many_small_files_by_several_threads",
@@ -439,6 +566,8 @@ const TESTS: [Test; 9] = [
     ),
     ("threads_append_to_one_file", "", threads_append_to_one_file),
     ("a_remount_makes_it_read_only_and_back", "", a_remount_makes_it_read_only_and_back),
+    ("a_file_without_a_name_may_be_given_one", "", a_file_without_a_name_may_be_given_one),
+    ("a_file_handle_outlives_what_the_kernel_knows", "", a_file_handle_outlives_what_the_kernel_knows),
     ("an_unmount_under_load_does_not_hang", "", an_unmount_under_load_does_not_hang),
 ];
 

@@ -55,6 +55,24 @@ fn a_failed_stressor_fails_the_suite() {
 }
 
 #[test]
+fn a_program_that_is_missing_is_named() {
+    let nowhere = tempfile::tempdir().unwrap();
+    let there = nowhere.path().join("db_bench");
+    std::fs::write(&there, "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(&there, PermissionsExt::from_mode(0o755)).unwrap();
+    let suites = Path::new(env!("CARGO_MANIFEST_DIR")).join("suites/suites.sh");
+    let missing = |suite: &str| {
+        let mut command = Command::new("/bin/bash");
+        command.args(["-c", r#". "$0"; missing "$1""#]).arg(&suites).arg(suite);
+        command.env("PATH", nowhere.path()).env_remove("FSX");
+        String::from_utf8(command.output().expect("bash").stdout).unwrap()
+    };
+    assert_eq!(missing("rocksdb"), "ldb\n");
+    assert_eq!(missing("fsx"), "fsx\n");
+    assert_eq!(missing("chaos"), "");
+}
+
+#[test]
 fn without_the_program_nothing_passes() {
     assert!(!stress("", 0).0);
 }

@@ -64,12 +64,15 @@ pub mod opcode {
     pub const RENAME2: u32 = 45;
     pub const LSEEK: u32 = 46;
     pub const SYNCFS: u32 = 50;
+    pub const TMPFILE: u32 = 51;
 }
 
 /// Flags of INIT.
 pub mod init_flag {
     /// Reads of one file at once.
     pub const ASYNC_READ: u64 = 1;
+    /// LOOKUP of `.` and `..`, also of a number that the kernel holds no more: for file handles.
+    pub const EXPORT_SUPPORT: u64 = 1 << 4;
     /// Writes of more than a page.
     pub const BIG_WRITES: u64 = 1 << 5;
     /// READDIRPLUS.

@@ -195,6 +195,12 @@ pub enum Operation<'a> {
         umask: u32,
         flags: u32,
     },
+    /// A file without a name, opened.
+    TmpFile {
+        mode: u32,
+        umask: u32,
+        flags: u32,
+    },
     Interrupt {
         unique: u64,
     },
@@ -232,7 +238,7 @@ pub fn fixed_bytes(operation: u32) -> usize {
         opcode::SETXATTR | opcode::GETXATTR | opcode::LISTXATTR | opcode::INTERRUPT => 8,
         opcode::BATCH_FORGET | opcode::SYNCFS => 8,
         opcode::GETATTR | opcode::MKNOD | opcode::CREATE | opcode::RENAME2 => 16,
-        opcode::FSYNC | opcode::FSYNCDIR => 16,
+        opcode::FSYNC | opcode::FSYNCDIR | opcode::TMPFILE => 16,
         opcode::RELEASE | opcode::RELEASEDIR | opcode::FLUSH | opcode::LSEEK => 24,
         opcode::FALLOCATE => 32,
         opcode::READ | opcode::WRITE | opcode::READDIR | opcode::READDIRPLUS => 40,
@@ -343,6 +349,8 @@ fn parse<'a>(code: u32, fixed: &'a [u8], rest: &'a [u8]) -> Option<Operation<'a>
         opcode::CREATE => {
             Operation::Create { name: one_name(rest)?, flags: word(0)?, mode: word(4)?, umask: word(8)? }
         }
+        // The name that comes with it is none.
+        opcode::TMPFILE => Operation::TmpFile { flags: word(0)?, mode: word(4)?, umask: word(8)? },
         opcode::STATFS => Operation::StatFs,
         opcode::SYNCFS => Operation::SyncFs,
         opcode::SETXATTR => {

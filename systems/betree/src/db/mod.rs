@@ -101,6 +101,14 @@ impl Db {
         self.inner.has_to_wait()
     }
 
+    /// Looks for space for `bytes` of new data, and makes what was deleted free if that is needed. Reserves nothing.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`](crate::Error::NoSpace) if there is none; the storage's.
+    pub fn make_room(&self, bytes: usize) -> Result<()> {
+        self.inner.make_room(bytes)
+    }
+
     /// Makes every batch written before durable.
     pub fn sync(&self) -> Result<()> {
         self.sync_to(self.ask_sync()?).map(|_| ())

@@ -62,6 +62,15 @@ impl Inner {
         (capacity / 25).max(needed).min(capacity / 4)
     }
 
+    /// What [`admit`](Inner::admit) does for a batch of so many bytes, without one.
+    pub(super) fn make_room(&self, bytes: usize) -> Result<()> {
+        // More than there ever is: nothing that could be freed would do.
+        if bytes as u64 > self.units * UNIT as u64 {
+            return Err(Error::NoSpace);
+        }
+        self.admit(bytes)
+    }
+
     /// Lets a batch with `growth` bytes of new data pass only if it and everything waiting will find space.
     pub(super) fn admit(&self, growth: usize) -> Result<()> {
         self.look_at_space();

@@ -97,6 +97,9 @@ pub struct SetAttr {
     pub mtime: Option<SetTime>,
     /// Take the set-user-ID and set-group-ID bits away, as a change of size by a stranger does.
     pub kill_priv: bool,
+    /// The group of who asks for that. The set-group-ID bit of a file that its group may not execute goes for those of another
+    /// group only; it stays if None.
+    pub group: Option<u32>,
 }
 
 /// What `statfs` shows, in bytes.
@@ -149,6 +152,9 @@ impl Fs {
         inode.ctime = now;
         if set.uid.is_some() || set.gid.is_some() || set.kill_priv {
             inode.kill_priv();
+        }
+        if set.kill_priv && set.group.is_some_and(|group| group != inode.gid) && !inode.is_dir() {
+            inode.mode &= !libc::S_ISGID;
         }
         if let Some(size) = set.size {
             state.changes();

@@ -351,7 +351,10 @@ impl Fs {
         if erase {
             self.punch(&mut batch, &node, &state, &mut inode, off, end)?;
         } else if len > self.space().available {
-            return Err(Error::NoSpace);
+            // Of what was removed much comes back only when it is asked for.
+            self.waits();
+            self.streams.flush()?;
+            self.db.make_room(len as usize)?;
         }
         if !keep && end > inode.size {
             inode.grow_to(end);

@@ -79,11 +79,14 @@ impl Fs {
         for item in self.db.scan(&rest) {
             let (key, value) = item?;
             let name = &key[home.len() + 1..];
-            if !self.show(&dir, name, &value, at + 1, attrs, add)? {
-                return Ok(());
+            // Behind what this stream has read: it began anew, or the offset is of another one. It is found by counting.
+            if stream.names.len() as u64 + FIRST == at {
+                if !self.show(&dir, name, &value, at + 1, attrs, add)? {
+                    return Ok(());
+                }
+                at += 1;
             }
             stream.names.push(name.into());
-            at += 1;
         }
         Ok(())
     }

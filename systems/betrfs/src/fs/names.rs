@@ -42,7 +42,8 @@ pub(super) fn check_name(name: &[u8]) -> Result<()> {
 }
 
 impl Fs {
-    /// The file called `name` in the directory `parent`; the caller holds it from now on.
+    /// The file called `name` in the directory `parent`; the caller holds it from now on. For `.` the number may be of a
+    /// file that nobody holds, as long as it is in memory: a file handle has nothing else.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::NameTooLong`], the store's.
@@ -52,6 +53,15 @@ impl Fs {
         }
         let _tree = self.shared();
         let dir = self.node(parent)?;
+        match name {
+            b"." => return self.hold_living(&dir),
+            b".." => {
+                dir.dir()?;
+                let up = dir.read().names.first().map(|name| name.parent.clone());
+                return self.hold_living(up.as_ref().unwrap_or(&dir));
+            }
+            _ => {}
+        }
         let hash = self.nodes.hash(&dir, name);
         // Most names are in memory; those who change others in the directory keep its lock for long.
         let known = self.nodes.hold_named(&dir, hash, name, |node, state| Attr::of(node.ino, &state.inode));
@@ -63,6 +73,16 @@ impl Fs {
         self.nodes.hold(&node);
         let attr = Attr::of(node.ino, &node.read().inode);
         Ok(attr)
+    }
+
+    /// Holds a node that was found by its number, if it has a name. (Without, those who held it may be letting it go.)
+    fn hold_living(&self, node: &Arc<Node>) -> Result<Attr> {
+        let state = node.read();
+        if state.dead {
+            return Err(Error::NotFound);
+        }
+        self.nodes.hold(node);
+        Ok(Attr::of(node.ino, &state.inode))
     }
 
     /// The node called `name`. `state` is the directory's, locked.
@@ -160,7 +180,36 @@ impl Fs {
         Ok(attr)
     }
 
-    /// Gives the file `ino` another name; the caller holds it once more.
+    /// Makes a file without a name, with the group that one made in the directory `parent` has; the caller holds it from now
+    /// on. It goes when they let go, unless [`Fs::link`] has given it a name.
+    ///
+    /// # Errors
+    /// As [`Fs::make`].
+    pub fn make_nameless(&self, parent: u64, new: NewFile<'_>) -> Result<Attr> {
+        let _tree = self.shared();
+        let dir = self.node(parent)?;
+        dir.dir()?;
+        let inode = {
+            let state = dir.read();
+            if state.dead {
+                return Err(Error::NotFound);
+            }
+            // No directory's home has its own in it, so it counts as moved from the beginning.
+            Inode { nlink: 0, flags: MOVED, ..new_inode(&new, &state.inode) }
+        };
+        let ino = self.new_ino()?;
+        let home = key::nameless_home(ino);
+        let mut batch = WriteBatch::new();
+        batch.put(&key::orphan(ino), &home);
+        self.commit(batch)?;
+        let attr = Attr::of(ino, &inode);
+        let state = State { inode, home: Some(home.into()), dead: true, linkable: true, ..State::default() };
+        let node = self.nodes.get_or(ino, || Ok(Node::new(ino, None, state)))?;
+        self.nodes.hold(&node);
+        Ok(attr)
+    }
+
+    /// Gives the file `ino` another name, or one made without its first; the caller holds it once more.
     ///
     /// # Errors
     /// [`Error::NotPermitted`] for a directory; [`Error::TooManyLinks`]; as [`Fs::make`].
@@ -178,7 +227,8 @@ impl Fs {
         if state.inode.is_dir() {
             return Err(Error::NotPermitted);
         }
-        if dir_dead || state.dead {
+        let nameless = state.linkable;
+        if dir_dead || state.dead && !nameless {
             return Err(Error::NotFound);
         }
         if exists {
@@ -197,12 +247,19 @@ impl Fs {
         let mut changing = [(dir.clone(), dir_inode)];
         let moved = self.move_home(&mut batch, &node, &state, &mut inode, &mut changing)?;
         let [(_, dir_inode)] = changing;
-        if !state.linked {
-            batch.put(&node.record_key(&state)?, &record::encode_pointer(ino, inode.kind()));
-        }
         let home = moved.as_deref().or(state.home.as_deref());
-        batch.put(&key::linked(ino), &record::encode(ino, &inode, home, &state.target));
-        batch.put(&key::entry(dir.dir()?, name), &record::encode_pointer(ino, inode.kind()));
+        let record = record::encode(ino, &inode, home, &state.target);
+        let entry = key::entry(dir.dir()?, name);
+        if nameless {
+            batch.delete(&key::orphan(ino));
+            batch.put(&entry, &record);
+        } else {
+            if !state.linked {
+                batch.put(&node.record_key(&state)?, &record::encode_pointer(ino, inode.kind()));
+            }
+            batch.put(&key::linked(ino), &record);
+            batch.put(&entry, &record::encode_pointer(ino, inode.kind()));
+        }
         self.put_record(&mut batch, &dir, &dir.read(), &dir_inode)?;
         self.commit(batch)?;
         {
@@ -213,7 +270,8 @@ impl Fs {
         }
         state.home = moved.or(state.home.take());
         state.inode = inode;
-        state.linked = true;
+        state.linked = !nameless;
+        (state.dead, state.linkable) = (false, false);
         state.unsaved = false;
         state.names.push(Name { parent: dir.clone(), name: name.into() });
         self.nodes.hold(&dir);
@@ -279,7 +337,7 @@ impl Inode {
     }
 }
 
-fn new_inode(new: &NewFile<'_>, parent: &Inode) -> Inode {
+pub(super) fn new_inode(new: &NewFile<'_>, parent: &Inode) -> Inode {
     let now = now();
     let mut mode = new.mode;
     let mut gid = new.gid;

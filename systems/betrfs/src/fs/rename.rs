@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use betree::WriteBatch;
 
-use super::names::check_name;
-use super::{Fs, now};
+use super::names::{check_name, new_inode};
+use super::{Fs, NewFile, now};
 use crate::error::{Error, Result};
 use crate::key;
 use crate::node::{Name, Node};
@@ -21,6 +21,13 @@ pub enum RenameMode {
     NoReplace,
     /// Gives the other one the old name (`RENAME_EXCHANGE`).
     Exchange,
+    /// Leaves a device node 0, 0 of this owner under the old name (`RENAME_WHITEOUT`), as overlayfs marks what is gone.
+    Whiteout {
+        /// Owner.
+        uid: u32,
+        /// Group, unless the directory's set-group-ID bit gives its own.
+        gid: u32,
+    },
 }
 
 /// A name and what it leads to.
@@ -84,7 +91,7 @@ impl Fs {
             Some(target) if target.ino == node.ino => Ok(()),
             Some(target) if mode == RenameMode::Exchange => self.exchange(&from, &node, &to, &target),
             None if mode == RenameMode::Exchange => Err(Error::NotFound),
-            target => self.replace(&from, &node, &to, target.as_ref()),
+            target => self.replace(&from, &node, &to, target.as_ref(), mode),
         }
     }
 
@@ -94,6 +101,7 @@ impl Fs {
         node: &Arc<Node>,
         to: &Side<'_>,
         target: Option<&Arc<Node>>,
+        mode: RenameMode,
     ) -> Result<()> {
         let now = now();
         let is_dir = node.dir().is_ok();
@@ -113,7 +121,16 @@ impl Fs {
             }
             parents.of(to).entry_removed(is_dir, now);
         }
-        batch.delete(&key::entry(from.dir.dir()?, from.name));
+        match mode {
+            RenameMode::Whiteout { uid, gid } => {
+                let new = NewFile { mode: libc::S_IFCHR, uid, gid, ..NewFile::default() };
+                let inode = new_inode(&new, parents.of(from));
+                parents.of(from).entry_added(false, now);
+                let entry = key::entry_parts(from.dir.dir()?, from.name);
+                batch.put_parts(&entry, &[&record::head(self.new_ino()?, &inode, 0)]);
+            }
+            _ => _ = batch.delete(&key::entry(from.dir.dir()?, from.name)),
+        }
         let moved = self.place(&mut batch, node, to, &mut parents, now)?;
         self.put_parents(&mut batch, &parents)?;
         self.commit(batch)?;
@@ -129,6 +146,10 @@ impl Fs {
             }
         }
         self.unname(node, from);
+        if let RenameMode::Whiteout { .. } = mode {
+            // Whoever asks for it finds it in the store.
+            self.nodes.learn(&mut from.dir.write().known, self.nodes.hash(&from.dir, from.name));
+        }
         self.name(node, to, moved);
         self.keep_parents(parents);
         Ok(())
