@@ -160,7 +160,9 @@ impl Store {
             let covered = KeyRange { lo: sub.lo.clone(), hi: chunk.upto.clone() };
             let pending = self.load_part(buffer)?.slice(&covered);
             if !pending.is_empty() {
-                chunk.entries = pending.apply_to(&chunk.entries);
+                // Together, because the bytes of neighbours lie together. What cannot be read concerns only whoever wants that key.
+                let whole = self.unspill(&pending).ok().flatten();
+                chunk.entries = whole.as_ref().unwrap_or(&pending).apply_to(&chunk.entries);
             }
         }
         Ok(chunk)
