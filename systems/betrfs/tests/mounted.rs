@@ -254,9 +254,11 @@ fn set_user_id_goes_with_any_write_of_a_stranger(bench: &Bench) {
     let as_group = |group: u32| unsafe { libc::syscall(libc::SYS_setfsgid, group) };
     for (group, left) in [(0, 0o2666), (1000, 0o666)] {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o6666)).unwrap();
-        (as_group(group), as_user(1000));
+        as_group(group);
+        as_user(1000);
         let allocated = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 65536);
-        (as_user(0), as_group(0));
+        as_user(0);
+        as_group(0);
         allocated.unwrap();
         assert_eq!(known_mode(&path), left, "group {group}");
     }
