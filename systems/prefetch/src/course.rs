@@ -1,7 +1,7 @@
 //! The way of a stream's reads: forward, backward or with a stride, recognised from the reads alone.
 
 use crate::PAGE;
-use crate::tuning::Tuning;
+use crate::tuning::T;
 use crate::vote::Deltas;
 
 /// Reads remembered to recognise a direction through jitter.
@@ -193,7 +193,7 @@ impl Course {
     /// third do, there is no stride. Learn again.
     ///
     /// Rule: Give up.
-    pub fn count_misfit(&mut self, slow: bool, tuning: &Tuning) {
+    pub fn count_misfit(&mut self, slow: bool) {
         if !matches!(self.shape, Shape::Stride(_)) {
             return;
         }
@@ -203,7 +203,7 @@ impl Course {
             Some(false) if slow => self.misfits + 2,
             _ => self.misfits,
         };
-        if self.misfits >= tuning.misfits {
+        if self.misfits >= T.misfits {
             self.misfits = 0;
             self.doubt();
         }
@@ -406,7 +406,7 @@ mod tests {
         let read = |course: &mut Course, block: &mut u64, gap: u64, slow: bool| {
             *block += gap;
             course.advance(*block * 64 * K, 64 * K);
-            course.count_misfit(slow, &Tuning::STANDARD);
+            course.count_misfit(slow);
         };
         let mut block = 6;
         let mut course = feed((0..4).map(|i| i * 128 * K), 64 * K);
@@ -433,7 +433,7 @@ mod tests {
         assert_eq!(course.shape, Shape::Stride(1024 * 1024));
         for at in 0..12 {
             course.advance((5 * 1024 + at * 16) * K, 16 * K);
-            course.count_misfit(true, &Tuning::STANDARD);
+            course.count_misfit(true);
         }
         assert_eq!(course.shape, Shape::Stride(1024 * 1024));
     }

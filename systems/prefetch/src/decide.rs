@@ -9,6 +9,7 @@ use crate::course::Shape;
 use crate::model::Model;
 use crate::reason::Reason;
 use crate::stream::Stream;
+use crate::tuning::T;
 
 /// What a file has taught about its streams.
 #[derive(Debug, Clone, Copy)]
@@ -80,8 +81,7 @@ pub fn decide(model: &Model, stream: &Stream, past: &Past, experiments: Experime
     if run < u64::MAX && read >= run - run / 4 && read <= run + run / 4 {
         return Action::Leave(Reason::ShortRuns);
     }
-    let tuning = model.tuning;
-    Action::Prefetch((model.bdp() / 2 * 3).clamp(tuning.ramp_bytes, tuning.depth_bytes))
+    Action::Prefetch((model.bdp() / 2 * 3).clamp(T.ramp_bytes, T.depth_bytes))
 }
 
 /// Whether a stream that the kernel does not read ahead of gains anything beside what the program has the device do
@@ -127,7 +127,7 @@ fn forward(model: &Model, stream: &Stream, past: &Past, experiments: Experiments
 /// Whether a forward stream leaves out more than a third, on a device that is not far enough for it: of what is
 /// prefetched less is read, and more has to come for it.
 pub fn leaves_out_much(model: &Model, stream: &Stream, is_alone: bool) -> bool {
-    let far = stream.course.with_gaps(stream.course.with_gaps(model.tuning.sample * model.readahead));
+    let far = stream.course.with_gaps(stream.course.with_gaps(T.sample * model.readahead));
     stream.course.with_gaps(100) >= 150 && model.bdp() < far && is_alone
 }
 
@@ -148,20 +148,19 @@ pub fn request_bytes(model: &Model, stream: &Stream, random_hint: bool) -> u64 {
 ///
 /// Rule: Depth.
 pub fn ahead_max(model: &Model, stream: &Stream, past: &Past) -> u64 {
-    let ramp_bytes = model.tuning.ramp_bytes;
     // A short forward run is mostly read ahead by the kernel already: less is staked on its going on. A stride
     // that was met three times is no accident: more is.
     let stake = match stream.course.shape {
-        Shape::Forward if stream.course.run_bytes < 32 * ramp_bytes => 1,
+        Shape::Forward if stream.course.run_bytes < 32 * T.ramp_bytes => 1,
         Shape::Stride(_) => 4,
         _ => 2,
     };
-    let ramp = stream.course.proven_bytes().saturating_mul(stake).max(ramp_bytes);
+    let ramp = stream.course.proven_bytes().saturating_mul(stake).max(T.ramp_bytes);
     // Two requests. Those of a stride are pieces, however small: a device may take as long for each as for a long one.
     let least = match stream.course.shape {
-        Shape::Forward if !past.random_hint => (2 * model.readahead).max(ramp_bytes),
+        Shape::Forward if !past.random_hint => (2 * model.readahead).max(T.ramp_bytes),
         Shape::Stride(_) => 2 * stream.course.piece,
-        _ => (2 * stream.course.piece).max(ramp_bytes),
+        _ => (2 * stream.course.piece).max(T.ramp_bytes),
     };
     // Up to the usual length, then nothing until the run has clearly outgrown it.
     let run_left = match past.usual_run.saturating_add(past.usual_run / 4) {
@@ -169,7 +168,7 @@ pub fn ahead_max(model: &Model, stream: &Stream, past: &Past) -> u64 {
         _ => past.usual_run.saturating_sub(stream.course.run_bytes),
     };
     let share = model.share_bytes(least.min(1 << 20));
-    stream.ahead.depth().min(ramp).min(run_left).min(share).min(past.limit.max(ramp_bytes))
+    stream.ahead.depth().min(ramp).min(run_left).min(share).min(past.limit.max(T.ramp_bytes))
 }
 
 /// Whether a stream that is prefetched is to ask for more now.
@@ -189,8 +188,8 @@ pub fn wants_more(model: &Model, stream: &Stream, past: &Past, size: u64) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Device;
     use crate::model::Demand;
-    use crate::{Device, Tuning};
 
     const MS: u64 = 1_000_000;
 
@@ -290,7 +289,7 @@ mod tests {
         stream.activate(32 << 20, MS);
         let read = stream.course.proven_bytes();
         assert_eq!(ahead_max(&model, &stream, &Past { limit: 32 << 20, ..past() }), 2 * read);
-        assert_eq!(ahead_max(&model, &stream, &past()), Tuning::STANDARD.ramp_bytes);
+        assert_eq!(ahead_max(&model, &stream, &past()), T.ramp_bytes);
         let shared = Model { streams: 64, ..model };
         assert_eq!(ahead_max(&shared, &stream, &Past { limit: 32 << 20, ..past() }), 128 << 10);
         let ending = Past { limit: 32 << 20, usual_run: stream.course.run_bytes + 4096, ..past() };

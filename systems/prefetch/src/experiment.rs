@@ -6,6 +6,7 @@
 //! that forgotten. So what never gains costs a share of the time that falls with every try, and what begins to gain is
 //! found (exponential backoff; Metcalfe and Boggs, "Ethernet", 1976).
 
+use crate::shared::New;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a comparison showed.
@@ -45,7 +46,7 @@ pub struct Experiment {
 impl Experiment {
     /// Nothing was tried yet.
     pub const fn new(terms: Terms) -> Experiment {
-        Experiment { terms, lost: AtomicU64::new(0), rest: AtomicU64::new(0), until: AtomicU64::new(0) }
+        Experiment { terms, lost: AtomicU64::NEW, rest: AtomicU64::NEW, until: AtomicU64::NEW }
     }
 
     /// Takes what a comparison showed at a moment of the owner's count; `true`: a rest begins.

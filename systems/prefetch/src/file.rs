@@ -170,7 +170,7 @@ impl FileState {
         stream.reader = self.reader;
         self.streams.note_order(stream.course.is_confirmed());
         self.account(&mut stream, read, (covered, fetched), device, budget, mode);
-        stream.course.count_misfit(read.is_slow(), device.tuning());
+        stream.course.count_misfit(read.is_slow());
         if mode.predicts() {
             self.steer(&mut stream, read, covered, device, budget, mode);
         }

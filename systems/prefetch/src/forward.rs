@@ -4,7 +4,7 @@
 //! device: a single one may merely have lost its share to the others. After a while they are tried again.
 
 use crate::experiment::{Experiment, Terms, Verdict};
-use crate::tuning::Tuning;
+use crate::tuning::T;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// Streams without gain that decide for a device: of three one may be an accident.
@@ -74,33 +74,27 @@ impl Base {
     }
 }
 
-/// What forward streams told. All methods may race: a lost update costs a vote.
-#[derive(Debug)]
-pub struct Forward {
-    tuning: &'static Tuning,
-    /// Some streams without gain end it for a while, in reads that are left to the kernel.
-    streams: Experiment,
-    /// Reads that were left to the kernel since.
-    left: AtomicU64,
-    /// Whether prefetching one brought something.
-    gains: AtomicBool,
-    /// When the latest one began, ns; 0 before the first.
-    tried_ns: AtomicU64,
+shared! {
+    /// What forward streams told. All methods may race: a lost update costs a vote.
+    pub struct Forward {
+        /// Some streams without gain end it for a while, in reads that are left to the kernel.
+        streams: Experiment = Experiment::new(Terms {
+            losses: VOTES,
+            // The latency may have been learned wrong: a single stream that is left alone for that is a pity.
+            least: T.rest_reads as u64 / 8,
+            most: T.rest_reads as u64,
+        }),
+        /// Reads that were left to the kernel since.
+        left: AtomicU64,
+        /// Whether prefetching one brought something.
+        gains: AtomicBool,
+        /// When the latest one began, ns; 0 before the first.
+        tried_ns: AtomicU64,
+    }
 }
 
 impl Forward {
     /// None was tried yet.
-    pub const fn new(tuning: &'static Tuning) -> Forward {
-        // The latency may have been learned wrong: a single stream that is left alone for that is a pity.
-        let (least, most) = (tuning.rest_reads as u64 / 8, tuning.rest_reads as u64);
-        Forward {
-            tuning,
-            streams: Experiment::new(Terms { losses: VOTES, least, most }),
-            left: AtomicU64::new(0),
-            gains: AtomicBool::new(false),
-            tried_ns: AtomicU64::new(0),
-        }
-    }
 
     /// Learns whether prefetching a stream brought anything.
     ///
@@ -120,7 +114,7 @@ impl Forward {
     /// Whether another stream shows at present whether prefetching brings anything, on a device of so much latency. It has
     /// time for that, but not for ever: it may end before.
     pub fn is_tried(&self, now_ns: u64, latency_ns: u64) -> bool {
-        let time_ns = (25 * self.tuning.rate_ns).max(latency_ns.saturating_mul(20));
+        let time_ns = (25 * T.rate_ns).max(latency_ns.saturating_mul(20));
         let tried_ns = self.tried_ns.load(Relaxed);
         tried_ns != 0 && now_ns < tried_ns.saturating_add(time_ns) && !self.gains.load(Relaxed)
     }
@@ -142,7 +136,7 @@ mod tests {
 
     #[test]
     fn three_barren_streams_decide_and_are_tried_again_later() {
-        let forward = Forward::new(&Tuning::STANDARD);
+        let forward = Forward::new();
         forward.learn(true);
         forward.learn(true);
         assert!(!forward.is_barren());
@@ -164,7 +158,7 @@ mod tests {
 
     #[test]
     fn one_stream_is_tried_before_the_others() {
-        let forward = Forward::new(&Tuning::STANDARD);
+        let forward = Forward::new();
         assert!(!forward.is_tried(1, 0));
         forward.begin(1_000_000);
         assert!(forward.is_tried(2_000_000, 0) && forward.is_tried(50_000_000, 0));

@@ -26,6 +26,7 @@
 //! | [`forward`] | whether forward streams gain beside the kernel's read-ahead |
 //! | [`trial`] | whether prefetching pays, by the program's reads without and with it |
 //! | [`budget`] | how much may be prefetched and unread: headroom, pressure, evictions |
+//! | `shared` | numbers that threads share |
 //! | [`names`] | which file comes next: numbered shards |
 //! | [`series`] | numbered files opened in order: recognised, and how far ahead they may be fetched |
 //! | [`order`] | whether fetching numbered files in their order pays |
@@ -33,6 +34,9 @@
 //! | [`reason`] | why a file is prefetched, or why not |
 //! | [`os`] | what the shell asks of the kernel, as a trait |
 //! | [`sim`] | a simulated device, page cache and kernel read-ahead, to try policies on |
+
+#[macro_use]
+mod shared;
 
 pub mod ahead;
 pub mod budget;

@@ -7,7 +7,7 @@
 //! twice as long. A comparison costs some two hundred reads at the worse of both speeds.
 
 use crate::experiment::{Experiment, Terms};
-use crate::tuning::Tuning;
+use crate::tuning::T;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use Ordering::{Acquire, Relaxed, Release};
@@ -59,35 +59,23 @@ pub struct Sample {
 /// Times in an eighth of an octave each, from 8 us to half a second.
 const BUCKETS: usize = 128;
 
-/// Reads that were counted.
-#[derive(Debug)]
-struct Reads {
-    count: AtomicU32,
-    bytes: AtomicU64,
-    /// Time of earlier rounds, ns.
-    past_ns: AtomicU64,
-    begin_ns: AtomicU64,
-    end_ns: AtomicU64,
-    /// What they took, and would have taken at least without prefetching, ns.
-    spent_ns: AtomicU64,
-    alone_ns: AtomicU64,
-    times: [AtomicU32; BUCKETS],
+shared! {
+    /// Reads that were counted.
+    struct Reads {
+        count: AtomicU32,
+        bytes: AtomicU64,
+        /// Time of earlier rounds, ns.
+        past_ns: AtomicU64,
+        begin_ns: AtomicU64,
+        end_ns: AtomicU64,
+        /// What they took, and would have taken at least without prefetching, ns.
+        spent_ns: AtomicU64,
+        alone_ns: AtomicU64,
+        times: [AtomicU32; BUCKETS],
+    }
 }
 
 impl Reads {
-    const fn new() -> Reads {
-        Reads {
-            count: AtomicU32::new(0),
-            bytes: AtomicU64::new(0),
-            past_ns: AtomicU64::new(0),
-            begin_ns: AtomicU64::new(0),
-            end_ns: AtomicU64::new(0),
-            spent_ns: AtomicU64::new(0),
-            alone_ns: AtomicU64::new(0),
-            times: [const { AtomicU32::new(0) }; BUCKETS],
-        }
-    }
-
     fn clear(&self) {
         self.count.store(0, Relaxed);
         self.bytes.store(0, Relaxed);
@@ -169,46 +157,30 @@ impl Reads {
     }
 }
 
-/// The trial of a device.
-#[derive(Debug)]
-pub struct Trial {
-    tuning: &'static Tuning,
-    busy: AtomicBool,
-    phase: AtomicU32,
-    /// Reads of this phase.
-    reads: AtomicU32,
-    /// When its first one ended, ns.
-    begun_ns: AtomicU64,
-    round: AtomicU32,
-    /// Found good or bad, it rests for some reads until it is looked at again.
-    rests: Experiment,
-    /// The rate with prefetching before anything was held back, bytes/s.
-    first: AtomicU64,
-    alone: Reads,
-    with: Reads,
+shared! {
+    /// The trial of a device.
+    pub struct Trial {
+        busy: AtomicBool,
+        phase: AtomicU32,
+        /// Reads of this phase.
+        reads: AtomicU32,
+        /// When its first one ended, ns.
+        begun_ns: AtomicU64,
+        round: AtomicU32,
+        /// Found good or bad, it rests for some reads until it is looked at again.
+        rests: Experiment = Experiment::new(Terms {
+            losses: 1,
+            least: T.rest_reads as u64,
+            most: 256 * T.rest_reads as u64,
+        }),
+        /// The rate with prefetching before anything was held back, bytes/s.
+        first: AtomicU64,
+        alone: Reads,
+        with: Reads,
+    }
 }
 
 impl Trial {
-    /// Nothing was read yet.
-    pub const fn new(tuning: &'static Tuning) -> Trial {
-        Trial {
-            tuning,
-            busy: AtomicBool::new(false),
-            phase: AtomicU32::new(0),
-            reads: AtomicU32::new(0),
-            begun_ns: AtomicU64::new(0),
-            round: AtomicU32::new(0),
-            rests: Experiment::new(Terms {
-                losses: 1,
-                least: tuning.rest_reads as u64,
-                most: 256 * tuning.rest_reads as u64,
-            }),
-            first: AtomicU64::new(0),
-            alone: Reads::new(),
-            with: Reads::new(),
-        }
-    }
-
     fn phase(&self) -> Phase {
         Phase::of(self.phase.load(Relaxed))
     }
@@ -239,23 +211,23 @@ impl Trial {
         match self.phase() {
             Phase::First if active => self.enter(Phase::Ramp),
             Phase::First => {
-                if self.alone.count.load(Relaxed) >= 4 * self.tuning.trial_reads {
+                if self.alone.count.load(Relaxed) >= 4 * T.trial_reads {
                     self.alone.clear();
                 }
                 self.alone.add(read);
             }
-            Phase::Ramp if reads >= self.tuning.trial_reads / 2 && long => self.enter(Phase::With),
+            Phase::Ramp if reads >= T.trial_reads / 2 && long => self.enter(Phase::With),
             Phase::With => {
                 self.with.add(read);
-                if reads >= self.tuning.trial_reads && long {
+                if reads >= T.trial_reads && long {
                     self.compare();
                 }
             }
-            Phase::Drain if reads >= self.tuning.trial_reads / 2 => self.enter(Phase::Alone),
+            Phase::Drain if reads >= T.trial_reads / 2 => self.enter(Phase::Alone),
             Phase::Alone => {
                 self.alone.add(read);
                 let plain = self.alone.rate().saturating_mul(PLAIN.pow(3)) < self.first.load(Relaxed);
-                if reads >= self.tuning.trial_reads || (plain && reads >= self.tuning.trial_reads / 6) {
+                if reads >= T.trial_reads || (plain && reads >= T.trial_reads / 6) {
                     self.alone.pause();
                     self.enter(Phase::Ramp);
                 }
@@ -304,7 +276,7 @@ impl Trial {
         }
         // Two buckets are a fifth on average; what a busy CPU adds is less than 50 us.
         let (late, usual) = (self.with.tail(), self.alone.tail());
-        let later = late >= usual + 2 && nanoseconds(late) > nanoseconds(usual) + self.tuning.wake_ns;
+        let later = late >= usual + 2 && nanoseconds(late) > nanoseconds(usual) + T.wake_ns;
         // What hardly gains and is late from the beginning needs no trial.
         let hardly = |with: u64, alone: u64| with < alone + alone / 5;
         let plainly_bad = known && later && hardly(with, alone) && hardly(with_reads, alone_reads);
@@ -347,7 +319,7 @@ mod tests {
     impl Program {
         fn new(alone_ns: u64, with_ns: u64, tail: u64) -> Program {
             Program {
-                trial: Trial::new(&Tuning::STANDARD),
+                trial: Trial::new(),
                 now_ns: MS,
                 alone_ns,
                 with_ns,

@@ -5,6 +5,7 @@ use crate::course::Shape;
 use crate::device::Wait;
 use crate::stream::Stream;
 use crate::trial::Sample;
+use crate::tuning::T;
 use crate::{Budget, Device, Mode, PAGE};
 
 impl FileState {
@@ -30,9 +31,7 @@ impl FileState {
                 let partial = match stream.course.shape {
                     _ if self.streams.iter().any(live) => true,
                     Shape::Forward => true,
-                    Shape::Unknown if stream.course.run_reads <= 1 => {
-                        self.counters.reads <= device.tuning().sample
-                    }
+                    Shape::Unknown if stream.course.run_reads <= 1 => self.counters.reads <= T.sample,
                     Shape::Unknown => stream.course.is_upwards(),
                     Shape::Backward | Shape::Stride(_) => false,
                 };
@@ -65,8 +64,6 @@ impl FileState {
                 self.counters.late += 1;
                 if let Some((since_ns, ahead)) = timed.filter(|_| !self.coarse) {
                     let ahead = ahead.saturating_mul(device.streams().max(1));
-                    // Ahead of a forward stream the kernel may have asked for a part of it before.
-                    let own = stream.course.shape != Shape::Forward || self.random_hint;
                     // Pieces of a stride are asked for one by one.
                     let request = if let Shape::Stride(_) = stream.course.shape {
                         stream.course.piece
@@ -74,7 +71,7 @@ impl FileState {
                         u64::MAX
                     };
                     let elapsed_ns = read.now_ns.saturating_sub(since_ns);
-                    device.learn_wait(&Wait { elapsed_ns, ahead, request, own });
+                    device.learn_wait(&Wait { elapsed_ns, ahead, request });
                 }
             }
         } else if fetched && slow {

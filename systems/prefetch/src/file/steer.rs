@@ -6,6 +6,7 @@ use crate::decide::{self, Action, Experiments, Past, decide};
 use crate::model::Model;
 use crate::reason::Reason;
 use crate::stream::Stream;
+use crate::tuning::T;
 use crate::{Budget, Device, Mode};
 
 impl FileState {
@@ -61,7 +62,7 @@ impl FileState {
             }
             if covered && read.is_slow() {
                 let allowed = decide::ahead_max(&device.model(), stream, &self.past(stream, true));
-                stream.ahead.grow(&stream.course, device.tuning().depth_bytes, allowed);
+                stream.ahead.grow(&stream.course, T.depth_bytes, allowed);
             }
             return;
         }
@@ -90,7 +91,7 @@ impl FileState {
                 if comparable {
                     device.forward.begin(read.now_ns);
                 }
-                self.reach.begin(device.tuning().depth_bytes);
+                self.reach.begin(T.depth_bytes);
                 self.reason = if mode == Mode::Observe { Reason::Observing } else { Reason::Prefetching };
             }
         }
