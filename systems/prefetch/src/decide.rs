@@ -20,25 +20,10 @@ pub struct Past {
     pub random_hint: bool,
     /// The length that three quarters of the last runs did not exceed, bytes; unlimited before the first ended.
     pub usual_run: u64,
-    /// How far ahead a stream may be, bytes: less after waste and evictions; 0 before the first.
-    pub limit: u64,
-    /// Whether all of it was fetched.
-    pub is_fetched: bool,
     /// Whether no other stream is read near this one.
     pub is_alone: bool,
     /// Whether a forward stream's rate beside the kernel's read-ahead is known.
     pub is_ramped: bool,
-}
-
-/// What was tried on the device, and brought nothing or is not decided yet.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Experiments {
-    /// Reads were no faster with prefetching, or some were later.
-    pub is_bad: bool,
-    /// A forward stream is being tried: the others wait for what it shows.
-    pub is_tried: bool,
-    /// Forward streams gained nothing beside the kernel's read-ahead.
-    pub is_barren: bool,
 }
 
 /// What to do about a stream.
@@ -57,29 +42,21 @@ impl Past {
     }
 }
 
-/// Whether a confirmed stream is to be prefetched.
-pub fn decide(model: &Model, stream: &Stream, past: &Past, experiments: Experiments) -> Action {
+/// Whether a confirmed stream is to be prefetched. `is_bad`: reads were no faster with prefetching, or some were later.
+pub fn decide(model: &Model, stream: &Stream, past: &Past, is_bad: bool) -> Action {
     // No misses, nothing to gain.
     if stream.slow_count() < 2 {
         return Action::Leave(Reason::Cached);
     }
     let objection = match past.has_kernel(stream) {
-        true => forward(model, stream, past, experiments),
+        true => forward(model, stream, past),
         false => (!is_gainful(model, stream.rate_alone(past.now_ns))).then_some(Reason::Saturated),
     };
     if let Some(reason) = objection {
         return Action::Leave(reason);
     }
-    if experiments.is_bad {
+    if is_bad {
         return Action::Leave(Reason::NoGain);
-    }
-    if past.is_fetched {
-        return Action::Leave(Reason::FetchedAll);
-    }
-    // It may be about to end.
-    let (run, read) = (past.usual_run, stream.course.run_bytes);
-    if run < u64::MAX && read >= run - run / 4 && read <= run + run / 4 {
-        return Action::Leave(Reason::ShortRuns);
     }
     Action::Prefetch((model.bdp() / 2 * 3).clamp(T.ramp_bytes, T.depth_bytes))
 }
@@ -101,7 +78,9 @@ fn is_gainful(model: &Model, own_rate: u64) -> bool {
 }
 
 /// Why a stream that the kernel reads ahead of is left to it.
-fn forward(model: &Model, stream: &Stream, past: &Past, experiments: Experiments) -> Option<Reason> {
+///
+/// Rule: Forward.
+fn forward(model: &Model, stream: &Stream, past: &Past) -> Option<Reason> {
     // It must show misses after the kernel had time to ramp up.
     if model.bdp() <= model.readahead || !past.is_ramped {
         return Some(Reason::KernelHasIt);
@@ -118,10 +97,7 @@ fn forward(model: &Model, stream: &Stream, past: &Past, experiments: Experiments
     let own_rate = stream.course.with_gaps(stream.rate_alone(past.now_ns));
     let several = rate >= model.bandwidth / 5 && rate / 9 >= own_rate / 4;
     let gains = rate > 0 && !several && model.is_gain(model.gain_ns(rate, false));
-    if !gains || experiments.is_tried {
-        return Some(Reason::Saturated);
-    }
-    experiments.is_barren.then_some(Reason::NoGain)
+    (!gains).then_some(Reason::Saturated)
 }
 
 /// Whether a forward stream leaves out more than a third, on a device that is not far enough for it: of what is
@@ -168,7 +144,7 @@ pub fn ahead_max(model: &Model, stream: &Stream, past: &Past) -> u64 {
         _ => past.usual_run.saturating_sub(stream.course.run_bytes),
     };
     let share = model.share_bytes(least.min(1 << 20));
-    stream.ahead.depth().min(ramp).min(run_left).min(share).min(past.limit.max(T.ramp_bytes))
+    stream.ahead.depth().min(ramp).min(run_left).min(share)
 }
 
 /// Whether a stream that is prefetched is to ask for more now.
@@ -213,35 +189,21 @@ mod tests {
     }
 
     fn past() -> Past {
-        Past {
-            now_ns: 9 * MS,
-            random_hint: false,
-            usual_run: u64::MAX,
-            limit: 0,
-            is_fetched: false,
-            is_alone: true,
-            is_ramped: true,
-        }
+        Past { now_ns: 9 * MS, random_hint: false, usual_run: u64::MAX, is_alone: true, is_ramped: true }
     }
 
     #[test]
     fn what_hits_is_left_alone_and_what_misses_is_prefetched() {
         let model = model(MS, 10);
-        assert_eq!(
-            decide(&model, &stream(1), &past(), Experiments::default()),
-            Action::Leave(Reason::Cached)
-        );
-        assert_eq!(
-            decide(&model, &stream(2), &past(), Experiments::default()),
-            Action::Prefetch(model.bdp() / 2 * 3)
-        );
+        assert_eq!(decide(&model, &stream(1), &past(), false), Action::Leave(Reason::Cached));
+        assert_eq!(decide(&model, &stream(2), &past(), false), Action::Prefetch(model.bdp() / 2 * 3));
     }
 
     /// The gain is what the device is idle for, less a thread that is woken for each read beside others.
     #[test]
     fn a_device_that_the_program_fills_is_left_to_it() {
         let full = |latency_ns, percent| {
-            decide(&model(latency_ns, percent), &stream(8), &past(), Experiments::default())
+            decide(&model(latency_ns, percent), &stream(8), &past(), false)
                 == Action::Leave(Reason::Saturated)
         };
         for (latency_ns, most) in [(20_000, 50), (100_000, 50), (300_000, 73), (MS, 85), (20 * MS, 89)] {
@@ -254,45 +216,22 @@ mod tests {
         assert!(!full(100_000, 5), "one stream alone makes nobody wait");
         // Our own doing, and what nobody has seen yet.
         let ours = Model { streams: 1, ..model(MS, 99) };
-        assert_ne!(
-            decide(&ours, &stream(8), &past(), Experiments::default()),
-            Action::Leave(Reason::Saturated)
-        );
+        assert_ne!(decide(&ours, &stream(8), &past(), false), Action::Leave(Reason::Saturated));
         let unseen = Model { demand: Demand::default(), ..model(MS, 99) };
-        assert_ne!(
-            decide(&unseen, &stream(8), &past(), Experiments::default()),
-            Action::Leave(Reason::Saturated)
-        );
+        assert_ne!(decide(&unseen, &stream(8), &past(), false), Action::Leave(Reason::Saturated));
         let early = Model { demand: Demand { is_noted: true, ..Demand::default() }, ..unseen };
-        assert_eq!(
-            decide(&early, &stream(8), &past(), Experiments::default()),
-            Action::Leave(Reason::Saturated)
-        );
+        assert_eq!(decide(&early, &stream(8), &past(), false), Action::Leave(Reason::Saturated));
     }
 
     #[test]
-    fn what_would_be_waste_is_left_alone() {
-        let (model, stream) = (model(MS, 10), stream(8));
-        for (past, reason) in [
-            (Past { usual_run: stream.course.run_bytes, ..past() }, Reason::ShortRuns),
-            (Past { is_fetched: true, ..past() }, Reason::FetchedAll),
-        ] {
-            assert_eq!(decide(&model, &stream, &past, Experiments::default()), Action::Leave(reason));
-        }
-        let bad = Experiments { is_bad: true, ..Experiments::default() };
-        assert_eq!(decide(&model, &stream, &past(), bad), Action::Leave(Reason::NoGain));
-    }
-
-    #[test]
-    fn nothing_is_farther_ahead_than_its_run_its_limit_and_its_share() {
+    fn nothing_is_farther_ahead_than_its_run_and_its_share() {
         let (model, mut stream) = (model(20 * MS, 10), stream(8));
         stream.activate(32 << 20, MS);
         let read = stream.course.proven_bytes();
-        assert_eq!(ahead_max(&model, &stream, &Past { limit: 32 << 20, ..past() }), 2 * read);
-        assert_eq!(ahead_max(&model, &stream, &past()), T.ramp_bytes);
+        assert_eq!(ahead_max(&model, &stream, &past()), 2 * read);
         let shared = Model { streams: 64, ..model };
-        assert_eq!(ahead_max(&shared, &stream, &Past { limit: 32 << 20, ..past() }), 128 << 10);
-        let ending = Past { limit: 32 << 20, usual_run: stream.course.run_bytes + 4096, ..past() };
+        assert_eq!(ahead_max(&shared, &stream, &past()), 128 << 10);
+        let ending = Past { usual_run: stream.course.run_bytes + 4096, ..past() };
         assert_eq!(ahead_max(&model, &stream, &ending), 4096);
     }
 }

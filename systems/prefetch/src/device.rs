@@ -12,7 +12,6 @@ use fetching::Fetching;
 use limits::Limits;
 use live::Live;
 
-use crate::forward::Forward;
 use crate::latency::Latency;
 use crate::model::{Model, bytes_in, ns_of};
 use crate::pace::Pace;
@@ -45,8 +44,6 @@ shared! {
         pairs: Pairs,
         limits: Limits,
         live: Live,
-        /// Whether forward streams gain.
-        pub forward: Forward,
         fetching: Fetching,
         window: Window,
         traffic: Traffic,
@@ -103,7 +100,7 @@ impl Device {
     /// Learns from a slow read that ended at `now_ns`, a full miss or not, what the device delivers. What is prefetched
     /// lies between the program's own reads: pairs of these look slower than the device.
     pub fn learn_pair(&self, now_ns: u64, elapsed_ns: u64, bytes: u64, full: bool) {
-        match full && !self.is_prefetching() && !self.fetching.has_left_over() {
+        match full && !self.is_prefetching() {
             true => self.pairs.note(now_ns, elapsed_ns, bytes),
             false => self.pairs.pass(now_ns),
         }
@@ -198,11 +195,6 @@ impl Device {
         self.pace.learn((under_way, own), elapsed_ns, self.own_transfer_ns(own), self.latency_ns());
     }
 
-    /// Notes how long a step of fetching took until it was noticed.
-    pub fn note_step(&self, elapsed_ns: u64) {
-        self.pace.note_step(elapsed_ns, self.latency_ns());
-    }
-
     /// How long fetching so many bytes takes, ns.
     pub fn transfer_ns(&self, bytes: u64) -> u64 {
         let ns = match self.pace.price_ns(self.latency_ns()) {
@@ -289,11 +281,11 @@ impl Device {
         }
     }
 
-    /// How much longer than on average without a fetch a miss took, ns; negative: shorter. What is longer than twice the
+    /// How much longer than usual without a fetch a miss took, ns; negative: shorter. What is longer than twice the
     /// usual is a busy CPU rather than a tenth of a latency in the queue.
     pub fn waited_ns(&self, elapsed_ns: u64) -> i64 {
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX / 2);
-        signed(elapsed_ns.min(self.typical_ns().saturating_mul(2))) - signed(self.mean_ns())
+        signed(elapsed_ns.min(self.typical_ns().saturating_mul(2))) - signed(self.typical_ns())
     }
 
     /// How much longer misses in other files took beside the fetch than without, since this was last asked, ns.
@@ -313,9 +305,9 @@ impl Device {
     }
 
     /// One step of fetching a file, bytes: a read that comes after it waits a part of a latency, three quarters of what it
-    /// may wait for a stream since two steps may meet, or more where the processor is too busy for such short ones.
+    /// may wait for a stream since two steps may meet.
     pub fn fetch_step_bytes(&self) -> u64 {
-        (self.fetch_bdp() * 3 / 4 / T.delay_part * self.pace.stretch())
+        (self.fetch_bdp() * 3 / 4 / T.delay_part)
             .clamp(crate::PAGE, 6 * T.ramp_bytes)
             .next_multiple_of(crate::PAGE)
     }
@@ -356,11 +348,6 @@ impl Device {
     /// How long a miss took lately while nothing was prefetched, ns; the latency before that was seen.
     pub fn typical_ns(&self) -> u64 {
         self.latency.typical_ns()
-    }
-
-    /// The mean of the same, of which longer ones count as twice the typical one, ns.
-    pub fn mean_ns(&self) -> u64 {
-        self.latency.mean_ns()
     }
 }
 

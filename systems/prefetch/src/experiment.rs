@@ -1,7 +1,7 @@
 //! Try, compare, rest twice as long: one rule for all that is done only where it is seen to gain.
 //!
-//! Streams ([`trial`](crate::trial)), forward readers ([`forward`](crate::forward)), the order of files
-//! ([`order`](crate::order), [`series`](crate::series)) and the library's own cost differ in what they compare. What
+//! Streams ([`trial`](crate::trial)), the order of files ([`order`](crate::order), [`series`](crate::series)) and the
+//! library's own cost differ in what they compare. What
 //! follows from it is the same: some losses in a row end it for a while, each time for twice as long, and a gain makes
 //! that forgotten. So what never gains costs a share of the time that falls with every try, and what begins to gain is
 //! found (exponential backoff; Metcalfe and Boggs, "Ethernet", 1976).

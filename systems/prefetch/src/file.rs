@@ -236,7 +236,6 @@ impl FileState {
         let wasted = ended.ahead.end();
         budget.give(wasted);
         self.counters.wasted += wasted;
-        self.reach.settle(ended.ahead.useful(), wasted);
     }
 
     /// Feedback on a claimed range: bytes of it that were cached already.
@@ -259,7 +258,6 @@ impl FileState {
     /// Feedback: bytes ahead of the streams that the kernel evicted before they were read.
     pub fn evicted(&mut self, bytes: u64, budget: &Budget) {
         self.counters.evicted += bytes;
-        self.reach.shrink();
         budget.evicted();
     }
 

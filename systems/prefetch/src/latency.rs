@@ -7,7 +7,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::tuning::T;
 use crate::waits::Recent;
 
 /// No device answers sooner, ns.
@@ -24,9 +23,6 @@ shared! {
         elapsed: Recent<16>,
         partial: Recent<8>,
         typical_ns: AtomicU64,
-        mean_ns: AtomicU64,
-        /// Misses that the mean is of, at most the square of [`Tuning::sample`](crate::Tuning::sample).
-        mean_count: AtomicU64,
     }
 }
 
@@ -45,15 +41,6 @@ impl Latency {
         }
     }
 
-    /// The mean of many such misses, of which longer ones count as twice the typical one, ns. Of few it would be a matter of
-    /// chance, and of those right after a fetch too long.
-    pub fn mean_ns(&self) -> u64 {
-        match self.mean_ns.load(Relaxed) {
-            0 => self.typical_ns(),
-            mean => mean,
-        }
-    }
-
     /// A read that asked for its pages itself, on a device that no prefetch kept busy, took so long, of which its own bytes
     /// took `transfer_ns`.
     ///
@@ -61,7 +48,6 @@ impl Latency {
     pub fn note_miss(&self, elapsed_ns: u64, transfer_ns: u64) {
         self.misses.note(elapsed_ns.saturating_sub(transfer_ns).max(LEAST_NS));
         self.elapsed.note(elapsed_ns);
-        self.add_to_mean(elapsed_ns);
         self.typical_ns.store(self.elapsed.middle(), Relaxed);
         self.ns.store(self.misses.third(), Relaxed);
     }
@@ -80,17 +66,6 @@ impl Latency {
             self.ns.store(next, Relaxed);
             self.typical_ns.store(next, Relaxed);
         }
-    }
-
-    fn add_to_mean(&self, elapsed_ns: u64) {
-        let capped = match self.typical_ns() {
-            0 => elapsed_ns,
-            typical => elapsed_ns.min(typical.saturating_mul(2)),
-        };
-        let count = (self.mean_count.load(Relaxed) + 1).min(T.sample.pow(2));
-        self.mean_count.store(count, Relaxed);
-        let known = self.mean_ns.load(Relaxed);
-        self.mean_ns.store(known - known / count + capped / count, Relaxed);
     }
 }
 
@@ -118,18 +93,6 @@ mod tests {
                 }
             }
         }
-    }
-
-    #[test]
-    fn misses_that_wait_for_what_a_fetch_left_are_not_the_mean() {
-        let latency = Latency::new();
-        (0..300).for_each(|_| latency.note_miss(MS, 0));
-        (0..16).for_each(|_| latency.note_miss(MS + MS / 2, 0));
-        assert!(latency.mean_ns() < MS + MS / 20, "{}", latency.mean_ns());
-        assert!(latency.typical_ns() > MS + MS / 4, "{}", latency.typical_ns());
-        // A hiccup counts as twice the usual.
-        latency.note_miss(1_000 * MS, 0);
-        assert!(latency.mean_ns() < MS + MS / 10, "{}", latency.mean_ns());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What fetching costs on a device, and how much of it may be under way.
+//! What fetching costs on a device.
 //!
 //! The price of bytes is the time that the device is busy with them, not the time until they are there: nobody waits for
 //! that. Two figures are no less than it: what a step took, divided by all bytes that were under way with it (Little's
@@ -6,12 +6,10 @@
 //! while it is not. What others did meanwhile only adds to both, so that the low ones of the latest count.
 
 use crate::tuning::T;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Steps that are remembered.
 const STEPS: usize = 16;
-/// All steps.
-const ALL: u64 = 1 << 16;
 
 shared! {
     /// What is known of one step.
@@ -52,10 +50,6 @@ shared! {
         /// The latest ones. The latency may be learned after them, so that the price is not kept.
         steps: [Step; STEPS],
         count: AtomicU64,
-        /// Whether the latest step was noticed late.
-        is_late: AtomicBool,
-        /// How many of the latest steps were the first of late ones, in [`ALL`].
-        late: AtomicU64,
     }
 }
 
@@ -72,24 +66,6 @@ impl Pace {
             step.own.store(own, Relaxed);
             step.elapsed_ns.store(elapsed_ns, Relaxed);
             step.assumed_ns.store(assumed_ns, Relaxed);
-        }
-    }
-
-    /// Notes how long any step took until it was noticed.
-    pub fn note_step(&self, elapsed_ns: u64, latency_ns: u64) {
-        let late = elapsed_ns > latency_ns.saturating_mul(3).saturating_add(20 * T.wake_ns);
-        let first = !self.is_late.swap(late, Relaxed) && late;
-        let known = self.late.load(Relaxed);
-        self.late.store(known - known / 32 + if first { ALL / 32 } else { 0 }, Relaxed);
-    }
-
-    /// How many times longer steps are to be than where the processor is idle: while the thread that waits for them is
-    /// not woken, nothing is asked for, so that where this happens often steps are fewer.
-    pub fn stretch(&self) -> u64 {
-        match self.late.load(Relaxed) {
-            late if late > ALL / 4 => 4,
-            late if late > ALL / 12 => 2,
-            _ => 1,
         }
     }
 
@@ -168,17 +144,5 @@ mod tests {
             "hits of the opening passed for misses"
         );
         assert_eq!(pace.price_ns(MS), Some(AT_1_GB));
-    }
-
-    #[test]
-    fn steps_that_are_often_late_are_longer() {
-        let pace = Pace::new();
-        (0..640).for_each(|_| pace.note_step(MS, MS));
-        assert_eq!(pace.stretch(), 1);
-        (0..640).for_each(|step| pace.note_step(if step % 6 == 0 { 20 * MS } else { MS }, MS));
-        assert!(pace.stretch() > 1);
-        // Several that are late together were one delay.
-        (0..640).for_each(|step| pace.note_step(if step % 64 < 8 { 20 * MS } else { MS }, MS));
-        assert_eq!(pace.stretch(), 1);
     }
 }

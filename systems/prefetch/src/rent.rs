@@ -44,11 +44,6 @@ pub struct Rent {
     credit: Credit,
     width: Width,
     followed: Followed,
-    /// Reads of fetched regions that had to wait, and that did not.
-    spoiled: u32,
-    hits: u32,
-    /// Bytes fetched since the program's latest read of the file.
-    idle_bytes: u64,
 }
 
 impl Rent {
@@ -63,7 +58,6 @@ impl Rent {
         self.regions.touch(offset, size);
         self.loss.note(elapsed_ns, now_ns);
         self.credit.stake(elapsed_ns);
-        self.idle_bytes = 0;
     }
 
     /// Notes how long a miss took beside a running fetch, and how long misses take without one: when they wait
@@ -77,20 +71,7 @@ impl Rent {
 
     /// Notes a read that found what had been fetched, which saved a wait of `typical_ns`.
     pub fn on_hit(&mut self, typical_ns: u64) {
-        self.hits = self.hits.saturating_add(1);
         self.credit.earn(typical_ns / 2);
-        self.idle_bytes = 0;
-    }
-
-    /// Notes a read of a fetched region that had to wait: some are early, many were evicted.
-    pub fn on_spoiled(&mut self) {
-        self.spoiled = self.spoiled.saturating_add(1);
-        self.idle_bytes = 0;
-    }
-
-    /// Whether what is fetched does not stay.
-    fn is_spoiled(&self) -> bool {
-        u64::from(self.spoiled) > T.sample + u64::from(self.hits) / 8
     }
 
     /// Misses since the last fetch was paid for.
@@ -111,7 +92,6 @@ impl Rent {
         wanted > 0
             && self.loss.misses() >= T.misses
             && self.credit.ns() > 0
-            && !self.is_spoiled()
             && device.fetch_ns(wanted) <= self.loss.weighed_ns().saturating_mul(T.price)
     }
 
@@ -147,7 +127,6 @@ impl Rent {
         let Fetched { bytes, cached, elapsed_ns, taken_ns } = *step;
         // Where processors are full the program's threads wait for this one, and in no single read can that be told.
         self.credit.charge_processors(taken_ns);
-        device.note_step(elapsed_ns);
         // One whose last page was there already ends before the others came.
         if let Some(came) = self.followed.end(step.fresh()).filter(|_| cached == 0) {
             device.learn_fetch(came, bytes, elapsed_ns);
@@ -157,15 +136,12 @@ impl Rent {
     /// A step of so many bytes is done, of which some were not cached. Puts more before the device as long as nobody
     /// waits for it; `false`: going on would not pay.
     pub fn on_step(&mut self, size: u64, step: &Fetched, device: &Device) -> bool {
-        let bytes = step.bytes;
-        self.idle_bytes = self.idle_bytes.saturating_add(bytes);
-        self.width.on_step(step.fresh() > bytes / 2, device.fetch_width());
+        self.width.on_step(step.fresh() > step.bytes / 2, device.fetch_width());
         // One account for all: who reads another file waits for this fetch too.
         self.credit.charge(device.take_wait_beside());
         let lasts = self.credit.lasts();
         let left = device.fetch_ns(self.wanted_bytes(size));
-        let pays = left <= self.loss.ns().saturating_mul(2 * T.price) && self.idle_bytes < T.depth_bytes;
-        let pays = pays && lasts && !self.is_spoiled();
+        let pays = lasts && left <= self.loss.ns().saturating_mul(2 * T.price);
         if !pays {
             self.stop();
         }
@@ -178,7 +154,6 @@ impl Rent {
         self.loss.halve();
         self.width.halve();
         self.followed.stop();
-        self.idle_bytes = 0;
     }
 
     /// Stops because the file is being written: writers wait for pages that are read, and nobody counts that.

@@ -32,14 +32,10 @@ impl Fetching {
         self.runs.load(Relaxed)
     }
 
-    pub(super) fn has_left_over(&self) -> bool {
-        self.left_over.load(Relaxed) > 0
-    }
-
     /// Whether a miss that ends now may have waited for steps of a fetch that is over; each is told once.
     pub(super) fn take_left_over(&self) -> bool {
         let took = |left: u64| left.checked_sub(1);
-        self.has_left_over() && self.left_over.fetch_update(Relaxed, Relaxed, took).is_ok()
+        self.left_over.fetch_update(Relaxed, Relaxed, took).is_ok()
     }
 
     pub(super) fn charge(&self, ns: i64) {

@@ -53,11 +53,12 @@ impl FileState {
                 // What was fetched is there, and keeps no device busy.
                 device.note_traffic(read.now_ns, if fetched && !slow { 0 } else { read.len });
             }
-            self.try_out(stream, read, elapsed, covered, device, mode);
+            if mode != Mode::Observe {
+                self.try_out(stream, read, elapsed, covered, device);
+            }
         }
         if covered {
             self.counters.useful += read.len;
-            self.reach.regain(read.len);
             budget.give(stream.ahead.use_up(read.len));
             let timed = stream.ahead.timed_claim(&stream.course, read.offset, read.len);
             if slow {
@@ -74,9 +75,7 @@ impl FileState {
                     device.learn_wait(&Wait { elapsed_ns, ahead, request });
                 }
             }
-        } else if fetched && slow {
-            self.rent.on_spoiled();
-        } else if fetched {
+        } else if fetched && !slow {
             // What is read again was useful once.
             let most = if mode == Mode::Observe { u64::MAX } else { self.counters.issued };
             self.counters.useful = (self.counters.useful + read.len).min(most.max(self.counters.useful));
@@ -89,17 +88,9 @@ impl FileState {
     }
 
     /// Has a read count in the comparison of reads without and with prefetching.
-    pub(super) fn try_out(
-        &self,
-        stream: &Stream,
-        read: &Read,
-        elapsed_ns: u64,
-        covered: bool,
-        device: &Device,
-        mode: Mode,
-    ) {
+    fn try_out(&self, stream: &Stream, read: &Read, elapsed_ns: u64, covered: bool, device: &Device) {
         let counts = (stream.is_active() || stream.slow_count() > 0) && !(covered && device.trial.holds());
-        if counts && mode != Mode::Observe && !device.is_fetching() {
+        if counts && !device.is_fetching() {
             let ahead = stream.course.shape == Shape::Backward
                 || (stream.course.shape == Shape::Forward && self.random_hint);
             let page_ns = device.latency_ns().saturating_mul(read.len.min(PAGE)) / PAGE;
