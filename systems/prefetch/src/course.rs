@@ -239,12 +239,6 @@ impl Course {
         if self.shape == Shape::Unknown && self.run_reads >= RECENT as u32 {
             self.shape = self.drift();
         }
-        if self.shape == Shape::Unknown
-            && let Some(way) = self.rise()
-        {
-            self.shape = Shape::Forward;
-            self.dense = way;
-        }
         if self.is_confirmed() && self.run_reads > RECENT as u32 {
             self.doubted_bytes = self.run_bytes;
         }
@@ -310,22 +304,6 @@ impl Course {
         } else {
             Shape::Unknown
         }
-    }
-
-    /// Upwards with gaps of different sizes, eight reads at least, three left out for each at most: about how much was
-    /// read, and how far that led.
-    fn rise(&self) -> Option<(u64, u64)> {
-        if self.run_reads <= RECENT as u32 || self.deltas.len() < 4 {
-            return None;
-        }
-        // The latest one is not remembered yet.
-        let at = self.run_reads as usize;
-        let before = |back: usize| self.recent.get((at + RECENT - back) % RECENT).copied().unwrap_or(0);
-        let rises = before(1) < self.start && (2..RECENT).all(|back| before(back) < before(back - 1));
-        let varies = self.deltas.majority((self.piece / 8).max(PAGE), None).is_none();
-        let read = self.run_bytes / u64::from(self.run_reads) * (RECENT as u64 - 1);
-        let way = self.start.saturating_sub(before(RECENT - 1));
-        (rises && varies && way <= read.saturating_mul(4)).then_some((read, way))
     }
 
     fn remember(&mut self, offset: u64) {

@@ -107,16 +107,11 @@ pub fn leaves_out_much(model: &Model, stream: &Stream, is_alone: bool) -> bool {
     stream.course.with_gaps(100) >= 150 && model.bdp() < far && is_alone
 }
 
-/// One request of a stream, bytes: beside others no longer than they may wait for it; alone not less than the kernel's,
-/// which it replaces.
-pub fn request_bytes(model: &Model, stream: &Stream, random_hint: bool) -> u64 {
-    let alone = model.chunk_bytes();
-    if model.is_shared(stream.base.rate()) {
-        return alone.min(model.quantum_bytes());
-    }
-    match stream.course.shape {
-        Shape::Forward if !random_hint => alone.max(model.readahead.min(model.call).min(1 << 20)),
-        _ => alone,
+/// One request of a stream, bytes: beside others no longer than they may wait for it.
+pub fn request_bytes(model: &Model, stream: &Stream) -> u64 {
+    match model.is_shared(stream.base.rate()) {
+        true => model.chunk_bytes().min(model.quantum_bytes()),
+        false => model.chunk_bytes(),
     }
 }
 
@@ -156,7 +151,7 @@ pub fn wants_more(model: &Model, stream: &Stream, past: &Past, size: u64) -> boo
     // Streams with pieces claim one at a time; dense ones are left to gather a request.
     let threshold = match stream.course.shape {
         Shape::Stride(_) => stream.course.piece,
-        _ => request_bytes(model, stream, past.random_hint).min(ahead_max / 2).max(PAGE),
+        _ => request_bytes(model, stream).min(ahead_max / 2).max(PAGE),
     };
     stream.ahead_bytes() + threshold <= ahead_max.max(2 * threshold)
 }

@@ -71,13 +71,6 @@ impl Walk {
         self.window = (self.window + 1 + self.window / 16).min(64 * T.sample as u32);
     }
 
-    /// The program has passed files that it did not open: they are waste, the window shrinks.
-    pub fn on_passed(&mut self, files: u32, bytes: u64, budget: &Budget) {
-        self.ahead_files = self.ahead_files.saturating_sub(files);
-        self.ahead.give(bytes, budget);
-        self.window = (self.window - self.window / 4).max(T.sample as u32);
-    }
-
     /// It is over: what was not opened is nobody's any more.
     pub fn end(&mut self, budget: &Budget) {
         self.ahead.give_all(budget);
@@ -175,7 +168,7 @@ mod tests {
         assert_eq!(walk.pace(BYTES_MAX, 0, &budget), Pace::Go);
         for _ in 0..(T.sample as u32).pow(2) {
             fetch(&mut walk, 1, &budget);
-            walk.on_passed(1, 1, &budget);
+            walk.ahead_files -= 1;
         }
         assert_eq!(walk.pace(BYTES_MAX, 0, &budget), Pace::Useless);
     }
