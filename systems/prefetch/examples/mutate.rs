@@ -4,7 +4,7 @@
 //!     cargo run --release -p loadline-prefetch --example mutate -- TRACES > CELLS
 //!
 //! A line is a cell: gain, p99 as so many times that without prefetching, digest of all that was simulated for it. The
-//! modes `predict` and `observe` are in the digest only. `mutate.sh` beside this file leaves the rules out one by one.
+//! modes `predict` and `observe` are in the digest only. `mutate.py` beside this file leaves the rules out one by one.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};

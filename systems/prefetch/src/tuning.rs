@@ -65,7 +65,7 @@ impl Mode {
 /// The constants of the policy, all of them: what it is not told and does not measure. Lengths of tables are not among
 /// them, nor are plain fractions of what stands here or was measured.
 ///
-/// What each one moves when it is halved and doubled: example `mutate`.
+/// What each one moved when it was halved and doubled is in the notebook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
     /// How long a thread takes to be woken, ns (10,000 to 200,000): waits that differ by less are alike, and turns are no
