@@ -25,8 +25,6 @@ shared! {
 }
 
 impl Pairs {
-    /// None was seen yet.
-
     /// Notes that some miss ended, of which nothing else is known.
     pub fn pass(&self, now_ns: u64) {
         self.end_ns.store(now_ns, Relaxed);

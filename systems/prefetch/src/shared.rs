@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64};
 /// What begins with nothing seen, in a static too.
 pub trait New {
     /// Nothing was seen yet.
-    #[expect(clippy::declare_interior_mutable_const, reason = "each use is to be a new one")]
     const NEW: Self;
 }
 

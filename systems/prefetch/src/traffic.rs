@@ -16,8 +16,6 @@ shared! {
 }
 
 impl Traffic {
-    /// Nothing was read yet.
-
     /// Notes a read, on a device of so much latency.
     pub fn note(&self, now_ns: u64, bytes: u64, latency_ns: u64) {
         let total = self.bytes.fetch_add(bytes, Relaxed) + bytes;

@@ -20,8 +20,6 @@ shared! {
 }
 
 impl Window {
-    /// Nothing was timed yet.
-
     /// Its size, bytes, on a device of so much latency.
     pub fn bytes(&self, latency_ns: u64) -> u64 {
         match self.bytes.load(Relaxed) {
