@@ -26,8 +26,6 @@ pub struct Ahead {
     depth: u64,
     /// Bytes of the run when the depth last grew.
     grown_bytes: u64,
-    /// Bytes read out of what was prefetched.
-    useful: u64,
     /// Bytes claimed and not read yet, taken from the memory budget; none while it is not prefetched.
     owed: u64,
     /// Nothing is asked for before this time, ns: see [`Model::turn_ns`](crate::model::Model::turn_ns).
@@ -55,11 +53,6 @@ impl Ahead {
         self.depth
     }
 
-    /// Bytes read out of what was prefetched.
-    pub fn useful(&self) -> u64 {
-        self.useful
-    }
-
     /// When the next request may be made, ns.
     pub fn paced_ns(&self) -> u64 {
         self.paced_ns
@@ -80,23 +73,16 @@ impl Ahead {
 
     /// A read found so much of what was prefetched; how much of it was still owed.
     pub fn use_up(&mut self, len: u64) -> u64 {
-        self.useful += len;
         let paid = len.min(self.owed);
         self.owed -= paid;
         paid
     }
 
-    /// A read had to wait for what was asked for, half a depth and more after the depth last grew: doubles it, where
-    /// `most` is what it may be and `allowed` what the stream may be ahead now.
-    pub fn grow(&mut self, course: &Course, most: u64, allowed: u64) {
-        if course.run_bytes - self.grown_bytes < self.depth / 2 {
-            return;
+    /// A read had to wait for what was asked for: half a depth and more after the depth last grew, doubles it up to `most`.
+    pub fn grow(&mut self, course: &Course, most: u64) {
+        if course.run_bytes - self.grown_bytes >= self.depth / 2 {
+            (self.depth, self.grown_bytes) = ((self.depth * 2).min(most), course.run_bytes);
         }
-        // Something else than the depth may be the limit.
-        if allowed >= self.depth {
-            self.depth = (self.depth * 2).min(most);
-        }
-        self.grown_bytes = course.run_bytes;
     }
 
     /// A claim was made: its bytes are owed, and part of this turn.

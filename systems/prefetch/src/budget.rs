@@ -1,6 +1,6 @@
 //! How much may be prefetched and unread: headroom, pressure, evictions.
 
-use crate::tuning::Tuning;
+use crate::tuning::T;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -30,40 +30,22 @@ impl Memory {
     }
 }
 
-/// Bytes that may be prefetched and not read yet, shared by all files of a process.
-#[derive(Debug)]
-pub struct Budget {
-    room: AtomicU64,
-    /// The room at the last look, without what it is expected to lose until the next one.
-    looked: AtomicU64,
-    /// Multiplicative decrease after evictions and pressure, in 1/256.
-    factor: AtomicU64,
-    outstanding: AtomicU64,
-    user_max: AtomicU64,
-    ooms: AtomicU64,
-    told: AtomicBool,
-}
-
-impl Default for Budget {
-    fn default() -> Budget {
-        Budget::new()
+shared! {
+    /// Bytes that may be prefetched and not read yet, shared by all files of a process.
+    pub struct Budget {
+        room: AtomicU64 = AtomicU64::new(2 * T.depth_bytes),
+        /// The room at the last look, without what it is expected to lose until the next one.
+        looked: AtomicU64,
+        /// Multiplicative decrease after evictions and pressure, in 1/256.
+        factor: AtomicU64 = AtomicU64::new(256),
+        outstanding: AtomicU64,
+        user_max: AtomicU64 = AtomicU64::new(u64::MAX),
+        ooms: AtomicU64,
+        told: AtomicBool,
     }
 }
 
 impl Budget {
-    /// Before the first [`Budget::tell`].
-    pub const fn new() -> Budget {
-        Budget {
-            room: AtomicU64::new(2 * Tuning::STANDARD.depth_bytes),
-            looked: AtomicU64::new(0),
-            factor: AtomicU64::new(256),
-            outstanding: AtomicU64::new(0),
-            user_max: AtomicU64::new(u64::MAX),
-            ooms: AtomicU64::new(0),
-            told: AtomicBool::new(false),
-        }
-    }
-
     /// Limits it further, bytes.
     pub fn set_user_max(&self, bytes: u64) {
         self.user_max.store(bytes, Relaxed);

@@ -1,7 +1,7 @@
 //! The way of a stream's reads: forward, backward or with a stride, recognised from the reads alone.
 
 use crate::PAGE;
-use crate::tuning::Tuning;
+use crate::tuning::T;
 use crate::vote::Deltas;
 
 /// Reads remembered to recognise a direction through jitter.
@@ -193,7 +193,7 @@ impl Course {
     /// third do, there is no stride. Learn again.
     ///
     /// Rule: Give up.
-    pub fn count_misfit(&mut self, slow: bool, tuning: &Tuning) {
+    pub fn count_misfit(&mut self, slow: bool) {
         if !matches!(self.shape, Shape::Stride(_)) {
             return;
         }
@@ -203,7 +203,7 @@ impl Course {
             Some(false) if slow => self.misfits + 2,
             _ => self.misfits,
         };
-        if self.misfits >= tuning.misfits {
+        if self.misfits >= T.misfits {
             self.misfits = 0;
             self.doubt();
         }
@@ -238,12 +238,6 @@ impl Course {
         self.shape = self.recognise();
         if self.shape == Shape::Unknown && self.run_reads >= RECENT as u32 {
             self.shape = self.drift();
-        }
-        if self.shape == Shape::Unknown
-            && let Some(way) = self.rise()
-        {
-            self.shape = Shape::Forward;
-            self.dense = way;
         }
         if self.is_confirmed() && self.run_reads > RECENT as u32 {
             self.doubted_bytes = self.run_bytes;
@@ -310,22 +304,6 @@ impl Course {
         } else {
             Shape::Unknown
         }
-    }
-
-    /// Upwards with gaps of different sizes, eight reads at least, three left out for each at most: about how much was
-    /// read, and how far that led.
-    fn rise(&self) -> Option<(u64, u64)> {
-        if self.run_reads <= RECENT as u32 || self.deltas.len() < 4 {
-            return None;
-        }
-        // The latest one is not remembered yet.
-        let at = self.run_reads as usize;
-        let before = |back: usize| self.recent.get((at + RECENT - back) % RECENT).copied().unwrap_or(0);
-        let rises = before(1) < self.start && (2..RECENT).all(|back| before(back) < before(back - 1));
-        let varies = self.deltas.majority((self.piece / 8).max(PAGE), None).is_none();
-        let read = self.run_bytes / u64::from(self.run_reads) * (RECENT as u64 - 1);
-        let way = self.start.saturating_sub(before(RECENT - 1));
-        (rises && varies && way <= read.saturating_mul(4)).then_some((read, way))
     }
 
     fn remember(&mut self, offset: u64) {
@@ -406,7 +384,7 @@ mod tests {
         let read = |course: &mut Course, block: &mut u64, gap: u64, slow: bool| {
             *block += gap;
             course.advance(*block * 64 * K, 64 * K);
-            course.count_misfit(slow, &Tuning::STANDARD);
+            course.count_misfit(slow);
         };
         let mut block = 6;
         let mut course = feed((0..4).map(|i| i * 128 * K), 64 * K);
@@ -433,7 +411,7 @@ mod tests {
         assert_eq!(course.shape, Shape::Stride(1024 * 1024));
         for at in 0..12 {
             course.advance((5 * 1024 + at * 16) * K, 16 * K);
-            course.count_misfit(true, &Tuning::STANDARD);
+            course.count_misfit(true);
         }
         assert_eq!(course.shape, Shape::Stride(1024 * 1024));
     }

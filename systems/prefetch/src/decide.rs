@@ -9,6 +9,7 @@ use crate::course::Shape;
 use crate::model::Model;
 use crate::reason::Reason;
 use crate::stream::Stream;
+use crate::tuning::T;
 
 /// What a file has taught about its streams.
 #[derive(Debug, Clone, Copy)]
@@ -19,25 +20,10 @@ pub struct Past {
     pub random_hint: bool,
     /// The length that three quarters of the last runs did not exceed, bytes; unlimited before the first ended.
     pub usual_run: u64,
-    /// How far ahead a stream may be, bytes: less after waste and evictions; 0 before the first.
-    pub limit: u64,
-    /// Whether all of it was fetched.
-    pub is_fetched: bool,
     /// Whether no other stream is read near this one.
     pub is_alone: bool,
     /// Whether a forward stream's rate beside the kernel's read-ahead is known.
     pub is_ramped: bool,
-}
-
-/// What was tried on the device, and brought nothing or is not decided yet.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Experiments {
-    /// Reads were no faster with prefetching, or some were later.
-    pub is_bad: bool,
-    /// A forward stream is being tried: the others wait for what it shows.
-    pub is_tried: bool,
-    /// Forward streams gained nothing beside the kernel's read-ahead.
-    pub is_barren: bool,
 }
 
 /// What to do about a stream.
@@ -56,32 +42,23 @@ impl Past {
     }
 }
 
-/// Whether a confirmed stream is to be prefetched.
-pub fn decide(model: &Model, stream: &Stream, past: &Past, experiments: Experiments) -> Action {
+/// Whether a confirmed stream is to be prefetched. `is_bad`: reads were no faster with prefetching, or some were later.
+pub fn decide(model: &Model, stream: &Stream, past: &Past, is_bad: bool) -> Action {
     // No misses, nothing to gain.
     if stream.slow_count() < 2 {
         return Action::Leave(Reason::Cached);
     }
     let objection = match past.has_kernel(stream) {
-        true => forward(model, stream, past, experiments),
+        true => forward(model, stream, past),
         false => (!is_gainful(model, stream.rate_alone(past.now_ns))).then_some(Reason::Saturated),
     };
     if let Some(reason) = objection {
         return Action::Leave(reason);
     }
-    if experiments.is_bad {
+    if is_bad {
         return Action::Leave(Reason::NoGain);
     }
-    if past.is_fetched {
-        return Action::Leave(Reason::FetchedAll);
-    }
-    // It may be about to end.
-    let (run, read) = (past.usual_run, stream.course.run_bytes);
-    if run < u64::MAX && read >= run - run / 4 && read <= run + run / 4 {
-        return Action::Leave(Reason::ShortRuns);
-    }
-    let tuning = model.tuning;
-    Action::Prefetch((model.bdp() / 2 * 3).clamp(tuning.ramp_bytes, tuning.depth_bytes))
+    Action::Prefetch((model.bdp() / 2 * 3).clamp(T.ramp_bytes, T.depth_bytes))
 }
 
 /// Whether a stream that the kernel does not read ahead of gains anything beside what the program has the device do
@@ -101,7 +78,9 @@ fn is_gainful(model: &Model, own_rate: u64) -> bool {
 }
 
 /// Why a stream that the kernel reads ahead of is left to it.
-fn forward(model: &Model, stream: &Stream, past: &Past, experiments: Experiments) -> Option<Reason> {
+///
+/// Rule: Forward.
+fn forward(model: &Model, stream: &Stream, past: &Past) -> Option<Reason> {
     // It must show misses after the kernel had time to ramp up.
     if model.bdp() <= model.readahead || !past.is_ramped {
         return Some(Reason::KernelHasIt);
@@ -118,29 +97,21 @@ fn forward(model: &Model, stream: &Stream, past: &Past, experiments: Experiments
     let own_rate = stream.course.with_gaps(stream.rate_alone(past.now_ns));
     let several = rate >= model.bandwidth / 5 && rate / 9 >= own_rate / 4;
     let gains = rate > 0 && !several && model.is_gain(model.gain_ns(rate, false));
-    if !gains || experiments.is_tried {
-        return Some(Reason::Saturated);
-    }
-    experiments.is_barren.then_some(Reason::NoGain)
+    (!gains).then_some(Reason::Saturated)
 }
 
 /// Whether a forward stream leaves out more than a third, on a device that is not far enough for it: of what is
 /// prefetched less is read, and more has to come for it.
 pub fn leaves_out_much(model: &Model, stream: &Stream, is_alone: bool) -> bool {
-    let far = stream.course.with_gaps(stream.course.with_gaps(model.tuning.sample * model.readahead));
+    let far = stream.course.with_gaps(stream.course.with_gaps(T.sample * model.readahead));
     stream.course.with_gaps(100) >= 150 && model.bdp() < far && is_alone
 }
 
-/// One request of a stream, bytes: beside others no longer than they may wait for it; alone not less than the kernel's,
-/// which it replaces.
-pub fn request_bytes(model: &Model, stream: &Stream, random_hint: bool) -> u64 {
-    let alone = model.chunk_bytes();
-    if model.is_shared(stream.base.rate()) {
-        return alone.min(model.quantum_bytes());
-    }
-    match stream.course.shape {
-        Shape::Forward if !random_hint => alone.max(model.readahead.min(model.call).min(1 << 20)),
-        _ => alone,
+/// One request of a stream, bytes: beside others no longer than they may wait for it.
+pub fn request_bytes(model: &Model, stream: &Stream) -> u64 {
+    match model.is_shared(stream.base.rate()) {
+        true => model.chunk_bytes().min(model.quantum_bytes()),
+        false => model.chunk_bytes(),
     }
 }
 
@@ -148,20 +119,19 @@ pub fn request_bytes(model: &Model, stream: &Stream, random_hint: bool) -> u64 {
 ///
 /// Rule: Depth.
 pub fn ahead_max(model: &Model, stream: &Stream, past: &Past) -> u64 {
-    let ramp_bytes = model.tuning.ramp_bytes;
     // A short forward run is mostly read ahead by the kernel already: less is staked on its going on. A stride
     // that was met three times is no accident: more is.
     let stake = match stream.course.shape {
-        Shape::Forward if stream.course.run_bytes < 32 * ramp_bytes => 1,
+        Shape::Forward if stream.course.run_bytes < 32 * T.ramp_bytes => 1,
         Shape::Stride(_) => 4,
         _ => 2,
     };
-    let ramp = stream.course.proven_bytes().saturating_mul(stake).max(ramp_bytes);
+    let ramp = stream.course.proven_bytes().saturating_mul(stake).max(T.ramp_bytes);
     // Two requests. Those of a stride are pieces, however small: a device may take as long for each as for a long one.
     let least = match stream.course.shape {
-        Shape::Forward if !past.random_hint => (2 * model.readahead).max(ramp_bytes),
+        Shape::Forward if !past.random_hint => (2 * model.readahead).max(T.ramp_bytes),
         Shape::Stride(_) => 2 * stream.course.piece,
-        _ => (2 * stream.course.piece).max(ramp_bytes),
+        _ => (2 * stream.course.piece).max(T.ramp_bytes),
     };
     // Up to the usual length, then nothing until the run has clearly outgrown it.
     let run_left = match past.usual_run.saturating_add(past.usual_run / 4) {
@@ -169,7 +139,7 @@ pub fn ahead_max(model: &Model, stream: &Stream, past: &Past) -> u64 {
         _ => past.usual_run.saturating_sub(stream.course.run_bytes),
     };
     let share = model.share_bytes(least.min(1 << 20));
-    stream.ahead.depth().min(ramp).min(run_left).min(share).min(past.limit.max(ramp_bytes))
+    stream.ahead.depth().min(ramp).min(run_left).min(share)
 }
 
 /// Whether a stream that is prefetched is to ask for more now.
@@ -181,7 +151,7 @@ pub fn wants_more(model: &Model, stream: &Stream, past: &Past, size: u64) -> boo
     // Streams with pieces claim one at a time; dense ones are left to gather a request.
     let threshold = match stream.course.shape {
         Shape::Stride(_) => stream.course.piece,
-        _ => request_bytes(model, stream, past.random_hint).min(ahead_max / 2).max(PAGE),
+        _ => request_bytes(model, stream).min(ahead_max / 2).max(PAGE),
     };
     stream.ahead_bytes() + threshold <= ahead_max.max(2 * threshold)
 }
@@ -189,8 +159,8 @@ pub fn wants_more(model: &Model, stream: &Stream, past: &Past, size: u64) -> boo
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Device;
     use crate::model::Demand;
-    use crate::{Device, Tuning};
 
     const MS: u64 = 1_000_000;
 
@@ -214,35 +184,21 @@ mod tests {
     }
 
     fn past() -> Past {
-        Past {
-            now_ns: 9 * MS,
-            random_hint: false,
-            usual_run: u64::MAX,
-            limit: 0,
-            is_fetched: false,
-            is_alone: true,
-            is_ramped: true,
-        }
+        Past { now_ns: 9 * MS, random_hint: false, usual_run: u64::MAX, is_alone: true, is_ramped: true }
     }
 
     #[test]
     fn what_hits_is_left_alone_and_what_misses_is_prefetched() {
         let model = model(MS, 10);
-        assert_eq!(
-            decide(&model, &stream(1), &past(), Experiments::default()),
-            Action::Leave(Reason::Cached)
-        );
-        assert_eq!(
-            decide(&model, &stream(2), &past(), Experiments::default()),
-            Action::Prefetch(model.bdp() / 2 * 3)
-        );
+        assert_eq!(decide(&model, &stream(1), &past(), false), Action::Leave(Reason::Cached));
+        assert_eq!(decide(&model, &stream(2), &past(), false), Action::Prefetch(model.bdp() / 2 * 3));
     }
 
     /// The gain is what the device is idle for, less a thread that is woken for each read beside others.
     #[test]
     fn a_device_that_the_program_fills_is_left_to_it() {
         let full = |latency_ns, percent| {
-            decide(&model(latency_ns, percent), &stream(8), &past(), Experiments::default())
+            decide(&model(latency_ns, percent), &stream(8), &past(), false)
                 == Action::Leave(Reason::Saturated)
         };
         for (latency_ns, most) in [(20_000, 50), (100_000, 50), (300_000, 73), (MS, 85), (20 * MS, 89)] {
@@ -255,45 +211,22 @@ mod tests {
         assert!(!full(100_000, 5), "one stream alone makes nobody wait");
         // Our own doing, and what nobody has seen yet.
         let ours = Model { streams: 1, ..model(MS, 99) };
-        assert_ne!(
-            decide(&ours, &stream(8), &past(), Experiments::default()),
-            Action::Leave(Reason::Saturated)
-        );
+        assert_ne!(decide(&ours, &stream(8), &past(), false), Action::Leave(Reason::Saturated));
         let unseen = Model { demand: Demand::default(), ..model(MS, 99) };
-        assert_ne!(
-            decide(&unseen, &stream(8), &past(), Experiments::default()),
-            Action::Leave(Reason::Saturated)
-        );
+        assert_ne!(decide(&unseen, &stream(8), &past(), false), Action::Leave(Reason::Saturated));
         let early = Model { demand: Demand { is_noted: true, ..Demand::default() }, ..unseen };
-        assert_eq!(
-            decide(&early, &stream(8), &past(), Experiments::default()),
-            Action::Leave(Reason::Saturated)
-        );
+        assert_eq!(decide(&early, &stream(8), &past(), false), Action::Leave(Reason::Saturated));
     }
 
     #[test]
-    fn what_would_be_waste_is_left_alone() {
-        let (model, stream) = (model(MS, 10), stream(8));
-        for (past, reason) in [
-            (Past { usual_run: stream.course.run_bytes, ..past() }, Reason::ShortRuns),
-            (Past { is_fetched: true, ..past() }, Reason::FetchedAll),
-        ] {
-            assert_eq!(decide(&model, &stream, &past, Experiments::default()), Action::Leave(reason));
-        }
-        let bad = Experiments { is_bad: true, ..Experiments::default() };
-        assert_eq!(decide(&model, &stream, &past(), bad), Action::Leave(Reason::NoGain));
-    }
-
-    #[test]
-    fn nothing_is_farther_ahead_than_its_run_its_limit_and_its_share() {
+    fn nothing_is_farther_ahead_than_its_run_and_its_share() {
         let (model, mut stream) = (model(20 * MS, 10), stream(8));
         stream.activate(32 << 20, MS);
         let read = stream.course.proven_bytes();
-        assert_eq!(ahead_max(&model, &stream, &Past { limit: 32 << 20, ..past() }), 2 * read);
-        assert_eq!(ahead_max(&model, &stream, &past()), Tuning::STANDARD.ramp_bytes);
+        assert_eq!(ahead_max(&model, &stream, &past()), 2 * read);
         let shared = Model { streams: 64, ..model };
-        assert_eq!(ahead_max(&shared, &stream, &Past { limit: 32 << 20, ..past() }), 128 << 10);
-        let ending = Past { limit: 32 << 20, usual_run: stream.course.run_bytes + 4096, ..past() };
+        assert_eq!(ahead_max(&shared, &stream, &past()), 128 << 10);
+        let ending = Past { usual_run: stream.course.run_bytes + 4096, ..past() };
         assert_eq!(ahead_max(&model, &stream, &ending), 4096);
     }
 }

@@ -12,14 +12,13 @@ use fetching::Fetching;
 use limits::Limits;
 use live::Live;
 
-use crate::forward::Forward;
-use crate::latency::{Latency, Seen};
+use crate::latency::Latency;
 use crate::model::{Model, bytes_in, ns_of};
 use crate::pace::Pace;
 use crate::pairs::Pairs;
 use crate::traffic::Traffic;
 use crate::trial::Trial;
-use crate::tuning::Tuning;
+use crate::tuning::T;
 use crate::window::Window;
 
 /// The most steps of fetching that are under way at a time.
@@ -34,74 +33,33 @@ pub struct Wait {
     pub ahead: u64,
     /// Requests of this stream are no longer, bytes; [`Model::chunk_bytes`] at most.
     pub request: u64,
-    /// Whether nobody else had asked for a part of it: only then it says something of the latency.
-    pub own: bool,
 }
 
-/// One device, as learned from reads. All methods may race: a lost update costs a sample.
-#[derive(Debug)]
-pub struct Device {
-    tuning: &'static Tuning,
-    latency: Latency,
-    delivery: Delivery,
-    pace: Pace,
-    pairs: Pairs,
-    limits: Limits,
-    live: Live,
-    /// Whether forward streams gain.
-    pub forward: Forward,
-    fetching: Fetching,
-    window: Window,
-    traffic: Traffic,
-    /// Whether files are fetched in their order.
-    ordered: AtomicBool,
-    /// Whether prefetching streams pays.
-    pub trial: Trial,
-}
-
-impl Default for Device {
-    fn default() -> Device {
-        Device::new()
+shared! {
+    /// One device, as learned from reads. All methods may race: a lost update costs a sample.
+    pub struct Device {
+        latency: Latency,
+        delivery: Delivery,
+        pace: Pace,
+        pairs: Pairs,
+        limits: Limits,
+        live: Live,
+        fetching: Fetching,
+        window: Window,
+        traffic: Traffic,
+        /// Whether files are fetched in their order.
+        ordered: AtomicBool,
+        /// Whether prefetching streams pays.
+        pub trial: Trial,
     }
 }
 
 impl Device {
-    /// Nothing measured yet.
-    pub const fn new() -> Device {
-        Device::with(&Tuning::STANDARD)
-    }
-
-    /// The same with other constants.
-    pub const fn with(tuning: &'static Tuning) -> Device {
-        Device {
-            tuning,
-            latency: Latency::new(tuning),
-            delivery: Delivery::new(tuning),
-            pace: Pace::new(tuning),
-            pairs: Pairs::new(tuning),
-            limits: Limits::new(),
-            live: Live::new(tuning),
-            forward: Forward::new(tuning),
-            fetching: Fetching::new(),
-            window: Window::new(tuning),
-            traffic: Traffic::new(tuning),
-            ordered: AtomicBool::new(false),
-            trial: Trial::new(tuning),
-        }
-    }
-
-    /// The constants of the policy.
-    pub fn tuning(&self) -> &'static Tuning {
-        self.tuning
-    }
-
     /// What is believed of it now.
     pub fn model(&self) -> Model {
         let latency_ns = self.latency_ns();
         Model {
-            tuning: self.tuning,
             latency_ns,
-            confidence: self.latency.confidence(),
             miss_ns: self.typical_ns(),
             bandwidth: self.believed_rate(),
             bandwidth_max: self.full_rate(),
@@ -142,7 +100,7 @@ impl Device {
     /// Learns from a slow read that ended at `now_ns`, a full miss or not, what the device delivers. What is prefetched
     /// lies between the program's own reads: pairs of these look slower than the device.
     pub fn learn_pair(&self, now_ns: u64, elapsed_ns: u64, bytes: u64, full: bool) {
-        match full && !self.is_prefetching() && !self.fetching.has_left_over() {
+        match full && !self.is_prefetching() {
             true => self.pairs.note(now_ns, elapsed_ns, bytes),
             false => self.pairs.pass(now_ns),
         }
@@ -164,22 +122,15 @@ impl Device {
     /// Learns from a miss that no prefetch had covered. Long reads are several requests, of which the program may have
     /// asked for some before.
     pub fn learn_miss(&self, elapsed_ns: u64, bytes: u64) {
-        let seen = match bytes > self.tuning.ramp_bytes {
-            true if self.is_prefetching() => return,
-            true => Seen::Long,
-            false if self.is_prefetching() || self.fetching.take_left_over() => Seen::Beside,
-            false => Seen::Miss,
-        };
-        if seen != Seen::Long {
-            self.latency.note(seen, elapsed_ns, self.own_transfer_ns(bytes));
+        if self.is_prefetching() || self.fetching.take_left_over() {
             return;
         }
         // The kernel asks for two of its windows at a time, one while the other is copied.
-        let requests = (bytes / (2 * self.readahead_bytes())).max(1);
+        let requests = if bytes > T.ramp_bytes { (bytes / (2 * self.readahead_bytes())).max(1) } else { 1 };
         let (elapsed_ns, transfer_ns) = (elapsed_ns / requests, self.own_transfer_ns(bytes) / requests);
         // What took hardly longer than its transfer had been asked for before, or the device is faster than was assumed.
-        if elapsed_ns > transfer_ns.saturating_add(transfer_ns / 8) {
-            self.latency.note(seen, elapsed_ns, transfer_ns);
+        if bytes <= T.ramp_bytes || elapsed_ns > transfer_ns.saturating_add(transfer_ns / 8) {
+            self.latency.note_miss(elapsed_ns, transfer_ns);
         }
     }
 
@@ -187,7 +138,7 @@ impl Device {
     pub fn learn_partial_miss(&self, elapsed_ns: u64, bytes: u64) {
         // Better a guess than none: streams of a database's opening may be prefetched before any latency was seen.
         if !self.is_prefetching() || self.latency_ns() == 0 {
-            self.latency.note(Seen::Partial, elapsed_ns, self.own_transfer_ns(bytes));
+            self.latency.note_partial(elapsed_ns.saturating_sub(self.own_transfer_ns(bytes)));
         }
     }
 
@@ -242,13 +193,6 @@ impl Device {
     /// Learns that a step of fetching, of `own` bytes, took so long while `under_way` bytes were, its own among them.
     pub fn learn_fetch(&self, under_way: u64, own: u64, elapsed_ns: u64) {
         self.pace.learn((under_way, own), elapsed_ns, self.own_transfer_ns(own), self.latency_ns());
-        // Misses of the program's opening may have been hits beside a busy processor.
-        self.latency.note(Seen::Arrival, elapsed_ns, 0);
-    }
-
-    /// Notes how long a step of fetching took until it was noticed.
-    pub fn note_step(&self, elapsed_ns: u64) {
-        self.pace.note_step(elapsed_ns, self.latency_ns());
     }
 
     /// How long fetching so many bytes takes, ns.
@@ -267,17 +211,14 @@ impl Device {
 
     /// Learns from a prefetch that a read waited for.
     pub fn learn_wait(&self, wait: &Wait) {
-        let Wait { elapsed_ns, ahead, request, own } = *wait;
+        let Wait { elapsed_ns, ahead, request } = *wait;
         let latency = self.latency_ns();
         if elapsed_ns == 0 {
             return;
         }
         if latency == 0 {
-            self.latency.note(Seen::Partial, elapsed_ns, 0);
+            self.latency.note_partial(elapsed_ns);
             return;
-        }
-        if own {
-            self.latency.note(Seen::Arrival, elapsed_ns, 0);
         }
         let model = self.model();
         // As long as a miss took before anything was prefetched, and a tenth more, is no queue of ours.
@@ -340,11 +281,11 @@ impl Device {
         }
     }
 
-    /// How much longer than on average without a fetch a miss took, ns; negative: shorter. What is longer than twice the
+    /// How much longer than usual without a fetch a miss took, ns; negative: shorter. What is longer than twice the
     /// usual is a busy CPU rather than a tenth of a latency in the queue.
     pub fn waited_ns(&self, elapsed_ns: u64) -> i64 {
         let signed = |ns: u64| i64::try_from(ns).unwrap_or(i64::MAX / 2);
-        signed(elapsed_ns.min(self.typical_ns().saturating_mul(2))) - signed(self.mean_ns())
+        signed(elapsed_ns.min(self.typical_ns().saturating_mul(2))) - signed(self.typical_ns())
     }
 
     /// How much longer misses in other files took beside the fetch than without, since this was last asked, ns.
@@ -354,7 +295,7 @@ impl Device {
 
     /// It is fetched, or was given up.
     pub fn fetch_ends(&self) {
-        self.fetching.end(self.tuning.sample);
+        self.fetching.end(T.sample);
     }
 
     /// Streams that prefetch and were read lately. One whose file is read no more (a database reads the end of each file
@@ -364,10 +305,10 @@ impl Device {
     }
 
     /// One step of fetching a file, bytes: a read that comes after it waits a part of a latency, three quarters of what it
-    /// may wait for a stream since two steps may meet, or more where the processor is too busy for such short ones.
+    /// may wait for a stream since two steps may meet.
     pub fn fetch_step_bytes(&self) -> u64 {
-        (self.fetch_bdp() * 3 / 4 / self.tuning.delay_part * self.pace.stretch())
-            .clamp(crate::PAGE, 6 * self.tuning.ramp_bytes)
+        (self.fetch_bdp() * 3 / 4 / T.delay_part)
+            .clamp(crate::PAGE, 6 * T.ramp_bytes)
             .next_multiple_of(crate::PAGE)
     }
 
@@ -399,7 +340,7 @@ impl Device {
         };
         let found = (u128::from(self.latency_ns()) << 20) / u128::from(price.max(1));
         // Where streams found it full others may have been the reason.
-        let most = self.tuning.bandwidth.max(self.bandwidth());
+        let most = T.bandwidth.max(self.bandwidth());
         let most = u128::from(self.latency_ns()) * u128::from(most) / 1_000_000_000;
         u64::try_from(found.min(most)).unwrap_or(u64::MAX).min(1 << 40)
     }
@@ -408,11 +349,6 @@ impl Device {
     pub fn typical_ns(&self) -> u64 {
         self.latency.typical_ns()
     }
-
-    /// The mean of the same, of which longer ones count as twice the typical one, ns.
-    pub fn mean_ns(&self) -> u64 {
-        self.latency.mean_ns()
-    }
 }
 
 #[cfg(test)]
@@ -420,7 +356,7 @@ mod tests {
     use super::*;
 
     fn wait(elapsed_ns: u64, ahead: u64) -> Wait {
-        Wait { elapsed_ns, ahead, request: u64::MAX, own: true }
+        Wait { elapsed_ns, ahead, request: u64::MAX }
     }
 
     #[test]
@@ -481,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn partial_waits_are_no_latency_but_whole_ones_among_them() {
+    fn partial_waits_count_until_there_are_misses() {
         let device = Device::new();
         let wait = |us: u64| device.learn_partial_miss(us * 1_000, 0);
         (0..8).for_each(|_| wait(200));
@@ -494,6 +430,7 @@ mod tests {
         assert_eq!(disk.latency_ns(), 50_000);
         // What is surely a miss is believed.
         disk.learn_miss(50_000, 0);
+        (0..2).for_each(|_| disk.learn_miss(50_000, 0));
         (0..8).for_each(|_| disk.learn_partial_miss(20_000_000, 0));
         assert!(disk.latency_ns() < 60_000, "{}", disk.latency_ns());
     }
@@ -507,14 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn prefetches_tell_hits_beside_a_busy_processor_from_a_latency() {
-        let device = Device::new();
-        device.learn_miss(30_000, 4096);
-        for turn in 0..64u64 {
-            device.learn_wait(&wait(if turn % 5 == 0 { 20_000 } else { 1_050_000 + turn }, 128 << 10));
-        }
-        assert!((1_000_000..1_100_000).contains(&device.latency_ns()), "{}", device.latency_ns());
-        // a queue of twice the latency is no latency
+    fn a_queue_of_our_own_is_no_latency() {
         let queued = Device::new();
         queued.learn_miss(1_000_000, 0);
         (0..64).for_each(|_| queued.learn_wait(&wait(3_000_000, 128 << 10)));

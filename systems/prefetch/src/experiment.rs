@@ -1,11 +1,12 @@
 //! Try, compare, rest twice as long: one rule for all that is done only where it is seen to gain.
 //!
-//! Streams ([`trial`](crate::trial)), forward readers ([`forward`](crate::forward)), the order of files
-//! ([`order`](crate::order), [`series`](crate::series)) and the library's own cost differ in what they compare. What
+//! Streams ([`trial`](crate::trial)), the order of files ([`order`](crate::order), [`series`](crate::series)) and the
+//! library's own cost differ in what they compare. What
 //! follows from it is the same: some losses in a row end it for a while, each time for twice as long, and a gain makes
 //! that forgotten. So what never gains costs a share of the time that falls with every try, and what begins to gain is
 //! found (exponential backoff; Metcalfe and Boggs, "Ethernet", 1976).
 
+use crate::shared::New;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a comparison showed.
@@ -45,7 +46,7 @@ pub struct Experiment {
 impl Experiment {
     /// Nothing was tried yet.
     pub const fn new(terms: Terms) -> Experiment {
-        Experiment { terms, lost: AtomicU64::new(0), rest: AtomicU64::new(0), until: AtomicU64::new(0) }
+        Experiment { terms, lost: AtomicU64::NEW, rest: AtomicU64::NEW, until: AtomicU64::NEW }
     }
 
     /// Takes what a comparison showed at a moment of the owner's count; `true`: a rest begins.

@@ -170,7 +170,7 @@ impl FileState {
         stream.reader = self.reader;
         self.streams.note_order(stream.course.is_confirmed());
         self.account(&mut stream, read, (covered, fetched), device, budget, mode);
-        stream.course.count_misfit(read.is_slow(), device.tuning());
+        stream.course.count_misfit(read.is_slow());
         if mode.predicts() {
             self.steer(&mut stream, read, covered, device, budget, mode);
         }
@@ -236,7 +236,6 @@ impl FileState {
         let wasted = ended.ahead.end();
         budget.give(wasted);
         self.counters.wasted += wasted;
-        self.reach.settle(ended.ahead.useful(), wasted);
     }
 
     /// Feedback on a claimed range: bytes of it that were cached already.
@@ -259,7 +258,6 @@ impl FileState {
     /// Feedback: bytes ahead of the streams that the kernel evicted before they were read.
     pub fn evicted(&mut self, bytes: u64, budget: &Budget) {
         self.counters.evicted += bytes;
-        self.reach.shrink();
         budget.evicted();
     }
 

@@ -23,9 +23,10 @@
 //! | [`window`] | how much may be on its way, by the queueing it causes |
 //! | [`traffic`] | what a device is busy with for the program |
 //! | [`experiment`] | try, compare, rest twice as long |
-//! | [`forward`] | whether forward streams gain beside the kernel's read-ahead |
+//! | [`base`] | the rate of a stream before it is prefetched |
 //! | [`trial`] | whether prefetching pays, by the program's reads without and with it |
 //! | [`budget`] | how much may be prefetched and unread: headroom, pressure, evictions |
+//! | `shared` | numbers that threads share |
 //! | [`names`] | which file comes next: numbered shards |
 //! | [`series`] | numbered files opened in order: recognised, and how far ahead they may be fetched |
 //! | [`order`] | whether fetching numbered files in their order pays |
@@ -34,14 +35,17 @@
 //! | [`os`] | what the shell asks of the kernel, as a trait |
 //! | [`sim`] | a simulated device, page cache and kernel read-ahead, to try policies on |
 
+#[macro_use]
+mod shared;
+
 pub mod ahead;
+pub mod base;
 pub mod budget;
 pub mod course;
 pub mod decide;
 pub mod device;
 pub mod experiment;
 pub mod file;
-pub mod forward;
 pub mod latency;
 pub mod model;
 pub mod names;

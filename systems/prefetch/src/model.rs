@@ -4,8 +4,7 @@
 //! without anything that changes.
 
 use crate::PAGE;
-use crate::latency::Confidence;
-use crate::tuning::Tuning;
+use crate::tuning::T;
 
 const SECOND_NS: u128 = 1_000_000_000;
 
@@ -25,12 +24,8 @@ pub struct Demand {
 /// What is believed of a device.
 #[derive(Debug, Clone, Copy)]
 pub struct Model {
-    /// The constants of the policy.
-    pub tuning: &'static Tuning,
     /// Latency of a small read on an idle device, ns; 0 when unknown.
     pub latency_ns: u64,
-    /// How well that is known.
-    pub confidence: Confidence,
     /// What a miss takes lately, the program's own queue included, ns: the cost of a miss.
     pub miss_ns: u64,
     /// Bandwidth, bytes/s, as it is told by misses in one queue, or assumed: the lower bound.
@@ -72,7 +67,7 @@ impl Model {
 
     /// Whether the kernel's window is a small part of what must be on its way: there is nothing to compare with.
     pub fn is_far(&self) -> bool {
-        self.bdp() >= self.tuning.sample * self.readahead
+        self.bdp() >= T.sample * self.readahead
     }
 
     /// Whether so much is of others, too, than one reader of so many bytes/s; 0: not known.
@@ -91,13 +86,13 @@ impl Model {
     pub fn gain_ns(&self, rate: u64, shared: bool) -> i64 {
         let second = SECOND_NS as i64;
         let busy_ns = ns_of(rate, self.bandwidth).min(SECOND_NS as u64) as i64;
-        let woken = if shared { ns_of(self.tuning.wake_ns, self.latency_ns) } else { 0 };
+        let woken = if shared { ns_of(T.wake_ns, self.latency_ns) } else { 0 };
         second - busy_ns - woken.min(SECOND_NS as u64 * 2 / 5) as i64
     }
 
     /// Whether so much is worth the trouble.
     pub fn is_gain(&self, gain_ns: i64) -> bool {
-        gain_ns > (SECOND_NS as i64 / 100) * self.tuning.gain_percent as i64
+        gain_ns > (SECOND_NS as i64 / 100) * T.gain_percent as i64
     }
 
     /// The longest request beside which others read, bytes: one of theirs that comes after it waits a part of a miss longer.
@@ -105,14 +100,14 @@ impl Model {
     ///
     /// Rule: Short requests.
     pub fn quantum_bytes(&self) -> u64 {
-        let bytes = bytes_in(self.miss_ns, self.bandwidth) / self.tuning.delay_part;
+        let bytes = bytes_in(self.miss_ns, self.bandwidth) / T.delay_part;
         (bytes / PAGE * PAGE).max(PAGE)
     }
 
     /// One request of a stream that reads alone, bytes: pages of a request arrive together, so that a long one makes the
     /// reads of all streams wait in turn. All streams' requests together take a quarter of a latency.
     pub fn chunk_bytes(&self) -> u64 {
-        let (least, share) = (self.tuning.request_bytes, self.bdp() / 4 / self.streams.max(1));
+        let (least, share) = (T.request_bytes, self.bdp() / 4 / self.streams.max(1));
         share.clamp(least, self.call.max(least)).next_multiple_of(PAGE)
     }
 
@@ -123,7 +118,9 @@ impl Model {
             return u64::MAX;
         }
         let times = if self.demand.grows { 4 } else { 2 };
-        bytes_in(self.latency_ns, self.demand.rate).saturating_mul(times).max(self.queue_first)
+        // What the program gets is less where the window is too small.
+        let rate = if self.is_steady { self.demand.rate.max(self.bandwidth) } else { self.demand.rate };
+        bytes_in(self.latency_ns, rate).saturating_mul(times).max(self.queue_first)
     }
 
     /// The share of one stream in what all may be ahead, and at least `least`, bytes: what is in flight for it without
@@ -148,8 +145,7 @@ impl Model {
         let ample = own_rate.map_or(u64::MAX, |_| ns_of(self.ample_bytes(), self.latency_ns));
         let rate = if self.is_steady { known + known / 3 } else { known.saturating_mul(2).min(ample) };
         let turn = ns_of(bytes.saturating_mul(self.streams.max(1)), rate);
-        let turn = turn.min(self.latency_ns.max(self.tuning.wake_ns));
-        (bytes >= self.tuning.request_bytes.min(self.quantum_bytes()) && turn >= self.tuning.wake_ns)
-            .then_some(turn)
+        let turn = turn.min(self.latency_ns.max(T.wake_ns));
+        (bytes >= T.request_bytes.min(self.quantum_bytes()) && turn >= T.wake_ns).then_some(turn)
     }
 }

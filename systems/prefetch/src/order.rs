@@ -5,9 +5,7 @@
 //! is fetched for one makes the others wait. All series of a process are judged together, since they share the device.
 
 use crate::experiment::{Experiment, Terms, Verdict};
-use crate::tuning::Tuning;
-
-const T: Tuning = Tuning::STANDARD;
+use crate::tuning::T;
 
 /// The comparison.
 #[derive(Debug)]

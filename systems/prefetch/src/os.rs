@@ -2,7 +2,7 @@
 
 use crate::budget::Memory;
 use crate::file::Request;
-use crate::tuning::Tuning;
+use crate::tuning::T;
 
 /// Pages of a range, as cachestat(2) counts them, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,7 +54,7 @@ pub struct Done {
 /// matters, which is where `ask` says so.
 fn look(os: &impl Os, fd: i32, request: Request, ask: bool) -> Done {
     let nothing = Done::default();
-    if !ask && request.len < 2 * Tuning::STANDARD.ramp_bytes {
+    if !ask && request.len < 2 * T.ramp_bytes {
         return nothing;
     }
     if let Ok(residency) = os.residency(fd, request.offset, request.len) {

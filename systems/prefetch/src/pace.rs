@@ -1,49 +1,39 @@
-//! What fetching costs on a device, and how much of it may be under way.
+//! What fetching costs on a device.
 //!
 //! The price of bytes is the time that the device is busy with them, not the time until they are there: nobody waits for
 //! that. Two figures are no less than it: what a step took, divided by all bytes that were under way with it (Little's
 //! law), and what it took beyond a latency, divided by its own. The first is close while the device is busy, the second
 //! while it is not. What others did meanwhile only adds to both, so that the low ones of the latest count.
 
-use crate::tuning::Tuning;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use crate::tuning::T;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Steps that are remembered.
 const STEPS: usize = 16;
-/// All steps.
-const ALL: u64 = 1 << 16;
 
-/// What is known of one step.
-#[derive(Debug)]
-struct Step {
-    /// Bytes that were under way with it, its own among them.
-    under_way: AtomicU64,
-    own: AtomicU64,
-    elapsed_ns: AtomicU64,
-    /// What its own bytes take on a device as fast as was assumed, ns.
-    assumed_ns: AtomicU64,
+shared! {
+    /// What is known of one step.
+    struct Step {
+        /// Bytes that were under way with it, its own among them.
+        under_way: AtomicU64,
+        own: AtomicU64,
+        elapsed_ns: AtomicU64,
+        /// What its own bytes take on a device as fast as was assumed, ns.
+        assumed_ns: AtomicU64,
+    }
 }
 
 impl Step {
-    const fn new() -> Step {
-        Step {
-            under_way: AtomicU64::new(0),
-            own: AtomicU64::new(0),
-            elapsed_ns: AtomicU64::new(0),
-            assumed_ns: AtomicU64::new(0),
-        }
-    }
-
     /// The most that a MiB cost, ns. `None` where that cannot be told.
-    fn price_ns(&self, latency_ns: u64, tuning: &Tuning) -> Option<u64> {
-        if self.assumed_ns.load(Relaxed) < latency_ns / (tuning.resolution / 2) {
+    fn price_ns(&self, latency_ns: u64) -> Option<u64> {
+        if self.assumed_ns.load(Relaxed) < latency_ns / (T.resolution / 2) {
             return None;
         }
         let price = |ns: u64, bytes: u64| u128::from(ns) * (1 << 20) / u128::from(bytes.max(1));
         let elapsed_ns = self.elapsed_ns.load(Relaxed);
         // On a busy device the latency that was learned may be longer than this step's.
         let beyond_ns = elapsed_ns.saturating_sub(latency_ns);
-        let transfer_ns = beyond_ns - (tuning.wake_ns / 2).min(latency_ns / 4).min(beyond_ns / 4);
+        let transfer_ns = beyond_ns - (T.wake_ns / 2).min(latency_ns / 4).min(beyond_ns / 4);
         // A sixteenth of what it took is noise; of a short step that would be a device slower than any, and steps
         // shorter still.
         let noise_ns = (elapsed_ns / 16).min(self.assumed_ns.load(Relaxed));
@@ -54,35 +44,20 @@ impl Step {
     }
 }
 
-/// What was learned from steps of fetching. All methods may race: a lost update costs a sample.
-#[derive(Debug)]
-pub struct Pace {
-    tuning: &'static Tuning,
-    /// The latest ones. The latency may be learned after them, so that the price is not kept.
-    steps: [Step; STEPS],
-    count: AtomicU64,
-    /// Whether the latest step was noticed late.
-    is_late: AtomicBool,
-    /// How many of the latest steps were the first of late ones, in [`ALL`].
-    late: AtomicU64,
+shared! {
+    /// What was learned from steps of fetching.
+    pub struct Pace {
+        /// The latest ones. The latency may be learned after them, so that the price is not kept.
+        steps: [Step; STEPS],
+        count: AtomicU64,
+    }
 }
 
 impl Pace {
-    /// Nothing was fetched yet.
-    pub const fn new(tuning: &'static Tuning) -> Pace {
-        Pace {
-            tuning,
-            steps: [const { Step::new() }; STEPS],
-            count: AtomicU64::new(0),
-            is_late: AtomicBool::new(false),
-            late: AtomicU64::new(0),
-        }
-    }
-
     /// Learns that a step, of `own` bytes, took so long while `under_way` bytes were, its own among them. On a device that
     /// is as fast as is assumed its own take `assumed_ns`; where that is nothing beside the latency it is forgotten.
     pub fn learn(&self, (under_way, own): (u64, u64), elapsed_ns: u64, assumed_ns: u64, latency_ns: u64) {
-        if assumed_ns < latency_ns / (self.tuning.resolution / 2) {
+        if assumed_ns < latency_ns / (T.resolution / 2) {
             return;
         }
         let count = self.count.fetch_add(1, Relaxed) as usize;
@@ -94,30 +69,12 @@ impl Pace {
         }
     }
 
-    /// Notes how long any step took until it was noticed.
-    pub fn note_step(&self, elapsed_ns: u64, latency_ns: u64) {
-        let late = elapsed_ns > latency_ns.saturating_mul(3).saturating_add(20 * self.tuning.wake_ns);
-        let first = !self.is_late.swap(late, Relaxed) && late;
-        let known = self.late.load(Relaxed);
-        self.late.store(known - known / 32 + if first { ALL / 32 } else { 0 }, Relaxed);
-    }
-
-    /// How many times longer steps are to be than where the processor is idle: while the thread that waits for them is
-    /// not woken, nothing is asked for, so that where this happens often steps are fewer.
-    pub fn stretch(&self) -> u64 {
-        match self.late.load(Relaxed) {
-            late if late > ALL / 4 => 4,
-            late if late > ALL / 12 => 2,
-            _ => 1,
-        }
-    }
-
     /// The price of a MiB on a device of so much latency, ns: an eighth of the latest steps was cheaper, since what others
     /// did meanwhile only adds. `None` while it is not known.
     pub fn price_ns(&self, latency_ns: u64) -> Option<u64> {
         let noted = (self.count.load(Relaxed) as usize).min(STEPS);
         let mut prices = [0; STEPS];
-        let told = self.steps.iter().take(noted).filter_map(|step| step.price_ns(latency_ns, self.tuning));
+        let told = self.steps.iter().take(noted).filter_map(|step| step.price_ns(latency_ns));
         let count = prices.iter_mut().zip(told).map(|(price, told)| *price = told).count();
         let known = prices.get_mut(..count).filter(|known| known.len() >= 3)?;
         known.sort_unstable();
@@ -141,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_step_that_is_all_latency_tells_nothing() {
-        let pace = Pace::new(&Tuning::STANDARD);
+        let pace = Pace::new();
         let short = (MIB / 64, MIB / 64);
         (0..64).for_each(|_| pace.learn(short, MS + 100_000, AT_1_GB / 64, MS));
         assert_eq!(pace.price_ns(MS), None);
@@ -154,17 +111,17 @@ mod tests {
 
     #[test]
     fn a_busy_device_and_an_idle_one_have_the_same_price() {
-        let (busy, idle) = (Pace::new(&Tuning::STANDARD), Pace::new(&Tuning::STANDARD));
+        let (busy, idle) = (Pace::new(), Pace::new());
         for _ in 0..16 {
             learn(&busy, (4 * MIB, MIB / 8), 4 * AT_1_GB);
-            learn(&idle, (MIB / 8, MIB / 8), MS + AT_1_GB / 8 + (Tuning::STANDARD.wake_ns / 2));
+            learn(&idle, (MIB / 8, MIB / 8), MS + AT_1_GB / 8 + (T.wake_ns / 2));
         }
         assert_eq!((busy.price_ns(MS), idle.price_ns(MS)), (Some(AT_1_GB), Some(AT_1_GB)));
     }
 
     #[test]
     fn slow_steps_do_not_decide_and_a_slow_device_does() {
-        let pace = Pace::new(&Tuning::STANDARD);
+        let pace = Pace::new();
         learn(&pace, (MIB, MIB), 80 * MS);
         assert_eq!(pace.price_ns(MS), None);
         for step in 0..64 {
@@ -172,7 +129,7 @@ mod tests {
             assert!(step == 0 || pace.price_ns(MS).is_some_and(|price| price <= AT_1_GB), "step {step}");
         }
         (0..16).for_each(|_| learn(&pace, (MIB, MIB), 80 * MS));
-        assert_eq!(pace.price_ns(MS), Some(79 * MS - (Tuning::STANDARD.wake_ns / 2)));
+        assert_eq!(pace.price_ns(MS), Some(79 * MS - (T.wake_ns / 2)));
         pace.learn((0, 0), 0, 0, 0);
         pace.learn((u64::MAX, 1), u64::MAX, u64::MAX, u64::MAX);
         assert!(pace.price_ns(u64::MAX).is_some() && pace.price_ns(0).is_some());
@@ -180,26 +137,12 @@ mod tests {
 
     #[test]
     fn a_latency_learned_later_corrects_the_price() {
-        let pace = Pace::new(&Tuning::STANDARD);
-        (0..16).for_each(|_| {
-            learn(&pace, (MIB / 8, MIB / 8), MS + AT_1_GB / 8 + (Tuning::STANDARD.wake_ns / 2))
-        });
+        let pace = Pace::new();
+        (0..16).for_each(|_| learn(&pace, (MIB / 8, MIB / 8), MS + AT_1_GB / 8 + (T.wake_ns / 2)));
         assert!(
             pace.price_ns(4_000).is_some_and(|price| price > 8 * AT_1_GB),
             "hits of the opening passed for misses"
         );
         assert_eq!(pace.price_ns(MS), Some(AT_1_GB));
-    }
-
-    #[test]
-    fn steps_that_are_often_late_are_longer() {
-        let pace = Pace::new(&Tuning::STANDARD);
-        (0..640).for_each(|_| pace.note_step(MS, MS));
-        assert_eq!(pace.stretch(), 1);
-        (0..640).for_each(|step| pace.note_step(if step % 6 == 0 { 20 * MS } else { MS }, MS));
-        assert!(pace.stretch() > 1);
-        // Several that are late together were one delay.
-        (0..640).for_each(|step| pace.note_step(if step % 64 < 8 { 20 * MS } else { MS }, MS));
-        assert_eq!(pace.stretch(), 1);
     }
 }

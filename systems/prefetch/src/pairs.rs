@@ -6,37 +6,25 @@
 //! device was idle in between) or, where a thread was woken late, too short: the second highest of the latest counts,
 //! and what was once seen is forgotten slowly (the maximum filter of BBR: Cardwell et al., ACM Queue 14(5), 2016).
 
-use crate::tuning::Tuning;
+use crate::tuning::T;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::waits::Recent;
 
-/// Pairs of misses of one device. All methods may race: a lost update costs a sample.
-#[derive(Debug)]
-pub struct Pairs {
-    tuning: &'static Tuning,
-    /// When the latest miss ended, ns.
-    end_ns: AtomicU64,
-    /// The length of the latest miss, bytes, and the shortest that one of this length took, ns.
-    len: AtomicU64,
-    idle_ns: AtomicU64,
-    rates: Recent<16>,
-    rate: AtomicU64,
+shared! {
+    /// Pairs of misses of one device. All methods may race: a lost update costs a sample.
+    pub struct Pairs {
+        /// When the latest miss ended, ns.
+        end_ns: AtomicU64,
+        /// The length of the latest miss, bytes, and the shortest that one of this length took, ns.
+        len: AtomicU64,
+        idle_ns: AtomicU64,
+        rates: Recent<16>,
+        rate: AtomicU64,
+    }
 }
 
 impl Pairs {
-    /// None was seen yet.
-    pub const fn new(tuning: &'static Tuning) -> Pairs {
-        Pairs {
-            tuning,
-            end_ns: AtomicU64::new(0),
-            len: AtomicU64::new(0),
-            idle_ns: AtomicU64::new(0),
-            rates: Recent::new(),
-            rate: AtomicU64::new(0),
-        }
-    }
-
     /// Notes that some miss ended, of which nothing else is known.
     pub fn pass(&self, now_ns: u64) {
         self.end_ns.store(now_ns, Relaxed);
@@ -51,17 +39,17 @@ impl Pairs {
             self.idle_ns.store(elapsed_ns, Relaxed);
         }
         let idle_ns = self.idle_ns.fetch_min(elapsed_ns, Relaxed).min(elapsed_ns);
-        let queued = elapsed_ns >= idle_ns.saturating_add(idle_ns / self.tuning.resolution);
+        let queued = elapsed_ns >= idle_ns.saturating_add(idle_ns / T.resolution);
         let together = before_ns != 0 && now_ns > before_ns && now_ns.saturating_sub(elapsed_ns) < before_ns;
         // What its bytes take must stand out of the latency's own variation.
-        let resolved = bytes.saturating_mul(self.tuning.resolution) >= idle_ns;
+        let resolved = bytes.saturating_mul(T.resolution) >= idle_ns;
         if !queued || !together || !resolved {
             return;
         }
         let rate = u128::from(bytes) * 1_000_000_000 / u128::from(now_ns - before_ns);
         self.rates.note(u64::try_from(rate).unwrap_or(u64::MAX));
         let known = self.rate.load(Relaxed);
-        self.rate.store(self.rates.second_highest().max(known - known / self.tuning.sample.pow(2)), Relaxed);
+        self.rate.store(self.rates.second_highest().max(known - known / T.sample.pow(2)), Relaxed);
     }
 
     /// The bandwidth, bytes/s; 0 while no two misses were seen in one queue.
@@ -78,7 +66,7 @@ mod tests {
 
     #[test]
     fn misses_in_one_queue_tell_the_bandwidth() {
-        let pairs = Pairs::new(&Tuning::STANDARD);
+        let pairs = Pairs::new();
         // Four threads begin together on a device of 1 ms and 250 MB/s: a read of 250 kB takes 1 ms of it.
         (2..=5u64).for_each(|at| pairs.note(at * MS, at * MS, 250_000));
         assert_eq!(pairs.rate(), 250_000_000);
@@ -86,18 +74,18 @@ mod tests {
 
     #[test]
     fn reads_one_after_another_tell_nothing() {
-        let pairs = Pairs::new(&Tuning::STANDARD);
+        let pairs = Pairs::new();
         (1..100u64).for_each(|at| pairs.note(at * 2 * MS, MS, 65_536));
         assert_eq!(pairs.rate(), 0);
         // Spread evenly, without waiting for each other: the device may be as fast as it likes.
-        let spread = Pairs::new(&Tuning::STANDARD);
+        let spread = Pairs::new();
         (10..100u64).for_each(|at| spread.note(at * MS / 4, MS, 65_536));
         assert_eq!(spread.rate(), 0);
     }
 
     #[test]
     fn one_thread_that_is_woken_late_raises_nothing() {
-        let pairs = Pairs::new(&Tuning::STANDARD);
+        let pairs = Pairs::new();
         let mut now_ns = 0;
         for at in 0..64u64 {
             // The eighth of each eight comes right after the one before.

@@ -1,8 +1,8 @@
 //! One stream of reads: its course, what is ahead of it, its rate without, and how its reads went.
 
 use crate::ahead::Ahead;
+use crate::base::Base;
 use crate::course::Course;
-use crate::forward::Base;
 
 /// One stream of reads in a file. Plain data: it lives in zeroed shared memory, and zeroes are a free stream.
 #[derive(Debug, Clone, Copy, Default)]
@@ -80,11 +80,6 @@ impl Stream {
     /// Its rate without prefetching, bytes/s.
     pub fn rate_alone(&self, now_ns: u64) -> u64 {
         self.base.alone(self.course.run_bytes, now_ns)
-    }
-
-    /// Whether prefetching has brought nothing; `None` while it is too early to tell, and after it was told.
-    pub fn is_barren(&mut self, now_ns: u64) -> Option<bool> {
-        if self.is_active() { self.base.is_barren(self.course.run_bytes, now_ns) } else { None }
     }
 
     /// Bytes that were prefetched and not read yet.

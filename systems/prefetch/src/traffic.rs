@@ -1,44 +1,32 @@
 //! What a device is busy with for the program: the rate of reads of streams that miss, in short windows.
 
 use crate::model::Demand;
-use crate::tuning::Tuning;
+use crate::tuning::T;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// The rate of the latest window. All methods may race: a lost update costs a sample.
-#[derive(Debug)]
-pub struct Traffic {
-    tuning: &'static Tuning,
-    bytes: AtomicU64,
-    start_ns: AtomicU64,
-    rate: AtomicU64,
-    grows: AtomicBool,
-    peak: AtomicU64,
+shared! {
+    /// The rate of the latest window. All methods may race: a lost update costs a sample.
+    pub struct Traffic {
+        bytes: AtomicU64,
+        start_ns: AtomicU64,
+        rate: AtomicU64,
+        grows: AtomicBool,
+        peak: AtomicU64,
+    }
 }
 
 impl Traffic {
-    /// Nothing was read yet.
-    pub const fn new(tuning: &'static Tuning) -> Traffic {
-        Traffic {
-            tuning,
-            bytes: AtomicU64::new(0),
-            start_ns: AtomicU64::new(0),
-            rate: AtomicU64::new(0),
-            grows: AtomicBool::new(false),
-            peak: AtomicU64::new(0),
-        }
-    }
-
     /// Notes a read, on a device of so much latency.
     pub fn note(&self, now_ns: u64, bytes: u64, latency_ns: u64) {
         let total = self.bytes.fetch_add(bytes, Relaxed) + bytes;
         let start = self.start_ns.load(Relaxed);
         let elapsed = now_ns.saturating_sub(start);
-        if start != 0 && elapsed < self.tuning.rate_ns.max(latency_ns.saturating_mul(2)) {
+        if start != 0 && elapsed < T.rate_ns.max(latency_ns.saturating_mul(2)) {
             return;
         }
         let rate = if start == 0 { 0 } else { u128::from(total) * 1_000_000_000 / u128::from(elapsed) };
         let peak = self.peak.load(Relaxed);
-        let faded = peak - peak.saturating_sub(rate as u64) / self.tuning.sample;
+        let faded = peak - peak.saturating_sub(rate as u64) / T.sample;
         self.peak.store(faded.max(rate as u64), Relaxed);
         let before = self.rate.swap(rate as u64, Relaxed);
         self.grows.store(before > 0 && rate as u64 / 3 >= before / 2, Relaxed);
@@ -64,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_window_tells_the_rate_when_it_is_over() {
-        let traffic = Traffic::new(&Tuning::STANDARD);
+        let traffic = Traffic::new();
         assert!(!traffic.demand().is_noted);
         // One read of 100 KiB in each 100 us: 1 GB/s.
         (1..=20u64).for_each(|read| traffic.note(read * 100_000, 102_400, 0));

@@ -65,7 +65,7 @@ impl Mode {
 /// The constants of the policy, all of them: what it is not told and does not measure. Lengths of tables are not among
 /// them, nor are plain fractions of what stands here or was measured.
 ///
-/// What each one moves when it is halved and doubled: `cargo run --release -p loadline-prefetch --example sweep`.
+/// What each one moved when it was halved and doubled is in the notebook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning {
     /// How long a thread takes to be woken, ns (10,000 to 200,000): waits that differ by less are alike, and turns are no
@@ -107,6 +107,9 @@ pub struct Tuning {
     /// Reads until what was tried is tried again, doubled each time (512 to 65,536): trials cost a fiftieth at most.
     pub rest_reads: u32,
 }
+
+/// The policy's.
+pub(crate) const T: Tuning = Tuning::STANDARD;
 
 impl Tuning {
     /// Waits shorter than this, ns, are not weighed one by one: that takes a microsecond.

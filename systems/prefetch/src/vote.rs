@@ -27,13 +27,8 @@ impl Deltas {
     }
 
     /// How many there are, at most [`WINDOW`].
-    pub fn len(&self) -> usize {
+    fn len(&self) -> usize {
         usize::from(self.len)
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     /// Whether there are [`WINDOW`].
@@ -72,18 +67,6 @@ impl Deltas {
             (candidate != 0 && agree >= least && agree * 2 > seen).then_some(candidate)
         })
     }
-
-    /// The common sign of the latest four deltas and their mean size, if they have one: variable blocks.
-    pub fn direction(&self) -> Option<(bool, u64)> {
-        if self.len() < 4 {
-            return None;
-        }
-        let forward = self.latest().take(4).all(|delta| delta > 0);
-        let backward = self.latest().take(4).all(|delta| delta < 0);
-        let mean =
-            self.latest().take(4).fold(0u64, |sum, delta| sum.saturating_add(delta.unsigned_abs())) / 4;
-        (forward || backward).then_some((forward, mean))
-    }
 }
 
 #[cfg(test)]
@@ -120,11 +103,8 @@ mod tests {
     }
 
     #[test]
-    fn variable_blocks_agree_within_the_tolerance_or_by_direction() {
+    fn variable_blocks_agree_within_the_tolerance() {
         assert!(of(&[100, 110, 105, 95]).majority(16, None).is_some());
-        assert_eq!(of(&[10, 400, 30, 90]).direction(), Some((true, 132)));
-        assert_eq!(of(&[-10, -400, -30, -90]).direction(), Some((false, 132)));
-        assert_eq!(of(&[-10, 400, -30, -90]).direction(), None);
     }
 
     #[test]

@@ -5,31 +5,21 @@
 //! holds more than it can serve, a read of somebody else would wait as long, and the window shrinks by the excess.
 //! (The rule of TCP Vegas: Brakmo and Peterson, "TCP Vegas: End to end congestion avoidance", 1995, section 3.)
 
-use crate::tuning::Tuning;
+use crate::tuning::T;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// The window. All methods may race: a lost update costs a sample.
-#[derive(Debug)]
-pub struct Window {
-    tuning: &'static Tuning,
-    bytes: AtomicU64,
-    /// The wait before this one, ns: a single long one may be a busy CPU's.
-    before_ns: AtomicU64,
-    /// Queueing was seen: from now on it grows slowly.
-    settled: AtomicBool,
+shared! {
+    /// The window. All methods may race: a lost update costs a sample.
+    pub struct Window {
+        bytes: AtomicU64,
+        /// The wait before this one, ns: a single long one may be a busy CPU's.
+        before_ns: AtomicU64,
+        /// Queueing was seen: from now on it grows slowly.
+        settled: AtomicBool,
+    }
 }
 
 impl Window {
-    /// Nothing was timed yet.
-    pub const fn new(tuning: &'static Tuning) -> Window {
-        Window {
-            tuning,
-            bytes: AtomicU64::new(0),
-            before_ns: AtomicU64::new(0),
-            settled: AtomicBool::new(false),
-        }
-    }
-
     /// Its size, bytes, on a device of so much latency.
     pub fn bytes(&self, latency_ns: u64) -> u64 {
         match self.bytes.load(Relaxed) {
@@ -40,7 +30,7 @@ impl Window {
 
     /// Its size before anything was timed, bytes.
     pub fn first(&self, latency_ns: u64) -> u64 {
-        (latency_ns / 4).clamp(2 * self.tuning.ramp_bytes, 2 * self.tuning.depth_bytes)
+        (latency_ns / 4).clamp(2 * T.ramp_bytes, 2 * T.depth_bytes)
     }
 
     /// Whether queueing was seen.
@@ -51,7 +41,7 @@ impl Window {
     /// The longest that a prefetch may take before it counts as queued, ns: a third more than `idle_ns`, what it takes on an
     /// idle device. Since streams take turns, a read waits for its own request only, which was made long before.
     pub fn patience_ns(&self, idle_ns: u64) -> u64 {
-        idle_ns.saturating_add(idle_ns / 3).saturating_add(2 * self.tuning.wake_ns)
+        idle_ns.saturating_add(idle_ns / 3).saturating_add(2 * T.wake_ns)
     }
 
     /// A read waited for what had been asked for `waited_ns` before it arrived; one of `streams` that say so in each
@@ -85,7 +75,7 @@ impl Window {
         } else {
             now + now / 2 / streams
         };
-        self.bytes.store(next.clamp(self.tuning.request_bytes, 2 * self.tuning.depth_bytes), Relaxed);
+        self.bytes.store(next.clamp(T.request_bytes, 2 * T.depth_bytes), Relaxed);
         queued
     }
 }
@@ -108,7 +98,7 @@ mod tests {
 
     #[test]
     fn it_grows_to_latency_times_bandwidth_and_half_of_it_beyond() {
-        let window = Window::new(&Tuning::STANDARD);
+        let window = Window::new();
         assert_eq!(window.bytes(MS), 256 << 10);
         for rounds in [10, 100, 1000] {
             let bytes = served(&window, rounds);
@@ -118,12 +108,12 @@ mod tests {
 
     #[test]
     fn a_far_device_begins_with_more() {
-        assert_eq!(Window::new(&Tuning::STANDARD).bytes(20 * MS), 5_000_000);
+        assert_eq!(Window::new().bytes(20 * MS), 5_000_000);
     }
 
     #[test]
     fn a_single_long_wait_is_no_queue() {
-        let window = Window::new(&Tuning::STANDARD);
+        let window = Window::new();
         served(&window, 20);
         let before = window.bytes(MS);
         assert!(!window.learn(80 * MS, (MS, 2 * MS), 1, (1 << 20, u64::MAX)));
@@ -134,7 +124,7 @@ mod tests {
 
     #[test]
     fn it_never_leaves_its_range() {
-        let window = Window::new(&Tuning::STANDARD);
+        let window = Window::new();
         (0..200).for_each(|_| _ = window.learn(u64::MAX, (1, 2), 1, (1 << 20, u64::MAX)));
         assert_eq!(window.bytes(MS), 64 << 10);
         (0..2000).for_each(|_| _ = window.learn(1, (MS, 2 * MS), 3, (1 << 30, u64::MAX)));

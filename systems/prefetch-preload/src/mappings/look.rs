@@ -129,11 +129,7 @@ impl Known {
                 self.file.forget(device, &BUDGET);
             }
             let pause_ns = (device.latency_ns() / 8).min(PAUSE_NS_STREAM_MAX);
-            return if active && self.fruitless < 32 && !device.trial.holds() {
-                Found::Stream(pause_ns)
-            } else {
-                Found::Nothing
-            };
+            return if active && self.fruitless < 32 { Found::Stream(pause_ns) } else { Found::Nothing };
         }
         self.fruitless = 0;
         // There, what a fault finds is still on its way, so that it does not count as a major one.
@@ -143,8 +139,7 @@ impl Known {
             report::record(self.record, &self.file, self.file.latest());
             report::process();
         }
-        // Held back for a trial, the program is looked at as seldom as without a stream: looking is part of the cost.
-        if self.is_active() && !device.trial.holds() { Found::Stream(0) } else { Found::Touches }
+        if self.is_active() { Found::Stream(0) } else { Found::Touches }
     }
 
     fn tell(&mut self, place: Place, hinted: bool, fresh: &Fresh, waited: &Waited) {
@@ -246,7 +241,7 @@ impl Known {
                 let unsure_ns = now_ns.saturating_sub(seen_ns);
                 if unsure_ns < 200_000 + device.latency_ns() / 8 {
                     let elapsed_ns = (now_ns - unsure_ns / 2).saturating_sub(since_ns);
-                    device.learn_wait(&Wait { elapsed_ns, ahead, request: u64::MAX, own: true });
+                    device.learn_wait(&Wait { elapsed_ns, ahead, request: u64::MAX });
                 }
             } else if now_ns.saturating_sub(since_ns) > 500_000_000 {
                 *probe = None;

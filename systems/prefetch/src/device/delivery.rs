@@ -2,40 +2,29 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::tuning::Tuning;
+use crate::tuning::T;
 
-/// Rates of a device. The highest is a lower bound until the device was seen to be full.
-#[derive(Debug)]
-pub(super) struct Delivery {
-    tuning: &'static Tuning,
-    /// The highest rate seen, slowly forgotten, bytes/s.
-    highest: AtomicU64,
-    /// The rate that more depth did not raise, bytes/s; 0 when never reached.
-    saturated: AtomicU64,
-    /// Windows in a row, while streams were prefetched, that delivered hardly more than the best one before.
-    steady: AtomicU64,
-    window_bytes: AtomicU64,
-    window_start_ns: AtomicU64,
+shared! {
+    /// Rates of a device. The highest is a lower bound until the device was seen to be full.
+    pub(super) struct Delivery {
+        /// The highest rate seen, slowly forgotten, bytes/s.
+        highest: AtomicU64,
+        /// The rate that more depth did not raise, bytes/s; 0 when never reached.
+        saturated: AtomicU64,
+        /// Windows in a row, while streams were prefetched, that delivered hardly more than the best one before.
+        steady: AtomicU64,
+        window_bytes: AtomicU64,
+        window_start_ns: AtomicU64,
+    }
 }
 
 impl Delivery {
-    pub(super) const fn new(tuning: &'static Tuning) -> Delivery {
-        Delivery {
-            tuning,
-            highest: AtomicU64::new(0),
-            saturated: AtomicU64::new(0),
-            steady: AtomicU64::new(0),
-            window_bytes: AtomicU64::new(0),
-            window_start_ns: AtomicU64::new(0),
-        }
-    }
-
     /// Bytes came from a device of so much latency: the fastest window of 20 ms counts.
     pub(super) fn note(&self, now_ns: u64, bytes: u64, latency_ns: u64, streams: u64) {
         let total = self.window_bytes.fetch_add(bytes, Relaxed) + bytes;
         let start = self.window_start_ns.load(Relaxed);
         let elapsed = now_ns.saturating_sub(start);
-        let length = self.tuning.live_ns.max(latency_ns.saturating_mul(2)).min(10 * self.tuning.live_ns);
+        let length = T.live_ns.max(latency_ns.saturating_mul(2)).min(10 * T.live_ns);
         if start == 0 || elapsed > 20 * length {
             self.restart_window(now_ns);
         } else if elapsed >= length {
@@ -84,7 +73,7 @@ impl Delivery {
     /// The highest rate, or what is assumed of a device until it was seen to be full, bytes/s.
     pub(super) fn full(&self) -> u64 {
         match self.saturated() {
-            0 => self.tuning.bandwidth.max(self.highest()),
+            0 => T.bandwidth.max(self.highest()),
             rate => rate.max(self.highest()).max(1),
         }
     }

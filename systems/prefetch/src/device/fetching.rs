@@ -2,20 +2,17 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
-#[derive(Debug)]
-pub(super) struct Fetching {
-    runs: AtomicBool,
-    /// Misses that may have begun before the latest fetch ended.
-    left_over: AtomicU64,
-    /// How much longer misses in other files took beside the fetch than without it, ns.
-    beside_ns: AtomicI64,
+shared! {
+    pub(super) struct Fetching {
+        runs: AtomicBool,
+        /// Misses that may have begun before the latest fetch ended.
+        left_over: AtomicU64,
+        /// How much longer misses in other files took beside the fetch than without it, ns.
+        beside_ns: AtomicI64,
+    }
 }
 
 impl Fetching {
-    pub(super) const fn new() -> Fetching {
-        Fetching { runs: AtomicBool::new(false), left_over: AtomicU64::new(0), beside_ns: AtomicI64::new(0) }
-    }
-
     /// Whether it may begin: no other runs.
     pub(super) fn begin(&self) -> bool {
         let begins = !self.runs.swap(true, Relaxed);
@@ -35,14 +32,10 @@ impl Fetching {
         self.runs.load(Relaxed)
     }
 
-    pub(super) fn has_left_over(&self) -> bool {
-        self.left_over.load(Relaxed) > 0
-    }
-
     /// Whether a miss that ends now may have waited for steps of a fetch that is over; each is told once.
     pub(super) fn take_left_over(&self) -> bool {
         let took = |left: u64| left.checked_sub(1);
-        self.has_left_over() && self.left_over.fetch_update(Relaxed, Relaxed, took).is_ok()
+        self.left_over.fetch_update(Relaxed, Relaxed, took).is_ok()
     }
 
     pub(super) fn charge(&self, ns: i64) {

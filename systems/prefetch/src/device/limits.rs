@@ -5,17 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// What stands for both until the shell has told them, bytes: Linux's default.
 const UNTOLD: u64 = 128 << 10;
 
-#[derive(Debug)]
-pub(super) struct Limits {
-    readahead: AtomicU64,
-    call: AtomicU64,
+shared! {
+    pub(super) struct Limits {
+        readahead: AtomicU64,
+        call: AtomicU64,
+    }
 }
 
 impl Limits {
-    pub(super) const fn new() -> Limits {
-        Limits { readahead: AtomicU64::new(0), call: AtomicU64::new(0) }
-    }
-
     pub(super) fn set(&self, readahead_bytes: u64, call_bytes: u64) {
         self.readahead.store(readahead_bytes, Relaxed);
         self.call.store(call_bytes, Relaxed);

@@ -2,33 +2,22 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::tuning::Tuning;
+use crate::tuning::T;
 
-/// Streams by epochs of some 20 ms: one that was not read in this epoch nor in the one before is not counted.
-#[derive(Debug)]
-pub(super) struct Live {
-    tuning: &'static Tuning,
-    /// Streams that prefetch, whether they are read or not.
-    begun: AtomicU64,
-    epoch: AtomicU64,
-    epoch_start_ns: AtomicU64,
-    /// Streams read in this epoch, and in the one before.
-    now: AtomicU64,
-    before: AtomicU64,
+shared! {
+    /// Streams by epochs of some 20 ms: one that was not read in this epoch nor in the one before is not counted.
+    pub(super) struct Live {
+        /// Streams that prefetch, whether they are read or not.
+        begun: AtomicU64,
+        epoch: AtomicU64 = AtomicU64::new(1),
+        epoch_start_ns: AtomicU64,
+        /// Streams read in this epoch, and in the one before.
+        now: AtomicU64,
+        before: AtomicU64,
+    }
 }
 
 impl Live {
-    pub(super) const fn new(tuning: &'static Tuning) -> Live {
-        Live {
-            tuning,
-            begun: AtomicU64::new(0),
-            epoch: AtomicU64::new(1),
-            epoch_start_ns: AtomicU64::new(0),
-            now: AtomicU64::new(0),
-            before: AtomicU64::new(0),
-        }
-    }
-
     pub(super) fn begin(&self) {
         self.begun.fetch_add(1, Relaxed);
     }
@@ -41,7 +30,7 @@ impl Live {
     /// Time passes on a device of so much latency: an epoch may be over.
     pub(super) fn note_time(&self, now_ns: u64, latency_ns: u64) {
         let elapsed = now_ns.saturating_sub(self.epoch_start_ns.load(Relaxed));
-        let length = self.tuning.live_ns.max(latency_ns.saturating_mul(4)).min(10 * self.tuning.live_ns);
+        let length = T.live_ns.max(latency_ns.saturating_mul(4)).min(10 * T.live_ns);
         if elapsed >= length {
             let live = self.now.swap(0, Relaxed);
             self.before.store(if elapsed < 2 * length { live } else { 0 }, Relaxed);

@@ -5,6 +5,7 @@ use crate::course::Shape;
 use crate::device::Wait;
 use crate::stream::Stream;
 use crate::trial::Sample;
+use crate::tuning::T;
 use crate::{Budget, Device, Mode, PAGE};
 
 impl FileState {
@@ -30,9 +31,7 @@ impl FileState {
                 let partial = match stream.course.shape {
                     _ if self.streams.iter().any(live) => true,
                     Shape::Forward => true,
-                    Shape::Unknown if stream.course.run_reads <= 1 => {
-                        self.counters.reads <= device.tuning().sample
-                    }
+                    Shape::Unknown if stream.course.run_reads <= 1 => self.counters.reads <= T.sample,
                     Shape::Unknown => stream.course.is_upwards(),
                     Shape::Backward | Shape::Stride(_) => false,
                 };
@@ -54,19 +53,18 @@ impl FileState {
                 // What was fetched is there, and keeps no device busy.
                 device.note_traffic(read.now_ns, if fetched && !slow { 0 } else { read.len });
             }
-            self.try_out(stream, read, elapsed, covered, device, mode);
+            if mode != Mode::Observe {
+                self.try_out(stream, read, elapsed, covered, device);
+            }
         }
         if covered {
             self.counters.useful += read.len;
-            self.reach.regain(read.len);
             budget.give(stream.ahead.use_up(read.len));
             let timed = stream.ahead.timed_claim(&stream.course, read.offset, read.len);
             if slow {
                 self.counters.late += 1;
                 if let Some((since_ns, ahead)) = timed.filter(|_| !self.coarse) {
                     let ahead = ahead.saturating_mul(device.streams().max(1));
-                    // Ahead of a forward stream the kernel may have asked for a part of it before.
-                    let own = stream.course.shape != Shape::Forward || self.random_hint;
                     // Pieces of a stride are asked for one by one.
                     let request = if let Shape::Stride(_) = stream.course.shape {
                         stream.course.piece
@@ -74,12 +72,10 @@ impl FileState {
                         u64::MAX
                     };
                     let elapsed_ns = read.now_ns.saturating_sub(since_ns);
-                    device.learn_wait(&Wait { elapsed_ns, ahead, request, own });
+                    device.learn_wait(&Wait { elapsed_ns, ahead, request });
                 }
             }
-        } else if fetched && slow {
-            self.rent.on_spoiled();
-        } else if fetched {
+        } else if fetched && !slow {
             // What is read again was useful once.
             let most = if mode == Mode::Observe { u64::MAX } else { self.counters.issued };
             self.counters.useful = (self.counters.useful + read.len).min(most.max(self.counters.useful));
@@ -92,17 +88,9 @@ impl FileState {
     }
 
     /// Has a read count in the comparison of reads without and with prefetching.
-    pub(super) fn try_out(
-        &self,
-        stream: &Stream,
-        read: &Read,
-        elapsed_ns: u64,
-        covered: bool,
-        device: &Device,
-        mode: Mode,
-    ) {
+    fn try_out(&self, stream: &Stream, read: &Read, elapsed_ns: u64, covered: bool, device: &Device) {
         let counts = (stream.is_active() || stream.slow_count() > 0) && !(covered && device.trial.holds());
-        if counts && mode != Mode::Observe && !device.is_fetching() {
+        if counts && !device.is_fetching() {
             let ahead = stream.course.shape == Shape::Backward
                 || (stream.course.shape == Shape::Forward && self.random_hint);
             let page_ns = device.latency_ns().saturating_mul(read.len.min(PAGE)) / PAGE;

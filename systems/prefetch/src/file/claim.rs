@@ -20,7 +20,7 @@ impl FileState {
         let (size, random_hint) = (self.size, self.random_hint);
         let stream = self.streams.get(at)?;
         let ahead_max = decide::ahead_max(&model, stream, &self.past(stream, true));
-        let request = decide::request_bytes(&model, stream, random_hint);
+        let request = decide::request_bytes(&model, stream);
         let stream = self.streams.get_mut(at)?;
         let before = *stream;
         let (offset, len) = stream.claim(ahead_max, request, size)?;
@@ -49,11 +49,5 @@ impl FileState {
             .iter()
             .filter(|stream| stream.is_active() && self.wants_more(stream, device, &model));
         wanting.map(|stream| stream.ahead.paced_ns()).min()
-    }
-
-    /// Whether a claim would find something.
-    pub fn has_claim(&self, device: &Device) -> bool {
-        let model = device.model();
-        self.streams.iter().any(|stream| stream.is_active() && self.wants_more(stream, device, &model))
     }
 }

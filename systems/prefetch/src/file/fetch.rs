@@ -4,6 +4,7 @@ use super::{FetchState, Fetched, FileState, Read, Request};
 use crate::course::Shape;
 use crate::reason::Reason;
 use crate::stream::Stream;
+use crate::tuning::T;
 use crate::{Budget, Device, Mode};
 
 impl FileState {
@@ -27,7 +28,7 @@ impl FileState {
             return;
         }
         let elapsed_ns = read.elapsed_ns.unwrap_or(0);
-        self.rent.on_miss(read.offset, self.size, elapsed_ns, read.now_ns, device.tuning());
+        self.rent.on_miss(read.offset, self.size, elapsed_ns, read.now_ns);
         // A forward read may wait for the rest of the kernel's read-ahead only: that says nothing of the queue.
         if stream.course.shape != Shape::Forward {
             if self.fetch == FetchState::Running {
@@ -36,11 +37,11 @@ impl FileState {
                 device.note_wait_beside(elapsed_ns);
             }
         }
-        if self.fetch != FetchState::Idle || self.rent.misses() < device.tuning().misses {
+        if self.fetch != FetchState::Idle || self.rent.misses() < T.misses {
             return;
         }
         self.reason = Reason::Paying;
-        if elapsed_ns < device.tuning().brief_ns() && !self.rent.misses().is_multiple_of(8) {
+        if elapsed_ns < T.brief_ns() && !self.rent.misses().is_multiple_of(8) {
             return;
         }
         if self.rent.is_worth(self.size, device) {

@@ -1,11 +1,12 @@
 //! Whether a stream is prefetched, and how far ahead.
 
-use super::{FetchState, FileState, Read};
+use super::{FileState, Read};
 use crate::course::Shape;
-use crate::decide::{self, Action, Experiments, Past, decide};
+use crate::decide::{self, Action, Past, decide};
 use crate::model::Model;
 use crate::reason::Reason;
 use crate::stream::Stream;
+use crate::tuning::T;
 use crate::{Budget, Device, Mode};
 
 impl FileState {
@@ -21,8 +22,6 @@ impl FileState {
             now_ns: self.now_ns,
             random_hint: self.random_hint,
             usual_run: self.reach.usual_run(),
-            limit: self.reach.limit(),
-            is_fetched: self.fetch == FetchState::Done,
             is_alone: self.streams.iter().filter(near).count() <= 1,
             is_ramped,
         }
@@ -46,22 +45,15 @@ impl FileState {
         }
         let comparable = stream.course.shape == Shape::Forward && !self.random_hint && mode != Mode::Observe;
         if stream.is_active() {
-            // The kernel reads ahead of forward streams itself: compare, and give up on all of them together, since
-            // a prefetched one would take the bandwidth of the others.
-            if comparable && let Some(barren) = stream.is_barren(read.now_ns) {
-                device.forward.learn(barren);
-            }
-            let barren = comparable && device.forward.is_barren();
             let is_alone = self.past(stream, true).is_alone;
             let gappy = comparable && decide::leaves_out_much(&device.model(), stream, is_alone);
-            if barren || gappy || device.trial.is_bad() {
+            if gappy || device.trial.is_bad() {
                 self.settle(stream, device, budget);
-                self.reason = if barren { Reason::Saturated } else { Reason::NoGain };
+                self.reason = if gappy { Reason::Wasteful } else { Reason::NoGain };
                 return;
             }
             if covered && read.is_slow() {
-                let allowed = decide::ahead_max(&device.model(), stream, &self.past(stream, true));
-                stream.ahead.grow(&stream.course, device.tuning().depth_bytes, allowed);
+                stream.ahead.grow(&stream.course, T.depth_bytes);
             }
             return;
         }
@@ -72,25 +64,11 @@ impl FileState {
         let ramped = stream.course.shape != Shape::Forward
             || self.random_hint
             || stream.base.is_known(stream.course.run_bytes, window, least_ns, read.now_ns);
-        let experiments = Experiments {
-            is_bad: device.trial.is_bad(),
-            is_tried: !model.is_far() && device.forward.is_tried(self.now_ns, model.latency_ns),
-            is_barren: device.forward.is_barren(),
-        };
-        match decide(&model, stream, &self.past(stream, ramped), experiments) {
-            Action::Leave(reason) => {
-                self.reason = reason;
-                if reason == Reason::NoGain && comparable {
-                    device.forward.rest();
-                }
-            }
+        match decide(&model, stream, &self.past(stream, ramped), device.trial.is_bad()) {
+            Action::Leave(reason) => self.reason = reason,
             Action::Prefetch(depth) => {
                 stream.activate(depth, read.now_ns);
                 device.stream_begins();
-                if comparable {
-                    device.forward.begin(read.now_ns);
-                }
-                self.reach.begin(device.tuning().depth_bytes);
                 self.reason = if mode == Mode::Observe { Reason::Observing } else { Reason::Prefetching };
             }
         }

@@ -1,6 +1,6 @@
 //! What misses have cost, and what may be staked on fetching.
 
-use crate::tuning::Tuning;
+use crate::tuning::T;
 
 /// What misses cost since the last fetch was paid for. Zeroes are none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -65,8 +65,8 @@ pub(super) struct Credit {
 
 impl Credit {
     /// A miss cost so much: a part of it may be staked.
-    pub(super) fn stake(&mut self, elapsed_ns: u64, tuning: &Tuning) {
-        let stake_ns = elapsed_ns / (tuning.stake << self.losses);
+    pub(super) fn stake(&mut self, elapsed_ns: u64) {
+        let stake_ns = elapsed_ns / (T.stake << self.losses);
         self.ns = self.ns.saturating_add_unsigned(stake_ns);
         self.returned_ns = self.returned_ns.saturating_sub_unsigned(stake_ns);
     }

@@ -1,4 +1,6 @@
-//! How many steps of a fetch may be under way at a time, and the one of them that is followed.
+//! How many steps of a fetch may be under way at a time.
+
+use crate::tuning::T;
 
 /// Steps at a time: one more after some that nobody waited for, fewer when somebody did. Zeroes are one step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -7,8 +9,6 @@ pub(super) struct Width {
     more: u8,
     /// Steps since that changed.
     fine: u8,
-    /// How long misses take beside the fetch, the latest ones counting most, ns; 0 before the first.
-    wait_ns: u64,
 }
 
 impl Width {
@@ -20,18 +20,10 @@ impl Width {
         self.more = 16;
     }
 
-    /// A miss beside the fetch took so long, at most twice what is typical.
+    /// A miss beside the fetch took so long, at most twice what is typical: behind two steps and more. The slowest hundredth
+    /// of the reads is not to be made of these.
     pub(super) fn on_wait(&mut self, elapsed_ns: u64, typical_ns: u64) {
-        self.wait_ns = match self.wait_ns {
-            0 => typical_ns - typical_ns / 8 + elapsed_ns / 8,
-            known => known - known / 8 + elapsed_ns / 8,
-        };
-        if self.wait_ns > typical_ns + typical_ns / 8 + 20_000 {
-            self.more -= self.more.div_ceil(4);
-            self.fine = 0;
-            self.wait_ns = 0;
-        } else if elapsed_ns > typical_ns + typical_ns / 4 + 50_000 {
-            // Behind two steps and more: the slowest hundredth of the reads is not to be made of these.
+        if elapsed_ns > typical_ns + typical_ns / 4 + T.wake_ns {
             self.more = self.more.saturating_sub(1);
             self.fine = 0;
         }
@@ -48,7 +40,6 @@ impl Width {
 
     pub(super) fn halve(&mut self) {
         self.more /= 2;
-        self.wait_ns = 0;
     }
 }
 

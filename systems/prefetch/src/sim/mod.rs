@@ -12,7 +12,7 @@ pub use patterns::{Noise, Pattern, Trace};
 
 use std::collections::VecDeque;
 
-use crate::{Budget, Device, Fetched, FileState, Mode, Read, Tuning, budget::Memory};
+use crate::{Budget, Device, Fetched, FileState, Mode, Read, budget::Memory};
 
 /// What a replay gave.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,12 +36,7 @@ const HOOK_NS: u64 = 100;
 
 /// Replays a trace with a policy; [`Mode::AppOnly`] is the kernel alone.
 pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
-    replay_with(trace, options, mode, &Tuning::STANDARD)
-}
-
-/// The same with other constants than the policy's.
-pub fn replay_with(trace: &Trace, options: &MachineOptions, mode: Mode, tuning: &'static Tuning) -> Outcome {
-    let device = Device::with(tuning);
+    let device = Device::new();
     device.set_limits(options.readahead_bytes, options.readahead_bytes.max(128 << 10));
     let budget = Budget::new();
     let limit = options.memory_bytes;

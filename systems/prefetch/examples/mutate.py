@@ -1,0 +1,185 @@
+"""Leaves out the rules of the prefetcher one by one, and says what each is worth in the simulator.
+
+    cargo run -p loadline-lab --example prefetch_traces -- TRACES SEED...
+    python3 systems/prefetch/examples/mutate.py TRACES DIRECTORY [WORD...]
+
+Each mutation is a change of the text of the sources, in a copy; rustc builds the core and the example `mutate` from it in
+seconds. Cells are kept in DIRECTORY. A row: cells moved, that fail, that fail newly, that gain 3 % less, least gain of
+before; first of the known sets, then of the drawn ones; then the mean gain of all. WORD: only those whose name has it.
+"""
+
+import concurrent.futures, math, os, shutil, subprocess, sys, tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+# Name; file, text, what stands for it.
+MUTATIONS = [
+    ('trial: all of it', [('trial.rs', '        if self.busy.swap(true, Acquire) {', '        if true || self.busy.swap(true, Acquire) {')]),
+    ('trial: plainly faster by time alone', [('trial.rs', 'if gains || self.with.is_plainly_faster() {', 'if gains {')]),
+    ('trial: tail of reads', [('trial.rs', 'let later = late', 'let later = false && late')]),
+    ('latency: partial of upward unknown', [('file/account.rs', 'Shape::Unknown => stream.course.is_upwards(),', 'Shape::Unknown => false,')]),
+    ('latency: partial beside live stream', [('file/account.rs', '                    _ if self.streams.iter().any(live) => true,\n', '                    _ if false && self.streams.iter().any(live) => true,\n')]),
+    ('latency: typical is the latency', [('latency.rs', '        match self.typical_ns.load(Relaxed) {', '        match 0 {')]),
+    ('pairs: all', [('device.rs', '        match self.pairs.rate() {', '        match 0 {')]),
+    ('pairs: resolved', [('pairs.rs', 'if !queued || !together || !resolved {', 'let _ = resolved; if !queued || !together {')]),
+    ('pairs: queued', [('pairs.rs', 'if !queued || !together || !resolved {', 'let _ = queued; if !together || !resolved {')]),
+    ('delivery: saturated', [('device/delivery.rs', '        self.saturated.store(next, Relaxed);', '        let _ = next;')]),
+    ('delivery: learn_full', [('device/delivery.rs', '        let known = self.saturated.load(Relaxed);\n        let next', '        if true { return; }\n        let known = self.saturated.load(Relaxed);\n        let next')]),
+    ('delivery: steady', [('device/delivery.rs', 'self.steady.load(Relaxed) >= 2', 'true')]),
+    ('delivery: never steady', [('device/delivery.rs', 'self.steady.load(Relaxed) >= 2', 'false')]),
+    ('delivery: forgetting', [('device/delivery.rs', 'rate.max(known - known / 50)', 'rate.max(known)')]),
+    ('delivery: all rates', [('device/delivery.rs', '            self.learn((u128', '            if false { self.learn((u128'), ('device/delivery.rs', '/ u128::from(elapsed)) as u64, streams);', '/ u128::from(elapsed)) as u64, streams); }')]),
+    ('window: settled for steady', [('device.rs', 'is_steady: self.window.is_settled() && self.delivery.is_steady()', 'is_steady: self.delivery.is_steady()')]),
+    ('window: shrinking', [('window.rs', '        let next = if queued {', '        let next = if false && queued {')]),
+    ('window: limits of growth', [('window.rs', '} else if ahead < now / 2 || now > ample {', '} else if false {')]),
+    ('window: half used', [('window.rs', '} else if ahead < now / 2 || now > ample {', '} else if now > ample {')]),
+    ('window: ample', [('window.rs', '} else if ahead < now / 2 || now > ample {', '} else if ahead < now / 2 {')]),
+    ('window: slow growth', [('window.rs', '            now + now / 16 / streams', '            now + now / 2 / streams')]),
+    ('window: shorter of two waits', [('window.rs', '            before => waited_ns.min(before),', '            _ => waited_ns,')]),
+    ('window: first of the latency', [('window.rs', '(latency_ns / 4).clamp(', '(256u64 << 10).max(latency_ns * 0).clamp(')]),
+    ('window: growth times streams', [('window.rs', '/ (streams / 2).max(1)\n', '\n')]),
+    ('wait: typical', [('device.rs', 'self.window.patience_ns(idle.max(typical))', 'self.window.patience_ns(idle + 0 * typical)')]),
+    ('wait: requests of idle', [('device.rs', 'let idle = latency + requests', 'let idle = latency + 0 * requests')]),
+    ('wait: pieces of strides', [('device.rs', 'let requests = request.saturating_mul(streams.max(4)).min(chunk * streams);', 'let _ = request; let requests = chunk * streams;')]),
+    ('wait: first bandwidth of what was ahead', [('device.rs', '                0 => {\n                    let arrives', '                0 => {\n                    if true { return; }\n                    let arrives')]),
+    ('traffic: grows', [('model.rs', 'let times = if self.demand.grows { 4 } else { 2 };', 'let times = 2;')]),
+    ('traffic: grows 4', [('model.rs', 'let times = if self.demand.grows { 4 } else { 2 };', 'let times = 4;')]),
+    ('traffic: peak', [('traffic.rs', '            peak: self.peak.load(Relaxed),', '            peak: self.rate.load(Relaxed),')]),
+    ('traffic: fetched counts nothing', [('file/account.rs', 'if fetched && !slow { 0 } else { read.len }', 'read.len')]),
+    ('decide: gain', [('decide.rs', 'false => (!is_gainful(model, stream.rate_alone(past.now_ns))).then_some(Reason::Saturated),', 'false => None,')]),
+    ('decide: gain: woken', [('model.rs', 'let woken = if shared {', 'let woken = if false && shared {')]),
+    ('decide: gain once streams', [('decide.rs', '    if model.streams > 0 {\n        return true;\n    }\n', '')]),
+    ('decide: slow reads', [('decide.rs', 'if stream.slow_count() < 2 {', 'if stream.slow_count() < 1 {')]),
+    ('forward: all left to the kernel', [('decide.rs', '    // It must show misses after the kernel had time to ramp up.', '    if true { return Some(Reason::KernelHasIt); }')]),
+    ('forward: bdp <= readahead', [('decide.rs', 'if model.bdp() <= model.readahead || !past.is_ramped {', 'if !past.is_ramped {')]),
+    ('forward: ramped', [('decide.rs', 'if model.bdp() <= model.readahead || !past.is_ramped {', 'if model.bdp() <= model.readahead {')]),
+    ('forward: leaves out much', [('decide.rs', 'stream.course.with_gaps(100) >= 150 && model.bdp() < far && is_alone', 'let _ = far; false && is_alone')]),
+    ('forward: is alone', [('decide.rs', 'stream.course.with_gaps(100) >= 150 && model.bdp() < far && is_alone', 'let _ = is_alone; stream.course.with_gaps(100) >= 150 && model.bdp() < far')]),
+    ('forward: runs of few windows', [('decide.rs', 'if past.usual_run <= 8 * model.readahead {', 'if false {')]),
+    ('forward: several', [('decide.rs', 'let several = rate >=', 'let several = false && rate >=')]),
+    ('forward: with gaps', [('course.rs', '        let (read, way) = self.dense;\n        let all', '        let (read, way) = (1u64, 1u64);\n        let all')]),
+    ('forward: gains', [('decide.rs', 'rate > 0 && !several && model.is_gain(model.gain_ns(rate, false))', 'rate > 0 && !several')]),
+    ('request: shared by rate', [('model.rs', 'self.streams > 1 || self.has_others(own_rate)', '{ let _ = own_rate; self.streams > 1 }')]),
+    ('ahead: ramp', [('decide.rs', 'stream.ahead.depth().min(ramp)', 'stream.ahead.depth().min(u64::MAX.max(ramp))')]),
+    ('ahead: stakes', [('decide.rs', 'proven_bytes().saturating_mul(stake)', 'proven_bytes().saturating_mul(2 + 0 * stake)')]),
+    ('ahead: doubted', [('course.rs', 'self.run_bytes - self.doubted_bytes', 'self.run_bytes')]),
+    ('ahead: run left', [('decide.rs', '.min(run_left)', '')]),
+    ('ahead: share', [('decide.rs', '.min(share)', '')]),
+    ('ahead: least', [('decide.rs', 'model.share_bytes(least.min(1 << 20))', 'model.share_bytes(0 * least)')]),
+    ('ahead: realign', [('ahead.rs', '        let Shape::Stride(stride) = course.shape else { return };', '        let Shape::Stride(stride) = course.shape else { return }; if true { return }')]),
+    ('turns: all', [('model.rs', '        if self.streams < 2 && !own_rate.is_some_and(|rate| self.has_others(rate)) {', '        if true || own_rate.is_some() {')]),
+    ('turns: beside other readers', [('model.rs', 'self.streams < 2 && !own_rate.is_some_and(|rate| self.has_others(rate))', 'self.streams < 2')]),
+    ('turns: ample', [('model.rs', 'known.saturating_mul(2).min(ample)', '{ let _ = ample; known.saturating_mul(2) }')]),
+    ('turns: own rate since', [('file/claim.rs', 'stream.base.rate().max(stream.rate_alone(now_ns))', 'stream.base.rate()')]),
+    ('course: more agreement after mistakes', [('course.rs', '        match self.mistakes {\n            0 if', '        match 0 {\n            0 if')]),
+    ('course: agreeing of full', [('course.rs', '            0 if !self.deltas.is_full() => None,', '            0 => None,')]),
+    ('course: gaps forget', [('course.rs', '        if self.gaps >= 4 {', '        if false {')]),
+    ('course: drift', [('course.rs', '            self.shape = self.drift();', '            let _ = Course::drift;')]),
+    ('course: usual piece', [('course.rs', 'self.meets = (self.end <= usual && end > usual).then_some(false);', 'let _ = usual;')]),
+    ('course: has read', [('file.rs', '            if stream.course.has_read(read.offset, read.len) {', '            if false {')]),
+    ('course: contiguous by votes only', [('course.rs', '        if self.contiguous >= 3 {', '        if false {')]),
+    ('streams: over', [('file.rs', '            if over {', '            if false && over {')]),
+    ('streams: usual run', [('file.rs', '            self.reach.note_run(ended.course.run_bytes);', '')]),
+    ('live: epochs', [('device/live.rs', 'self.now.load(Relaxed).max(self.before.load(Relaxed)).min(self.begun.load(Relaxed))', 'self.begun.load(Relaxed)')]),
+    ('file: redundant', [('file.rs', '        if self.counters.redundant < 4 << 20 ||', '        if true || self.counters.redundant < 4 << 20 ||')]),
+    ('rent: all', [('file/fetch.rs', 'if !mode.rents() || covered || ordered || !read.is_slow() {', 'if true || !mode.rents() || covered || ordered || !read.is_slow() {')]),
+    ('rent: ordered but short runs', [('file/fetch.rs', 'stream.course.is_confirmed() && self.reason != Reason::ShortRuns', 'stream.course.is_confirmed()')]),
+    ('rent: waits charged', [('rent.rs', '        self.credit.charge(device.waited_ns(elapsed_ns));', '')]),
+    ('rent: width falls', [('rent.rs', '        self.width.on_wait(elapsed_ns.min(2 * typical_ns), typical_ns);', 'let _ = typical_ns;')]),
+    ('rent: wait beside', [('file/fetch.rs', '                device.note_wait_beside(elapsed_ns);', '')]),
+    ('rent: loss mean of both', [('rent/account.rs', 'lost / 2 + elapsed_ns / 2', '{ let _ = lost; elapsed_ns }')]),
+    ('rent: loss one at a time', [('rent/account.rs', 'lost / 2 + elapsed_ns / 2', 'lost')]),
+    ('rent: halved stakes', [('rent/account.rs', 'self.losses = if self.returned_ns > 0 { 0 } else { (self.losses + 1).min(4) };', '')]),
+    ('rent: hits earn', [('rent.rs', '        self.credit.earn(typical_ns / 2);', 'let _ = typical_ns;')]),
+    ('rent: credit', [('rent.rs', '        let lasts = self.credit.lasts();', '        let lasts = self.credit.lasts() || true;'), ('rent.rs', '            && self.credit.ns() > 0\n', '')]),
+    ('rent: regions', [('rent.rs', '        self.regions.touch(offset, size);', '        let _ = (offset, size); self.regions.touch_all();')]),
+    ('rent: followed', [('rent.rs', '        if let Some(came) = self.followed.end(step.fresh()).filter(|_| cached == 0) {', '        if let Some(came) = self.followed.end(step.fresh()).map(|_| bytes).filter(|_| cached == 0) {')]),
+    ('rent: gap of steps', [('file/fetch.rs', '        match self.rent.width() as u64 {', '        match 0 * self.rent.width() as u64 {')]),
+    ('rent: step grows in width', [('rent/width.rs', '        if usize::from(self.fine) > 2 * self.get() && self.get() < most {', '        if false && self.get() < most {')]),
+    ('rent: opened width at once', [('rent/width.rs', '        if usize::from(self.fine) > 2 * self.get() && self.get() < most {', '        if self.get() < most {')]),
+    ('rent: free of the device', [('device.rs', '        let own = u128::from(self.traffic.demand().rate) *', '        let own = 0 * u128::from(self.traffic.demand().rate) *')]),
+    ('rent: one fetch at a time', [('device.rs', '        self.fetching.begin()', '        self.fetching.begin() || true')]),
+    ('pace: price', [('device.rs', '        self.pace.learn((under_way, own), elapsed_ns, self.own_transfer_ns(own), self.latency_ns());', '        let _ = (under_way, own);')]),
+    ('pace: own transfer', [('pace.rs', '            price(elapsed_ns, self.under_way.load(Relaxed)).min(price(transfer_ns, self.own.load(Relaxed)));', '            price(elapsed_ns, self.under_way.load(Relaxed)); let _ = transfer_ns;')]),
+    ('pace: under way', [('pace.rs', '            price(elapsed_ns, self.under_way.load(Relaxed)).min(price(transfer_ns, self.own.load(Relaxed)));', '            price(transfer_ns, self.own.load(Relaxed));')]),
+    ('pace: noise', [('pace.rs', 'let transfer_ns = transfer_ns.max(noise_ns).max(1_000);', 'let _ = noise_ns; let transfer_ns = transfer_ns.max(1_000);')]),
+    ('pace: price of pairs', [('device.rs', '        let Some(price) = self.pace.price_ns(self.latency_ns()) else {', '        let Some(price) = None::<u64> else {'), ('device.rs', '        let ns = match self.pace.price_ns(self.latency_ns()) {\n            None => u128::from(bytes) * 1_000_000_000 / u128::from(self.full_rate()),', '        let ns = match None::<u64> {\n            None => u128::from(bytes) * 1_000_000_000 / u128::from(self.believed_rate()),')]),
+]
+
+
+def build(directory):
+    """Why it cannot be built; None when it is."""
+    common = ["rustc", "-A", "warnings", "-C", "opt-level=2", "--edition", "2024", "-L", directory]
+    core = [*common, "--crate-type", "rlib", "--crate-name", "prefetch", f"{directory}/src/lib.rs", "--out-dir", directory]
+    cells = [*common, f"{HERE}/mutate.rs", "--extern", f"prefetch={directory}/libprefetch.rlib", "-o", f"{directory}/mutate"]
+    for command in (core, cells):
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            return done.stderr[:500]
+    return None
+
+
+def cells_of(path):
+    cells = {}
+    for line in open(path):
+        gain, p99, digest, name = line.rstrip("\n").split("\t")
+        cells[name] = (float(gain), float(p99), digest)
+    return cells
+
+
+def run(name, changes, traces, result):
+    """The cells with some changes of the sources, or why there are none."""
+    if not os.path.exists(result):
+        with tempfile.TemporaryDirectory() as directory:
+            shutil.copytree(f"{HERE}/../src", f"{directory}/src")
+            for file, text, instead in changes:
+                path = f"{directory}/src/{file}"
+                source = open(path).read()
+                if source.count(text) != 1:
+                    return f"{name}: the text is {source.count(text)} times in {file}"
+                open(path, "w").write(source.replace(text, instead))
+            why = build(directory)
+            if why:
+                return f"{name}: {why}"
+            with open(f"{result}.part", "w") as part:
+                subprocess.run([f"{directory}/mutate", traces], stdout=part, check=True)
+            os.rename(f"{result}.part", result)
+    return cells_of(result)
+
+
+def fails(cell):
+    return cell[0] < 0.97 or cell[1] > 1.1
+
+
+def row(name, base, cells):
+    text = f"| {name} |"
+    for known in (True, False):
+        names = [each for each in base if (each.split("/")[0] in ("matrix", "retired")) == known]
+        gains = [cells[each][0] / base[each][0] for each in names]
+        if not names:
+            continue
+        moved = sum(cells[each] != base[each] for each in names)
+        bad = sum(fails(cells[each]) for each in names)
+        new = sum(fails(cells[each]) and not fails(base[each]) for each in names)
+        text += f" {moved}, {bad}, {new}, {sum(gain < 0.97 for gain in gains)} | {min(gains):.2f} |"
+    logs = [math.log(cells[each][0] / base[each][0]) for each in base]
+    return f"{text} {math.exp(sum(logs) / len(logs)):.3f} |"
+
+
+def main():
+    traces, directory, *words = sys.argv[1:]
+    os.makedirs(directory, exist_ok=True)
+    base = run("nothing", [], traces, f"{directory}/base.cells")
+    wanted = [each for each in MUTATIONS if not words or any(word in each[0] for word in words)]
+
+    def one(mutation):
+        name, changes = mutation
+        cells = run(name, changes, traces, f"{directory}/{name.replace(' ', '-').replace(':', '')}.cells")
+        return cells if isinstance(cells, str) else row(name, base, cells)
+
+    with concurrent.futures.ThreadPoolExecutor(2) as workers:
+        for line in workers.map(one, wanted):
+            print(line, flush=True)
+
+
+main()
