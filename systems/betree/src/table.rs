@@ -22,6 +22,8 @@ struct Inner {
     free: FreeMap,
     next_id: BlockId,
     inner_nodes: usize,
+    /// Units of spilled extents.
+    spilled_units: u64,
     /// Units freed since the table was made; lets a refused writer see that trying again may help.
     freed_units: u64,
     discards: Vec<Segment>,
@@ -51,6 +53,7 @@ impl Drop for Locked<'_> {
     fn drop(&mut self) {
         self.table.free_known.store(self.inner.free.units(), Ordering::Relaxed);
         self.table.inner_nodes.store(self.inner.inner_nodes, Ordering::Relaxed);
+        self.table.spilled_known.store(self.inner.spilled_units, Ordering::Relaxed);
     }
 }
 
@@ -60,6 +63,7 @@ pub struct Table {
     /// Free units and inner nodes when it was last unlocked.
     free_known: AtomicU64,
     inner_nodes: AtomicUsize,
+    spilled_known: AtomicU64,
     reaper: Arc<Reaper>,
     keep_discards: bool,
 }
@@ -73,12 +77,14 @@ impl Table {
             free: FreeMap::new(start, end),
             next_id: 1,
             inner_nodes: 0,
+            spilled_units: 0,
             freed_units: 0,
             discards: Vec::new(),
         };
         Table {
             free_known: inner.free.units().into(),
             inner_nodes: AtomicUsize::new(0),
+            spilled_known: AtomicU64::new(0),
             inner: Mutex::new(inner),
             reaper: Arc::default(),
             keep_discards,
@@ -127,6 +133,7 @@ impl Table {
         inner.next_id += 1;
         let info = Arc::new(info);
         inner.inner_nodes += usize::from(info.kind == BlockKind::Inner);
+        inner.spilled_units += spilled_units(&info);
         inner.blocks.insert(id, Entry { info: info.clone(), refs: 1 });
         BlockRef::new(id, info, self.reaper.clone())
     }
@@ -157,6 +164,11 @@ impl Table {
     /// Number of inner nodes.
     pub fn inner_nodes(&self) -> usize {
         self.inner_nodes.load(Ordering::Relaxed)
+    }
+
+    /// Units of spilled extents, whole ones, as far as is known without a lock.
+    pub fn spilled_units_known(&self) -> u64 {
+        self.spilled_known.load(Ordering::Relaxed)
     }
 
     /// Number of living nodes and extents.
@@ -231,6 +243,7 @@ impl Table {
             }
             inner.next_id = inner.next_id.max(id + 1);
             inner.inner_nodes += usize::from(info.kind == BlockKind::Inner);
+            inner.spilled_units += spilled_units(&info);
             inner.blocks.insert(id, Entry { info: Arc::new(info), refs: 0 });
         }
         r.finish()?;
@@ -341,6 +354,7 @@ impl Inner {
             }
             if let Some(dead) = self.blocks.remove(&id) {
                 self.inner_nodes -= usize::from(dead.info.kind == BlockKind::Inner);
+                self.spilled_units -= spilled_units(&dead.info);
                 for s in &dead.info.segments {
                     self.free.free(*s);
                     self.freed_units += s.units as u64;
@@ -352,6 +366,11 @@ impl Inner {
             }
         }
     }
+}
+
+/// The units of a block if it is a spilled extent.
+fn spilled_units(info: &BlockInfo) -> u64 {
+    if info.kind == BlockKind::Spilled { info.units() } else { 0 }
 }
 
 /// Appends segments.

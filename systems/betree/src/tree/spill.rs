@@ -28,6 +28,9 @@ const BASEMENT_PART_MIN: usize = 128;
 /// And never below this many bytes, about the weight of a reference.
 const BYTES_MIN: usize = 48;
 
+/// Nothing is spilled while spilled extents take more than this part of the space that is free.
+const FREE_PART_MAX: u64 = 2;
+
 /// Bytes between two slices that are read along rather than skipped.
 const READ_GAP_MAX: u32 = 64 << 10;
 
@@ -118,6 +121,11 @@ impl Store {
     pub(crate) fn spill(&self, root: &NodeRef, batch: &Buffer, room: usize) -> Result<Option<Buffer>> {
         let least = (self.shape.basement_bytes / BASEMENT_PART_MIN).max(BYTES_MIN);
         if !self.steps.page_sharing || self.short.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        // With what waits for other messages of its extent, spilled bytes could take many times what they are worth.
+        let (spilled, free) = (self.table.spilled_units_known(), self.table.free_units_known());
+        if spilled > free / FREE_PART_MAX {
             return Ok(None);
         }
         let Node::Inner(inner) = &*self.load(root)? else { return Ok(None) };
