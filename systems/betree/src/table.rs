@@ -22,8 +22,7 @@ struct Inner {
     free: FreeMap,
     next_id: BlockId,
     inner_nodes: usize,
-    /// Units of extents, and of these of spilled ones.
-    extent_units: u64,
+    /// Units of spilled extents.
     spilled_units: u64,
     /// Units freed since the table was made; lets a refused writer see that trying again may help.
     freed_units: u64,
@@ -55,7 +54,6 @@ impl Drop for Locked<'_> {
         self.table.free_known.store(self.inner.free.units(), Ordering::Relaxed);
         self.table.inner_nodes.store(self.inner.inner_nodes, Ordering::Relaxed);
         self.table.spilled_known.store(self.inner.spilled_units, Ordering::Relaxed);
-        self.table.extents_known.store(self.inner.extent_units, Ordering::Relaxed);
     }
 }
 
@@ -66,7 +64,6 @@ pub struct Table {
     free_known: AtomicU64,
     inner_nodes: AtomicUsize,
     spilled_known: AtomicU64,
-    extents_known: AtomicU64,
     reaper: Arc<Reaper>,
     keep_discards: bool,
 }
@@ -80,7 +77,6 @@ impl Table {
             free: FreeMap::new(start, end),
             next_id: 1,
             inner_nodes: 0,
-            extent_units: 0,
             spilled_units: 0,
             freed_units: 0,
             discards: Vec::new(),
@@ -89,7 +85,6 @@ impl Table {
             free_known: inner.free.units().into(),
             inner_nodes: AtomicUsize::new(0),
             spilled_known: AtomicU64::new(0),
-            extents_known: AtomicU64::new(0),
             inner: Mutex::new(inner),
             reaper: Arc::default(),
             keep_discards,
@@ -138,7 +133,6 @@ impl Table {
         inner.next_id += 1;
         let info = Arc::new(info);
         inner.inner_nodes += usize::from(info.kind == BlockKind::Inner);
-        inner.extent_units += extent_units(&info);
         inner.spilled_units += spilled_units(&info);
         inner.blocks.insert(id, Entry { info: info.clone(), refs: 1 });
         BlockRef::new(id, info, self.reaper.clone())
@@ -172,10 +166,9 @@ impl Table {
         self.inner_nodes.load(Ordering::Relaxed)
     }
 
-    /// Units of spilled extents and of all others, whole ones, as far as is known without a lock.
-    pub fn extent_units_known(&self) -> (u64, u64) {
-        let spilled = self.spilled_known.load(Ordering::Relaxed);
-        (spilled, self.extents_known.load(Ordering::Relaxed).saturating_sub(spilled))
+    /// Units of spilled extents, whole ones, as far as is known without a lock.
+    pub fn spilled_units_known(&self) -> u64 {
+        self.spilled_known.load(Ordering::Relaxed)
     }
 
     /// Number of living nodes and extents.
@@ -250,7 +243,6 @@ impl Table {
             }
             inner.next_id = inner.next_id.max(id + 1);
             inner.inner_nodes += usize::from(info.kind == BlockKind::Inner);
-            inner.extent_units += extent_units(&info);
             inner.spilled_units += spilled_units(&info);
             inner.blocks.insert(id, Entry { info: Arc::new(info), refs: 0 });
         }
@@ -362,7 +354,6 @@ impl Inner {
             }
             if let Some(dead) = self.blocks.remove(&id) {
                 self.inner_nodes -= usize::from(dead.info.kind == BlockKind::Inner);
-                self.extent_units -= extent_units(&dead.info);
                 self.spilled_units -= spilled_units(&dead.info);
                 for s in &dead.info.segments {
                     self.free.free(*s);
@@ -375,11 +366,6 @@ impl Inner {
             }
         }
     }
-}
-
-/// The units of a block if it is an extent.
-fn extent_units(info: &BlockInfo) -> u64 {
-    if info.kind.is_extent() { info.units() } else { 0 }
 }
 
 /// The units of a block if it is a spilled extent.

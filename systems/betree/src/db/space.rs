@@ -32,14 +32,9 @@ impl Inner {
         (self.base_reserve_bytes() as usize / 2 / rewritten).max(64)
     }
 
-    /// Space is short when less than this is free, in bytes.
-    pub(super) fn short_below(&self) -> u64 {
-        self.units * UNIT as u64 / 5 + self.reserve_bytes()
-    }
-
     /// Sees whether space has become short or is plenty again.
     fn look_at_space(&self) {
-        let needed = self.short_below();
+        let needed = self.units * UNIT as u64 / 5 + self.reserve_bytes();
         // What is known is never too much; asking takes longer.
         let short = self.store.table.free_units_known() * (UNIT as u64) < needed
             && self.store.table.free_units() * (UNIT as u64) < needed;

@@ -283,8 +283,7 @@ impl Inner {
             let view = self.view();
             let Some(oldest) = view.frozen.first() else { return Ok(false) };
             self.store.msn.store(oldest.last_msn, Ordering::Relaxed);
-            let spilled =
-                self.store.spill(&view.root, &oldest.buffer, self.unwritten_max(), self.short_below())?;
+            let spilled = self.store.spill(&view.root, &oldest.buffer, self.unwritten_max())?;
             let root = self.store.apply(&view.root, spilled.as_ref().unwrap_or(&oldest.buffer))?;
             let mut front = self.write_front();
             let frozen = front.view.frozen[1..].to_vec();

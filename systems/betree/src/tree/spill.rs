@@ -14,7 +14,6 @@ use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::message::{Base, ExtentSlice, Op, Piece, Value};
 use crate::node::{Inner, Node, NodeRef};
-use crate::storage::UNIT;
 use crate::store::{Store, count};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -29,7 +28,7 @@ const BASEMENT_PART_MIN: usize = 128;
 /// And never below this many bytes, about the weight of a reference.
 const BYTES_MIN: usize = 48;
 
-/// Nothing is spilled while spilled extents take more than this part of the space that nothing else can need.
+/// Nothing is spilled while spilled extents take more than this part of the space that is free.
 const FREE_PART_MAX: u64 = 2;
 
 /// Bytes between two slices that are read along rather than skipped.
@@ -117,23 +116,15 @@ struct Sparse {
 
 impl Store {
     /// The messages of `batch`, with the bytes of those in extents for which leaves below `root` would be rewritten for little;
-    /// `None` if that is not worth it. `keep` is how many bytes of storage must stay free. `room` is how many bytes of nodes may be unwritten: as long as memory holds all leaves
+    /// `None` if that is not worth it. `room` is how many bytes of nodes may be unwritten: as long as memory holds all leaves
     /// that change, edits stay in their messages, as they cost a leaf little. Without space on storage the bytes stay there too.
-    pub(crate) fn spill(
-        &self,
-        root: &NodeRef,
-        batch: &Buffer,
-        room: usize,
-        keep: u64,
-    ) -> Result<Option<Buffer>> {
+    pub(crate) fn spill(&self, root: &NodeRef, batch: &Buffer, room: usize) -> Result<Option<Buffer>> {
         let least = (self.shape.basement_bytes / BASEMENT_PART_MIN).max(BYTES_MIN);
         if !self.steps.page_sharing || self.short.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        // With what waits for other messages of its extent, spilled bytes can take many times what they are worth; and extents
-        // stay while leaves take what replaces their values, so as much again may be needed.
-        let (spilled, others) = self.table.extent_units_known();
-        let free = self.table.free_units_known().saturating_sub(keep / UNIT as u64 + others);
+        // With what waits for other messages of its extent, spilled bytes could take many times what they are worth.
+        let (spilled, free) = (self.table.spilled_units_known(), self.table.free_units_known());
         if spilled > free / FREE_PART_MAX {
             return Ok(None);
         }
