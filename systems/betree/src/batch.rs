@@ -128,9 +128,9 @@ impl WriteBatch {
 
     /// An empty batch with room for changes whose keys and values have about so many bytes in all.
     pub fn with_capacity(bytes: usize) -> Self {
-        let mut body = Body::default();
-        body.reserve(bytes);
-        WriteBatch { body, ..WriteBatch::default() }
+        let mut batch = WriteBatch::default();
+        batch.body.reserve(bytes);
+        batch
     }
 
     /// Sets the value of `key`.

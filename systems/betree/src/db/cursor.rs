@@ -8,6 +8,7 @@ use crate::bytes::Bytes;
 use crate::error::Result;
 use crate::key::{End, Key, KeyRange};
 use crate::message::{Base, ExtentSlice, Op, Value};
+use crate::store::SLICE_GAP_MAX;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -15,8 +16,6 @@ use std::sync::Arc;
 const COPY_MAX: usize = 1024;
 /// Most bytes of an extent read at once for a scan.
 const EXTENT_READ_MAX: u32 = 1 << 20;
-/// Bytes between two slices that are read along rather than skipped.
-const EXTENT_GAP_MAX: u32 = 64 << 10;
 /// Runs read ahead of the one in use.
 const RUNS_AHEAD: usize = 3;
 
@@ -138,7 +137,7 @@ impl Cursor {
                 let end = next.off + next.len;
                 if next.extent.id() != id
                     || next.off < from
-                    || next.off > upto + EXTENT_GAP_MAX
+                    || next.off > upto + SLICE_GAP_MAX
                     || end - from > EXTENT_READ_MAX
                 {
                     break;

@@ -10,6 +10,9 @@ use crate::message::{Base, ExtentSlice, Op, Piece, Value};
 use crate::storage::UNIT;
 use std::sync::Arc;
 
+/// Bytes between two slices of an extent that are read along rather than skipped.
+pub(crate) const SLICE_GAP_MAX: u32 = 64 << 10;
+
 impl Store {
     /// Writes an extent of `parts`, one after the other. It becomes durable with the next flush, provided that
     /// [`Flight::drain`] was called before.

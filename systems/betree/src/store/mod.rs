@@ -4,6 +4,8 @@ mod extents;
 mod load;
 mod write;
 
+pub(crate) use extents::SLICE_GAP_MAX;
+
 use crate::block::BlockInfo;
 use crate::cache::Cache;
 use crate::codec::{Body, Compression};

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::message::{Base, ExtentSlice, Op, Piece, Value};
 use crate::node::{Inner, Node, NodeRef};
-use crate::store::{Store, count};
+use crate::store::{SLICE_GAP_MAX, Store, count};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -30,9 +30,6 @@ const BYTES_MIN: usize = 48;
 
 /// Nothing is spilled while spilled extents take more than this part of the space that is free.
 const FREE_PART_MAX: u64 = 2;
-
-/// Bytes between two slices that are read along rather than skipped.
-const READ_GAP_MAX: u32 = 64 << 10;
 
 /// What is worth a place in an extent, in bytes.
 struct Least {
@@ -220,15 +217,15 @@ impl Store {
     pub(crate) fn unspill(&self, batch: &Buffer) -> Result<Option<Buffer>> {
         let spilled = |s: &ExtentSlice| s.extent.info().kind == BlockKind::Spilled;
         let away = |op: &Op| op.older.is_some() || op.slices().any(spilled);
-        // A base that was never spilled stays where it is.
-        let wanted = |op: &Op| {
-            let skip = usize::from(matches!(&op.base, Base::Value(Value::Slice(s)) if !spilled(s)));
-            op.slices().skip(skip).cloned().collect::<Vec<_>>()
-        };
         if !batch.ops().iter().any(|(_, op)| away(op)) {
             return Ok(None);
         }
-        let read = self.read_slices(batch.ops().iter().flat_map(|(_, op)| wanted(op)).collect())?;
+        let wanted = batch.ops().iter().flat_map(|(_, op)| {
+            // A base that was never spilled stays where it is.
+            let skip = usize::from(matches!(&op.base, Base::Value(Value::Slice(s)) if !spilled(s)));
+            op.slices().skip(skip).cloned()
+        });
+        let read = self.read_slices(wanted.collect())?;
         let bytes = |s: &ExtentSlice| read.bytes(s).map_or_else(|| self.read_slice(s).map(Bytes::from), Ok);
         let mut ops = Vec::with_capacity(batch.ops().len());
         for (key, op) in batch.ops() {
@@ -260,7 +257,7 @@ impl Store {
             let mut n = 1;
             while let Some(next) = rest.get(n)
                 && next.extent.id() == first.extent.id()
-                && next.off <= upto + READ_GAP_MAX
+                && next.off <= upto + SLICE_GAP_MAX
             {
                 upto = upto.max(next.off + next.len);
                 n += 1;
