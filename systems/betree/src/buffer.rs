@@ -5,6 +5,7 @@
 //! ([`Op::on_absent`]), and a range delete that arrives drops the messages it dominates. So no message needs
 //! a sequence number inside a buffer, and a buffer never holds what cannot matter any more.
 
+use crate::block::BlockKind;
 use crate::key::{Key, KeyRange, Translation};
 use crate::message::{Op, pack};
 use crate::ranges::RangeSet;
@@ -64,6 +65,12 @@ impl Buffer {
     /// Size in the sense of [`Op::weight`].
     pub fn weight(&self) -> usize {
         self.weight
+    }
+
+    /// Bytes that messages left in extents when they were spilled.
+    pub fn spilled_bytes(&self) -> usize {
+        let slices = self.ops.iter().flat_map(|(_, op)| op.slices());
+        slices.filter(|s| s.extent.info().kind == BlockKind::Spilled).map(|s| s.len as usize).sum()
     }
 
     /// True if nothing is pending.

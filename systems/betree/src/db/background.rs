@@ -5,6 +5,7 @@ use super::run::Run;
 use crate::error::{Doing, Error, Result};
 use crate::key::KeyRange;
 use crate::node::NodeRef;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -137,7 +138,9 @@ fn flusher(inner: &Inner) {
     while !inner.stopping() && inner.failure.get().is_none() {
         match inner.apply_oldest() {
             Ok(true) => {
-                if inner.log.fill() >= 500 || inner.is_tight() {
+                if inner.store.short.load(Ordering::Relaxed) && inner.frees_much() {
+                    inner.note(inner.checkpoint());
+                } else if inner.log.fill() >= 500 || inner.is_tight() || inner.frees_much() {
                     inner.request_checkpoint();
                 }
             }

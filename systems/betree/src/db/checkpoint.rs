@@ -21,7 +21,9 @@ impl Inner {
         // Writers may have gone on, but whatever this root holds is exactly the batches up to `applied`.
         let (root, applied) = (view.root.clone(), view.applied);
         drop(view);
+        let drained = self.store.counters.drained_bytes.load(Ordering::Relaxed);
         let block = self.store.write_tree(&root)?;
+        let nodes_written = self.store.counters.node_bytes_written.load(Ordering::Relaxed);
         let table = self.store.table.encode(block.id());
         let buf = AlignedBuf::from_slice(&table);
         let units = units_for(buf.len());
@@ -67,8 +69,8 @@ impl Inner {
         drop(last.root.replace(block));
         self.log.release(applied);
         self.unpin(applied);
-        let written = self.store.counters.node_bytes_written.load(Ordering::Relaxed);
-        self.written_at_checkpoint.store(written, Ordering::Relaxed);
+        self.written_at_checkpoint.store(nodes_written, Ordering::Relaxed);
+        self.drained_at_checkpoint.store(drained, Ordering::Relaxed);
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
         self.discard_freed()?;
         drop(last);

@@ -19,6 +19,7 @@ use super::Options;
 use crate::block::{BlockRef, Segment};
 use crate::buffer::{Buffer, Found};
 use crate::error::{Error, Result};
+use crate::key::Key;
 use crate::log::Log;
 use crate::memtable::Memtable;
 use crate::message::Op;
@@ -68,6 +69,15 @@ pub(super) struct Checkpoint {
     pub(super) in_turn: bool,
 }
 
+/// How far spilled messages have been passed to their leaves.
+#[derive(Default)]
+pub(super) struct Drain {
+    /// Where the next step begins.
+    pub from: Key,
+    /// A whole turn found nothing when so many bytes had been spilled since opening.
+    pub dry_at: Option<u64>,
+}
+
 /// What all threads share.
 pub(super) struct Inner {
     pub(super) options: Options,
@@ -93,6 +103,9 @@ pub(super) struct Inner {
     pub(super) checkpoints: AtomicU64,
     /// Node bytes written when the last checkpoint ended.
     pub(super) written_at_checkpoint: AtomicU64,
+    /// The same for messages that have reached leaves out of extents.
+    pub(super) drained_at_checkpoint: AtomicU64,
+    pub(super) drain: Mutex<Drain>,
     pub(super) signals: Mutex<Signals>,
     pub(super) progress: Condvar,
 }

@@ -174,6 +174,8 @@ pub(super) fn assemble(storage: Arc<dyn Storage>, options: Options, found: &Foun
         refusals: AtomicU64::new(0),
         checkpoints: AtomicU64::new(0),
         written_at_checkpoint: AtomicU64::new(0),
+        drained_at_checkpoint: AtomicU64::new(0),
+        drain: Mutex::default(),
         signals: Mutex::new(Signals::default()),
         progress: Condvar::new(),
         store,

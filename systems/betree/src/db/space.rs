@@ -7,6 +7,16 @@ use crate::storage::UNIT;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// A node is passed over if less than this part of its buffers is in use, as long as there are others.
+const DRAINED_PART_MIN: usize = 8;
+
+/// What waits in extents may take this part of the space that nothing else needs; the rest is for what lies dead until the next
+/// checkpoint.
+const SPILLED_PART_MAX: u64 = 2;
+
+/// A checkpoint for the sake of space frees at least this part of all.
+const FREED_PART_MIN: u64 = 64;
+
 impl Inner {
     pub(super) fn memtable_bytes(&self) -> usize {
         let normal = self.memtable_bytes_max();
@@ -34,13 +44,94 @@ impl Inner {
 
     /// Sees whether space has become short or is plenty again.
     fn look_at_space(&self) {
-        let needed = self.units * UNIT as u64 / 5 + self.reserve_bytes();
+        let needed = self.needed_bytes();
         // What is known is never too much; asking takes longer.
         let short = self.store.table.free_units_known() * (UNIT as u64) < needed
             && self.store.table.free_units() * (UNIT as u64) < needed;
         if self.store.short.load(Ordering::Relaxed) != short {
             self.store.short.store(short, Ordering::Relaxed);
         }
+    }
+
+    /// Space below which it is short, in bytes.
+    fn needed_bytes(&self) -> u64 {
+        self.units * UNIT as u64 / 5 + self.reserve_bytes()
+    }
+
+    /// Passes spilled messages to their leaves, those of one parent of leaves after those of another, until what waits in extents
+    /// takes at most a part of what nothing else needs.
+    pub(super) fn drain_spilled(&self) -> Result<()> {
+        let spilled_so_far = self.store.counters.spilled_bytes.load(Ordering::Relaxed);
+        if self.store.table.spilled_units_known() == 0 || !self.spilled_too_much() {
+            return Ok(());
+        }
+        let mut drain = self.drain.lock().unwrap_or_else(|e| e.into_inner());
+        if drain.dry_at == Some(spilled_so_far) {
+            return Ok(());
+        }
+        // Nodes for which little waits are left for another turn, unless there are no others.
+        let mut thresholds = [self.store.shape.buffer_bytes / DRAINED_PART_MIN, 1].into_iter();
+        let mut least = thresholds.next();
+        while let Some(bytes) = least
+            && self.spilled_too_much()
+        {
+            let whole_turn = drain.from.is_empty();
+            if self.drain_next(&mut drain.from, bytes)? {
+                match self.store.write_dirty(self.unwritten_max()) {
+                    Ok(()) | Err(Error::NoSpace) => {}
+                    Err(e) => return Err(e),
+                }
+            } else if whole_turn {
+                least = thresholds.next();
+            }
+        }
+        if least.is_none() {
+            drain.dry_at = Some(spilled_so_far);
+        }
+        Ok(())
+    }
+
+    /// One step of [`drain_spilled`](Inner::drain_spilled), at or after `from`; false at the end of a turn.
+    fn drain_next(&self, from: &mut Key, least: usize) -> Result<bool> {
+        let _tree = self.lock_tree();
+        let view = self.view();
+        let Some(key) = self.store.first_waiting(&view.root, from, least, 0)? else {
+            *from = Key::default();
+            return Ok(false);
+        };
+        let (root, next) = self.store.drain(&view.root, &key)?;
+        let mut front = self.write_front();
+        let frozen = front.view.frozen.clone();
+        front.view = Arc::new(View { frozen, root, applied: view.applied });
+        *from = next.unwrap_or_default();
+        Ok(true)
+    }
+
+    /// What the next checkpoint frees counts as free.
+    fn spilled_too_much(&self) -> bool {
+        let (free, spilled) = (self.store.table.free_units(), self.store.table.spilled_units_known());
+        let waiting = (spilled * UNIT as u64).saturating_sub(self.drained_bytes());
+        let room = (free + spilled) * UNIT as u64 + self.outdated_bytes();
+        waiting > room.saturating_sub(self.needed_bytes()) / SPILLED_PART_MAX
+    }
+
+    /// Bytes of old versions of nodes that the next checkpoint frees, about.
+    fn outdated_bytes(&self) -> u64 {
+        let written = self.store.counters.node_bytes_written.load(Ordering::Relaxed);
+        written.saturating_sub(self.written_at_checkpoint.load(Ordering::Relaxed))
+    }
+
+    /// Bytes of spilled messages that have reached leaves and that the next checkpoint frees, about.
+    fn drained_bytes(&self) -> u64 {
+        let drained = self.store.counters.drained_bytes.load(Ordering::Relaxed);
+        drained.saturating_sub(self.drained_at_checkpoint.load(Ordering::Relaxed))
+    }
+
+    /// True if without a checkpoint space may become short, and one frees a good part.
+    pub(super) fn frees_much(&self) -> bool {
+        let freed = self.outdated_bytes() + self.drained_bytes();
+        freed > self.units * UNIT as u64 / FREED_PART_MIN
+            && self.store.table.free_units_known() * (UNIT as u64) < self.needed_bytes() + freed
     }
 
     /// New nodes in memory beyond this are written.
@@ -139,9 +230,8 @@ impl Inner {
     /// True if space gets so short that a checkpoint should free some.
     pub(super) fn is_tight(&self) -> bool {
         let free = self.store.table.free_units() * UNIT as u64;
-        let pinned = self.store.counters.node_bytes_written.load(Ordering::Relaxed)
-            - self.written_at_checkpoint.load(Ordering::Relaxed);
         // A checkpoint only helps if something was written since the last one.
-        pinned > 0 && free < self.base_reserve_bytes() / 2 + self.store.meter.unwritten() as u64 / 4 * 5
+        self.outdated_bytes() > 0
+            && free < self.base_reserve_bytes() / 2 + self.store.meter.unwritten() as u64 / 4 * 5
     }
 }

@@ -250,7 +250,7 @@ impl Inner {
             return Ok(());
         }
         while self.apply_oldest()? {}
-        if self.log.fill() >= 500 || self.is_tight() {
+        if self.log.fill() >= 500 || self.is_tight() || self.frees_much() {
             self.checkpoint()?;
         }
         Ok(())
@@ -278,6 +278,10 @@ impl Inner {
 
     /// Applies the oldest frozen memtable to the tree, if there is one.
     pub(super) fn apply_oldest(&self) -> Result<bool> {
+        if self.view().frozen.is_empty() {
+            return Ok(false);
+        }
+        self.drain_spilled()?;
         let loose = {
             let _tree = self.lock_tree();
             let view = self.view();

@@ -14,6 +14,10 @@ use std::sync::{Arc, Mutex};
 /// Messages for which it is worth to start threads.
 const PARALLEL_BYTES_MIN: usize = 512 << 10;
 
+/// Small values leave their extents where they have at most this part of the bytes of what is new among them: three quarters
+/// have been replaced, and a leaf is written for a third more, once.
+const LEFT_PART_MAX: usize = 3;
+
 /// An edge on its way into a new node.
 struct Working {
     edge: Edge,
@@ -75,6 +79,76 @@ impl Store {
         Ok(None)
     }
 
+    /// A key, at or after `from`, of the first parent of leaves for which messages of `least` bytes wait, in its own buffers and, about,
+    /// in those above it, of which `above` bytes are known already.
+    pub(crate) fn first_waiting(
+        &self,
+        node: &NodeRef,
+        from: &[u8],
+        least: usize,
+        above: usize,
+    ) -> Result<Option<Key>> {
+        let Node::Inner(Inner { edges }) = &*self.load(node)? else { return Ok(None) };
+        let edges = &edges[edges.partition_point(|e| !e.range.hi.is_after(from))..];
+        let leaves = || edges.iter().filter(|e| e.child.level() == 0);
+        if let Some(first) = leaves().next()
+            && above + leaves().map(Edge::pending).sum::<usize>() >= least
+        {
+            return Ok(Some((&first.range.lo[..]).max(from).into()));
+        }
+        for edge in edges.iter().filter(|e| e.child.level() > 0 && e.is_plain()) {
+            let share = if edge.child.level() == 1 { 1 } else { edge.child.width().max(1) };
+            let above = above + edge.pending().div_ceil(share);
+            let from = (&edge.range.lo[..]).max(from);
+            if let Some(key) = self.first_waiting(&edge.child, from, least, above)? {
+                return Ok(Some(key));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Passes all messages in the buffers on the way to `key` down, and from the last of these nodes to its leaves. Returns the new
+    /// tree, and where what follows begins.
+    pub(crate) fn drain(&self, root: &NodeRef, key: &[u8]) -> Result<(NodeRef, Option<Key>)> {
+        let (edges, next) = self.drain_node(Node::clone(&*self.load(root)?), &KeyRange::all(), key)?;
+        Ok((self.make_root(edges), next))
+    }
+
+    fn drain_node(&self, node: Node, range: &KeyRange, key: &[u8]) -> Result<(Vec<Edge>, Option<Key>)> {
+        let next = match &range.hi {
+            End::At(key) => Some(key.clone()),
+            End::Open => None,
+        };
+        let Node::Inner(Inner { mut edges }) = node else {
+            return Ok((vec![self.edge_to(range.clone(), node)], next));
+        };
+        let here = edges.iter().position(|e| e.range.contains(key));
+        if let Some(i) = here
+            && edges[i].child.level() > 0
+        {
+            let mut below = match &edges[i].buffer {
+                Some(_) => self.flush(&Working::old(edges[i].clone()))?,
+                None => vec![edges[i].clone()],
+            };
+            let mut next = next;
+            if let Some(j) = below.iter().position(|e| e.range.contains(key)) {
+                let (drained, after) = self.drain_node(self.load_exact(&below[j])?, &below[j].range, key)?;
+                below.splice(j..=j, drained);
+                next = after;
+            }
+            edges.splice(i..=i, below);
+            return Ok((self.pack_edges(edges, range), next));
+        }
+        let waiting: Vec<usize> =
+            (0..edges.len()).filter(|i| edges[*i].child.level() == 0 && edges[*i].buffer.is_some()).collect();
+        let working: Vec<Working> = edges.iter().cloned().map(Working::old).collect();
+        let below = self.flush_all(&working, &waiting)?;
+        for (i, below) in waiting.into_iter().zip(below).rev() {
+            edges.splice(i..=i, below);
+        }
+        Ok((self.pack_edges(edges, range), next))
+    }
+
     /// Applies `batch`, all of it inside `range`, to a node with exactly that range; returns what replaces it.
     fn apply_node(&self, node: Node, range: &KeyRange, batch: &Buffer) -> Result<Vec<Edge>> {
         match node {
@@ -85,6 +159,9 @@ impl Store {
 
     fn apply_leaf(&self, leaf: Leaf, range: &KeyRange, batch: &Buffer) -> Result<Vec<Edge>> {
         let whole = self.unspill(batch)?;
+        if whole.is_some() {
+            count(&self.counters.drained_bytes, batch.spilled_bytes() as u64);
+        }
         let batch = whole.as_ref().unwrap_or(batch);
         let mut parts = Vec::with_capacity(leaf.parts.len());
         let mut loaded = self.load_touched(&leaf, range, batch)?;
@@ -109,6 +186,7 @@ impl Store {
         if leaf.parts.is_empty() {
             changed = batch.apply_to(&[]);
         }
+        self.gather(&mut changed)?;
         for (_, op) in &mut changed {
             self.fold(op)?;
         }
@@ -167,6 +245,43 @@ impl Store {
             Ok(extent) => *op = Op::put_slice(ExtentSlice { extent, off: 0, len: bytes.len() as u32 }),
             Err(Error::NoSpace) => {}
             Err(e) => return Err(e),
+        }
+        Ok(())
+    }
+
+    /// Takes small values out of their extents where little is left of them between what is new, so that the extents become
+    /// free. A leaf is then written for at most a part more.
+    fn gather(&self, entries: &mut [(Key, Op)]) -> Result<()> {
+        let small = 2 * self.shape.basement_bytes as u32;
+        let mut slices = Vec::new();
+        let (mut left, mut new) = (0, 0);
+        for (_, op) in entries.iter() {
+            let edits = op.edits.as_ref().map_or(0, |e| e.weight());
+            new += edits;
+            match &op.base {
+                Base::Value(Value::Slice(s)) if s.len <= small => {
+                    left += (s.len as usize).saturating_sub(edits);
+                    slices.push(s.clone());
+                }
+                Base::Value(Value::Inline(bytes)) => new += bytes.len(),
+                _ => {}
+            }
+        }
+        if slices.is_empty() || left > new / LEFT_PART_MAX {
+            return Ok(());
+        }
+        // What cannot be read stays where it is, and whoever wants it learns of that.
+        let Ok(read) = self.read_slices(slices) else { return Ok(()) };
+        for (_, op) in entries.iter_mut() {
+            if let Base::Value(Value::Slice(s)) = &op.base
+                && let Some(bytes) = read.bytes(s)
+            {
+                let whole = match &op.edits {
+                    Some(edits) => edits.apply(Some(bytes.to_vec())),
+                    None => Some(bytes.to_vec()),
+                };
+                *op = whole.map_or_else(Op::delete, |bytes| Op::put(&bytes));
+            }
         }
         Ok(())
     }

@@ -28,9 +28,6 @@ const BASEMENT_PART_MIN: usize = 128;
 /// And never below this many bytes, about the weight of a reference.
 const BYTES_MIN: usize = 48;
 
-/// Nothing is spilled while spilled extents take more than this part of the space that is free.
-const FREE_PART_MAX: u64 = 2;
-
 /// What is worth a place in an extent, in bytes.
 struct Least {
     value: usize,
@@ -118,11 +115,6 @@ impl Store {
     pub(crate) fn spill(&self, root: &NodeRef, batch: &Buffer, room: usize) -> Result<Option<Buffer>> {
         let least = (self.shape.basement_bytes / BASEMENT_PART_MIN).max(BYTES_MIN);
         if !self.steps.page_sharing || self.short.load(Ordering::Relaxed) {
-            return Ok(None);
-        }
-        // With what waits for other messages of its extent, spilled bytes could take many times what they are worth.
-        let (spilled, free) = (self.table.spilled_units_known(), self.table.free_units_known());
-        if spilled > free / FREE_PART_MAX {
             return Ok(None);
         }
         let Node::Inner(inner) = &*self.load(root)? else { return Ok(None) };
@@ -248,7 +240,7 @@ impl Store {
     }
 
     /// Reads slices, with one request for those that lie close together.
-    fn read_slices(&self, mut slices: Vec<ExtentSlice>) -> Result<Stretches> {
+    pub(super) fn read_slices(&self, mut slices: Vec<ExtentSlice>) -> Result<Stretches> {
         slices.sort_by_key(|s| (s.extent.id(), s.off));
         let mut out = Stretches::default();
         let mut rest = &slices[..];
@@ -273,10 +265,10 @@ impl Store {
 
 /// Parts of extents that have been read, in order.
 #[derive(Default)]
-struct Stretches(Vec<(ExtentSlice, Bytes)>);
+pub(super) struct Stretches(Vec<(ExtentSlice, Bytes)>);
 
 impl Stretches {
-    fn bytes(&self, s: &ExtentSlice) -> Option<Bytes> {
+    pub(super) fn bytes(&self, s: &ExtentSlice) -> Option<Bytes> {
         let after = self.0.partition_point(|(all, _)| (all.extent.id(), all.off) <= (s.extent.id(), s.off));
         let (all, bytes) = self.0.get(after.checked_sub(1)?)?;
         let at = (s.off - all.off) as usize;

@@ -100,3 +100,48 @@ fn spilled_extents_go_with_the_messages() {
     db.checkpoint().expect("checkpoint");
     assert_eq!(db.stats().extents, 0, "extents without messages");
 }
+
+/// Writes all over a store of which a fifth is in use, many times what it holds: space does not run short, and what is
+/// written for each byte does not grow.
+#[test]
+fn writes_without_end_cost_the_same_to_the_last() {
+    for (seed, whole) in seeds(2).flat_map(|seed| [(seed, true), (seed, false)]) {
+        println!("seed {seed}, whole values: {whole}");
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut below = move |n: u64| random.next_u64() % n;
+        const KEYS: u64 = 8000;
+        let storage = sim(4096);
+        let (db, mut model) = filled(&storage, KEYS);
+        let written = |db: &Db| {
+            let stats = db.stats();
+            stats.node_bytes_written + stats.extent_bytes_written
+        };
+        let mut costs = Vec::new();
+        for _ in 0..10 {
+            let (before, mut bytes) = (written(&db), 0);
+            for _ in 0..KEYS {
+                let (k, byte) = (key(below(KEYS)), below(256) as u8);
+                let value = model.get_mut(&k).expect("every key has a value");
+                if whole {
+                    *value = vec![byte; 300];
+                    db.put(&k, value).expect("put");
+                    bytes += 300;
+                } else {
+                    let off = below(200) as usize;
+                    value[off..off + 100].fill(byte);
+                    db.patch(&k, off as u32, &[byte; 100]).expect("patch");
+                    bytes += 100;
+                }
+                let short = db.inner.store.short.load(std::sync::atomic::Ordering::Relaxed);
+                assert!(!short, "space is short: {costs:?} {:?}", db.stats());
+            }
+            costs.push((written(&db) - before) as f64 / bytes as f64);
+        }
+        println!("written for each byte: {costs:.1?}");
+        assert!(contents(&db) == model);
+        assert_sound(&db);
+        assert!(db.stats().spilled_bytes > 0, "nothing was spilled");
+        let worst = costs[2..].iter().copied().fold(0.0, f64::max);
+        assert!(worst < 1.5 * costs[1], "{costs:.1?}");
+    }
+}
