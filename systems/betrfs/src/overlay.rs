@@ -77,6 +77,10 @@ impl Storage for Shared {
         self.0.read_at(buf, off)
     }
 
+    fn read_many(&self, reads: &mut [(u64, &mut [u8])]) -> io::Result<()> {
+        self.0.read_many(reads)
+    }
+
     fn write_at(&self, buf: &[u8], off: u64) -> io::Result<()> {
         self.0.write_at(buf, off)
     }

@@ -38,6 +38,11 @@ pub trait Storage: Send + Sync {
     /// Fills `buf` from `off`. Reading past the end is an error.
     fn read_at(&self, buf: &mut [u8], off: u64) -> io::Result<()>;
 
+    /// Fills several buffers, each from its offset, side by side where that is possible; after an error they hold anything.
+    fn read_many(&self, reads: &mut [(u64, &mut [u8])]) -> io::Result<()> {
+        reads.iter_mut().try_for_each(|(off, buf)| self.read_at(buf, *off))
+    }
+
     /// Writes all of `buf` at `off`. Writing past the end is an error.
     fn write_at(&self, buf: &[u8], off: u64) -> io::Result<()>;
 
@@ -89,6 +94,10 @@ macro_rules! forward {
 
             fn read_at(&self, buf: &mut [u8], off: u64) -> io::Result<()> {
                 (**self).read_at(buf, off)
+            }
+
+            fn read_many(&self, reads: &mut [(u64, &mut [u8])]) -> io::Result<()> {
+                (**self).read_many(reads)
             }
 
             fn write_at(&self, buf: &[u8], off: u64) -> io::Result<()> {

@@ -20,6 +20,10 @@ impl Storage for Stacked {
         self.below.read_at(buf, off)
     }
 
+    fn read_many(&self, reads: &mut [(u64, &mut [u8])]) -> io::Result<()> {
+        self.below.read_many(reads)
+    }
+
     fn write_at(&self, buf: &[u8], off: u64) -> io::Result<()> {
         self.below.write_at(buf, off)
     }

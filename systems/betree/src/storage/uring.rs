@@ -125,12 +125,19 @@ impl Storage for UringStorage {
     }
 
     fn read_at(&self, buf: &mut [u8], off: u64) -> io::Result<()> {
-        self.file.check_bounds(off, buf.len())?;
-        if !self.file.may_go_direct(buf) {
-            return self.file.read_at(buf, off);
-        }
+        self.read_many(&mut [(off, buf)])
+    }
+
+    fn read_many(&self, reads: &mut [(u64, &mut [u8])]) -> io::Result<()> {
         let mut pieces = Vec::new();
-        split(buf.as_mut_ptr(), buf.len(), off, false, &mut pieces);
+        for (off, buf) in reads {
+            self.file.check_bounds(*off, buf.len())?;
+            if self.file.may_go_direct(buf) {
+                split(buf.as_mut_ptr(), buf.len(), *off, false, &mut pieces);
+            } else {
+                self.file.read_at(buf, *off)?;
+            }
+        }
         self.run(&mut pieces)
     }
 
@@ -190,6 +197,12 @@ mod tests {
             ring.read_at(&mut one, i as u64 * UNIT as u64).expect("read");
             assert_eq!(one[..100], [i + 1; 100]);
         }
+        let mut many: Vec<AlignedBuf> = (0..50).map(|_| AlignedBuf::zeroed(UNIT)).collect();
+        let mut reads: Vec<(u64, &mut [u8])> =
+            many.iter_mut().enumerate().map(|(i, b)| (((49 - i) * UNIT) as u64, &mut b[..])).collect();
+        reads.push((4 << 20, &mut back[..]));
+        ring.read_many(&mut reads).expect("read");
+        assert!(many.iter().enumerate().all(|(i, b)| b[..100] == [50 - i as u8; 100]) && back[..] == big[..]);
         assert!(ring.read_at(&mut back, 6 << 20).is_err());
     }
 }

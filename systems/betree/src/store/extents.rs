@@ -43,24 +43,38 @@ impl Store {
 
     /// Reads part of an extent, checking every chunk it touches.
     pub(crate) fn read_slice(&self, slice: &ExtentSlice) -> Result<Vec<u8>> {
-        let info = slice.extent.info();
-        let (off, len) = (slice.off as usize, slice.len as usize);
-        if len == 0 {
-            return Ok(Vec::new());
-        }
-        if let Some(bytes) = self.flight.read(slice.extent.id(), off, len) {
-            return Ok(bytes);
-        }
-        let first = off / EXTENT_CHUNK * EXTENT_CHUNK;
-        let last = ((off + len).div_ceil(EXTENT_CHUNK) * EXTENT_CHUNK).min(info.len as usize);
-        let (buf, skip) = self.read_block(info, first, last - first)?;
-        let bytes = &buf[skip..skip + last - first];
-        for (i, chunk) in bytes.chunks(EXTENT_CHUNK).enumerate() {
-            if info.sums.get(first / EXTENT_CHUNK + i) != Some(&crc32c::crc32c(chunk)) {
-                return Err(Error::corrupt("extent", offset_of(info) + first as u64, "checksum mismatch"));
+        self.read_slices(std::slice::from_ref(slice)).map(|mut read| read.swap_remove(0))
+    }
+
+    /// Reads parts of extents side by side, checking every chunk they touch.
+    pub(crate) fn read_slices(&self, slices: &[ExtentSlice]) -> Result<Vec<Vec<u8>>> {
+        let mut out: Vec<Vec<u8>> = Vec::with_capacity(slices.len());
+        let mut missing = Vec::new();
+        for (i, slice) in slices.iter().enumerate() {
+            let (info, off, len) = (slice.extent.info(), slice.off as usize, slice.len as usize);
+            let there =
+                if len == 0 { Some(Vec::new()) } else { self.flight.read(slice.extent.id(), off, len) };
+            if there.is_none() {
+                let first = off / EXTENT_CHUNK * EXTENT_CHUNK;
+                let last = ((off + len).div_ceil(EXTENT_CHUNK) * EXTENT_CHUNK).min(info.len as usize);
+                missing.push((i, first, last - first));
             }
+            out.push(there.unwrap_or_default());
         }
-        Ok(bytes[off - first..off - first + len].to_vec())
+        let wanted: Vec<_> =
+            missing.iter().map(|(i, first, len)| (&**slices[*i].extent.info(), *first, *len)).collect();
+        for ((i, first, len), (buf, skip)) in missing.iter().zip(self.read_blocks(&wanted)?) {
+            let (slice, bytes) = (&slices[*i], &buf[skip..skip + len]);
+            let info = slice.extent.info();
+            for (n, chunk) in bytes.chunks(EXTENT_CHUNK).enumerate() {
+                if info.sums.get(first / EXTENT_CHUNK + n) != Some(&crc32c::crc32c(chunk)) {
+                    let at = offset_of(info) + *first as u64;
+                    return Err(Error::corrupt("extent", at, "checksum mismatch"));
+                }
+            }
+            out[*i] = bytes[slice.off as usize - first..][..slice.len as usize].to_vec();
+        }
+        Ok(out)
     }
 
     /// The value that a message without anything below it leaves; `None` is no value.

@@ -38,19 +38,35 @@ impl Store {
 
     /// Reads bytes `[off, off + len)` of a block; returns a buffer and where in it they start.
     pub(crate) fn read_block(&self, info: &BlockInfo, off: usize, len: usize) -> Result<(PooledBuf, usize)> {
-        let start = off / UNIT * UNIT;
-        let mut buf = self.pool.take(off + len - start);
-        let mut at = 0;
-        for (from, n) in info.locate(start as u64, buf.len() as u64) {
-            self.storage.read_at(&mut buf[at..at + n as usize], from).doing("reading a block")?;
-            at += n as usize;
+        self.read_blocks(&[(info, off, len)]).map(|mut read| read.swap_remove(0))
+    }
+
+    /// Reads bytes `[off, off + len)` of each of several blocks side by side; returns for each a buffer and where in it
+    /// they start.
+    pub(super) fn read_blocks(
+        &self,
+        wanted: &[(&BlockInfo, usize, usize)],
+    ) -> Result<Vec<(PooledBuf, usize)>> {
+        let start = |off: usize| off / UNIT * UNIT;
+        let mut bufs: Vec<_> =
+            wanted.iter().map(|(_, off, len)| self.pool.take(off + len - start(*off))).collect();
+        let mut reads: Vec<(u64, &mut [u8])> = Vec::with_capacity(wanted.len());
+        for ((info, off, len), buf) in wanted.iter().zip(&mut bufs) {
+            let mut rest = &mut buf[..];
+            for (from, n) in info.locate(start(*off) as u64, rest.len() as u64) {
+                let (here, after) = rest.split_at_mut(n as usize);
+                reads.push((from, here));
+                rest = after;
+            }
+            // A buffer has whole units, a block too.
+            if off + len > info.units() as usize * UNIT {
+                return Err(Error::corrupt("block", offset_of(info), "shorter than what refers to it"));
+            }
         }
-        count(&self.counters.reads, 1);
-        count(&self.counters.bytes_read, at as u64);
-        if at < off + len - start {
-            return Err(Error::corrupt("block", offset_of(info), "shorter than what refers to it"));
-        }
-        Ok((buf, off - start))
+        self.storage.read_many(&mut reads).doing("reading a block")?;
+        count(&self.counters.reads, wanted.len() as u64);
+        count(&self.counters.bytes_read, reads.iter().map(|(_, buf)| buf.len() as u64).sum());
+        Ok(bufs.into_iter().zip(wanted).map(|(buf, (_, off, _))| (buf, off - start(*off))).collect())
     }
 
     /// The node, read if need be.
@@ -167,7 +183,7 @@ impl Store {
     /// Reads parts as they are stored, with one request for those that lie close together.
     pub(super) fn read_runs(&self, mut homes: Vec<Home>) -> Result<Runs> {
         homes.sort_by_key(|home| (home.block.id(), home.off));
-        let mut runs = Vec::new();
+        let mut stretches = Vec::new();
         let mut rest = &homes[..];
         while let [first, ..] = rest {
             let close = |pair: &[Home]| {
@@ -178,11 +194,13 @@ impl Store {
             };
             let n = 1 + rest.windows(2).take_while(|pair| close(pair)).count();
             let end = rest[n - 1].off + rest[n - 1].stored;
-            let len = (end - first.off) as usize;
-            let (buf, skip) = self.read_block(first.block.info(), first.off as usize, len)?;
-            runs.push((first.block.id(), first.off, len, buf, skip));
+            stretches.push((&first.block, first.off, (end - first.off) as usize));
             rest = &rest[n..];
         }
-        Ok(Runs(runs))
+        let wanted: Vec<_> =
+            stretches.iter().map(|(block, off, len)| (&**block.info(), *off as usize, *len)).collect();
+        let read = self.read_blocks(&wanted)?;
+        let runs = stretches.iter().zip(read);
+        Ok(Runs(runs.map(|((block, off, len), (buf, skip))| (block.id(), *off, *len, buf, skip)).collect()))
     }
 }

@@ -271,7 +271,7 @@ impl Store {
             return Ok(());
         }
         // What cannot be read stays where it is, and whoever wants it learns of that.
-        let Ok(read) = self.read_slices(slices) else { return Ok(()) };
+        let Ok(read) = self.read_together(slices) else { return Ok(()) };
         for (_, op) in entries.iter_mut() {
             if let Base::Value(Value::Slice(s)) = &op.base
                 && let Some(bytes) = read.bytes(s)

@@ -217,7 +217,7 @@ impl Store {
             let skip = usize::from(matches!(&op.base, Base::Value(Value::Slice(s)) if !spilled(s)));
             op.slices().skip(skip).cloned()
         });
-        let read = self.read_slices(wanted.collect())?;
+        let read = self.read_together(wanted.collect())?;
         let bytes = |s: &ExtentSlice| read.bytes(s).map_or_else(|| self.read_slice(s).map(Bytes::from), Ok);
         let mut ops = Vec::with_capacity(batch.ops().len());
         for (key, op) in batch.ops() {
@@ -240,9 +240,9 @@ impl Store {
     }
 
     /// Reads slices, with one request for those that lie close together.
-    pub(super) fn read_slices(&self, mut slices: Vec<ExtentSlice>) -> Result<Stretches> {
+    pub(super) fn read_together(&self, mut slices: Vec<ExtentSlice>) -> Result<Stretches> {
         slices.sort_by_key(|s| (s.extent.id(), s.off));
-        let mut out = Stretches::default();
+        let mut stretches = Vec::new();
         let mut rest = &slices[..];
         while let [first, ..] = rest {
             let mut upto = first.off + first.len;
@@ -254,17 +254,19 @@ impl Store {
                 upto = upto.max(next.off + next.len);
                 n += 1;
             }
-            let all = ExtentSlice { extent: first.extent.clone(), off: first.off, len: upto - first.off };
-            let bytes = self.read_slice(&all)?;
-            out.0.push((all, bytes.into()));
+            stretches.push(ExtentSlice {
+                extent: first.extent.clone(),
+                off: first.off,
+                len: upto - first.off,
+            });
             rest = &rest[n..];
         }
-        Ok(out)
+        let read = self.read_slices(&stretches)?;
+        Ok(Stretches(stretches.into_iter().zip(read.into_iter().map(Bytes::from)).collect()))
     }
 }
 
 /// Parts of extents that have been read, in order.
-#[derive(Default)]
 pub(super) struct Stretches(Vec<(ExtentSlice, Bytes)>);
 
 impl Stretches {
