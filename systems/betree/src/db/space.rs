@@ -10,9 +10,9 @@ use std::sync::atomic::Ordering;
 /// A node is passed over if less than this part of its buffers is in use, as long as there are others.
 const DRAINED_PART_MIN: usize = 8;
 
-/// What waits in extents may take this part of the space that nothing else needs; the rest is for what lies dead until the next
-/// checkpoint.
-const SPILLED_PART_MAX: u64 = 2;
+/// What waits in extents may take so many thirds of the space that nothing else needs; the rest is for what lies dead until the
+/// next checkpoint. A half costs the same when it is reached, but is reached sooner.
+const SPILLED_THIRDS_MAX: u64 = 2;
 
 /// A checkpoint for the sake of space frees at least this part of all.
 const FREED_PART_MIN: u64 = 64;
@@ -112,7 +112,7 @@ impl Inner {
         let (free, spilled) = (self.store.table.free_units(), self.store.table.spilled_units_known());
         let waiting = (spilled * UNIT as u64).saturating_sub(self.drained_bytes());
         let room = (free + spilled) * UNIT as u64 + self.outdated_bytes();
-        waiting > room.saturating_sub(self.needed_bytes()) / SPILLED_PART_MAX
+        waiting > room.saturating_sub(self.needed_bytes()) / 3 * SPILLED_THIRDS_MAX
     }
 
     /// Bytes of old versions of nodes that the next checkpoint frees, about.
