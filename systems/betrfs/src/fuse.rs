@@ -234,6 +234,9 @@ impl Server {
 
     fn set_attr(&self, request: &Request<'_>, asked: &wire::SetAttr, reply: Reply<'_>) -> Answered {
         let header = &request.header;
+        // The kernel asks for the bits to go with every change of owner, and does not say whether who makes it may keep the
+        // group's; otherwise it asks for those only who may not.
+        let may_keep = header.uid == 0 && (asked.uid.is_some() || asked.gid.is_some());
         let set = SetAttr {
             mode: asked.mode,
             uid: asked.uid,
@@ -243,7 +246,7 @@ impl Server {
             mtime: asked.mtime.map(set_time),
             kill_priv: asked.kill_priv,
             // Others that they belong to are not told.
-            group: Some(header.gid),
+            group: (!may_keep).then_some(header.gid),
         };
         self.attr(self.fs.set_attr(header.node, &set), reply)
     }

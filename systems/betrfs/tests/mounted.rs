@@ -267,6 +267,23 @@ fn set_user_id_goes_with_any_write_of_a_stranger(bench: &Bench) {
     bench.is_clean();
 }
 
+/// xfstests generic/193: root gives files away, which its group may, or may not, execute.
+fn a_new_owner_takes_the_bits_that_execute(bench: &Bench) {
+    let mounted = bench.mount();
+    let path = bench.at("file");
+    std::fs::write(&path, b"file").unwrap();
+    let cases = [(0o6644, 0o2644), (0o6744, 0o2744), (0o6654, 0o654), (0o6755, 0o755), (0o2644, 0o2644)];
+    for (before, after) in cases {
+        for (user, group) in [(Some(1000), Some(1000)), (Some(1001), None), (None, Some(1001))] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(before)).unwrap();
+            std::os::unix::fs::chown(&path, user, group).unwrap();
+            assert_eq!(known_mode(&path), after, "{before:o} given to {user:?}, {group:?}");
+        }
+    }
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
 /// Bytes of each asynchronous write: several pages, as readers meet them one by one.
 const ROUND_BYTES: usize = 160 << 10;
 
@@ -547,7 +564,7 @@ fn an_unmount_under_load_does_not_hang(bench: &Bench) {
 
 type Test = (&'static str, &'static str, fn(&Bench));
 
-const TESTS: [Test; 11] = [
+const TESTS: [Test; 12] = [
     ("everything_is_there_after_a_remount", "", everything_is_there_after_a_remount),
     (
         "many_small_files_by_several_threads",
@@ -570,6 +587,7 @@ const TESTS: [Test; 11] = [
     ("a_remount_makes_it_read_only_and_back", "", a_remount_makes_it_read_only_and_back),
     ("a_file_without_a_name_may_be_given_one", "", a_file_without_a_name_may_be_given_one),
     ("a_file_handle_outlives_what_the_kernel_knows", "", a_file_handle_outlives_what_the_kernel_knows),
+    ("a_new_owner_takes_the_bits_that_execute", "", a_new_owner_takes_the_bits_that_execute),
     ("an_unmount_under_load_does_not_hang", "", an_unmount_under_load_does_not_hang),
 ];
 
