@@ -480,6 +480,37 @@ fn a_file_handle_outlives_what_the_kernel_knows(bench: &Bench) {
     bench.is_clean();
 }
 
+/// xfstests generic/477 and 777: file handles from the mount before.
+fn a_file_handle_outlives_the_mount(bench: &Bench) {
+    let mounted = bench.mount();
+    std::fs::create_dir_all(bench.at("a/b")).unwrap();
+    std::fs::write(bench.at("a/b/file"), b"still here").unwrap();
+    std::fs::write(bench.at("a/linked"), b"two names").unwrap();
+    std::fs::hard_link(bench.at("a/linked"), bench.at("a/b/linked")).unwrap();
+    std::fs::write(bench.at("a/gone"), b"goes").unwrap();
+    let mut handles = ["a/b/file", "a/linked", "a/gone", "a/b", ""].map(|path| Handle::of(&bench.at(path)));
+    std::fs::rename(bench.at("a/b"), bench.at("moved")).unwrap();
+    std::fs::remove_file(bench.at("a/gone")).unwrap();
+    mounted.unmount().unwrap();
+    let mounted = bench.mount();
+    let root = File::open(bench.at("")).unwrap();
+    let [file, linked, gone, dir, top] = &mut handles;
+    for (handle, expected) in [(file, "still here"), (linked, "two names")] {
+        let mut text = String::new();
+        handle.open(&root).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, expected);
+    }
+    assert_eq!(gone.open(&root).unwrap_err().raw_os_error(), Some(libc::ESTALE));
+    for (handle, expected) in [(dir, "mnt/moved"), (top, "mnt")] {
+        let opened = handle.open(&root).unwrap();
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd())).unwrap();
+        assert!(path.ends_with(expected), "{}", path.display());
+    }
+    drop(root);
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
 /// xfstests generic/004 and 389: `O_TMPFILE`, linked, forbidden to be, and never.
 fn a_file_without_a_name_may_be_given_one(bench: &Bench) {
     let mounted = bench.mount();
@@ -564,7 +595,7 @@ fn an_unmount_under_load_does_not_hang(bench: &Bench) {
 
 type Test = (&'static str, &'static str, fn(&Bench));
 
-const TESTS: [Test; 12] = [
+const TESTS: [Test; 13] = [
     ("everything_is_there_after_a_remount", "", everything_is_there_after_a_remount),
     (
         "many_small_files_by_several_threads",
@@ -588,6 +619,7 @@ const TESTS: [Test; 12] = [
     ("a_file_without_a_name_may_be_given_one", "", a_file_without_a_name_may_be_given_one),
     ("a_file_handle_outlives_what_the_kernel_knows", "", a_file_handle_outlives_what_the_kernel_knows),
     ("a_new_owner_takes_the_bits_that_execute", "", a_new_owner_takes_the_bits_that_execute),
+    ("a_file_handle_outlives_the_mount", "", a_file_handle_outlives_the_mount),
     ("an_unmount_under_load_does_not_hang", "", an_unmount_under_load_does_not_hang),
 ];
 

@@ -2,6 +2,7 @@
 //!
 //! # Locks
 //!
+//! 0. `places`: one thread at a time looks for an inode by its number.
 //! 1. `tree`: whoever changes several directories at once, or takes nodes out of memory, holds it alone; every
 //!    other operation on names holds it shared.
 //! 2. a node's state. With `tree` shared: the directory before its child, two at most. Without: one only.
@@ -13,6 +14,7 @@
 mod attr;
 mod data;
 mod dir;
+mod handles;
 mod names;
 mod remove;
 mod rename;
@@ -26,10 +28,11 @@ pub use dir::{DirItem, DirStream};
 pub use names::NewFile;
 pub use rename::RenameMode;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use betree::{Db, Steps, Storage, WriteBatch};
+use handles::Places;
 use stream::Streams;
 
 use crate::contents::Contents;
@@ -84,6 +87,11 @@ pub struct Fs {
     steps: Steps,
     /// Some node may be `unsaved`.
     unsaved: AtomicBool,
+    /// Where inodes were that are not in memory.
+    places: Mutex<Places>,
+    hints_max: usize,
+    /// Files made without a name that were given one.
+    named_late: AtomicU64,
     /// Hears before an operation that may wait for the device.
     duty: OnceLock<Arc<Duty>>,
 }
@@ -144,6 +152,9 @@ impl Fs {
             numbers: Mutex::new((superblock.next_ino, superblock.next_ino)),
             idle_nodes_max: options.idle_nodes_max,
             unsaved: AtomicBool::new(false),
+            places: Mutex::default(),
+            hints_max: handles::HINTS_MAX,
+            named_late: AtomicU64::new(0),
             duty: OnceLock::new(),
         };
         let state = State { inode: root.inode, ..State::default() };
