@@ -400,6 +400,10 @@ impl FileSystem for Server {
         match request.operation {
             Operation::Lookup { name } => self.lookup(ino, name, reply),
             Operation::GetAttr => self.attr(self.fs.attr(ino), reply),
+            Operation::StatX => match self.fs.attr(ino) {
+                Ok(attr) => reply.statx(&wire_attr(&attr), wire_time(attr.btime), self.settings.ttl),
+                Err(e) => reply.error(e.errno()),
+            },
             Operation::SetAttr(asked) => self.set_attr(request, &asked, reply),
             Operation::ReadLink => bytes(self.fs.read_link(ino), reply),
             Operation::MkNod { name, mode, rdev, .. } => {
@@ -471,6 +475,7 @@ impl FileSystem for Server {
         match operation {
             Operation::Lookup { .. }
             | Operation::GetAttr
+            | Operation::StatX
             | Operation::SetAttr(_)
             | Operation::MkNod { .. }
             | Operation::MkDir { .. }

@@ -284,6 +284,45 @@ fn a_new_owner_takes_the_bits_that_execute(bench: &Bench) {
     bench.is_clean();
 }
 
+/// xfstests generic/528: the creation time, which nothing changes, and what else statx(2) shows with it.
+fn a_creation_time_stays(bench: &Bench) {
+    let mounted = bench.mount();
+    let look = |name: &str| {
+        let wanted = rustix::fs::StatxFlags::BASIC_STATS | rustix::fs::StatxFlags::BTIME;
+        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+        let stat = rustix::fs::statx(rustix::fs::CWD, bench.at(name), flags, wanted).unwrap();
+        assert!(stat.stx_mask & wanted.bits() == wanted.bits(), "{name}: {:x}", stat.stx_mask);
+        stat
+    };
+    std::fs::write(bench.at("file"), b"new").unwrap();
+    std::fs::create_dir(bench.at("dir")).unwrap();
+    symlink("file", bench.at("link")).unwrap();
+    let names = ["file", "dir", "link", ""];
+    let born = |name: &str| {
+        let stat = look(name);
+        (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec)
+    };
+    let before = names.map(born);
+    let first = look("file");
+    assert_eq!((first.stx_btime.tv_sec, first.stx_size), (first.stx_mtime.tv_sec, 3));
+    // Any clock tick later.
+    while std::fs::metadata(bench.at("file")).unwrap().ctime_nsec() == i64::from(first.stx_ctime.tv_nsec) {
+        std::fs::set_permissions(bench.at("file"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    std::fs::write(bench.at("file"), b"changed").unwrap();
+    std::fs::write(bench.at("dir/inner"), b"").unwrap();
+    let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1000);
+    File::options().write(true).open(bench.at("file")).unwrap().set_modified(long_ago).unwrap();
+    assert_eq!(names.map(born), before);
+    let now = look("file");
+    assert_eq!((now.stx_size, now.stx_mtime.tv_sec, u32::from(now.stx_mode) & 0o7777), (7, 1000, 0o600));
+    mounted.unmount().unwrap();
+    let mounted = bench.mount();
+    assert_eq!(names.map(born), before);
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
 /// Bytes of each asynchronous write: several pages, as readers meet them one by one.
 const ROUND_BYTES: usize = 160 << 10;
 
@@ -595,7 +634,7 @@ fn an_unmount_under_load_does_not_hang(bench: &Bench) {
 
 type Test = (&'static str, &'static str, fn(&Bench));
 
-const TESTS: [Test; 13] = [
+const TESTS: [Test; 14] = [
     ("everything_is_there_after_a_remount", "", everything_is_there_after_a_remount),
     (
         "many_small_files_by_several_threads",
@@ -619,6 +658,7 @@ const TESTS: [Test; 13] = [
     ("a_file_without_a_name_may_be_given_one", "", a_file_without_a_name_may_be_given_one),
     ("a_file_handle_outlives_what_the_kernel_knows", "", a_file_handle_outlives_what_the_kernel_knows),
     ("a_new_owner_takes_the_bits_that_execute", "", a_new_owner_takes_the_bits_that_execute),
+    ("a_creation_time_stays", "", a_creation_time_stays),
     ("a_file_handle_outlives_the_mount", "", a_file_handle_outlives_the_mount),
     ("an_unmount_under_load_does_not_hang", "", an_unmount_under_load_does_not_hang),
 ];
