@@ -2,12 +2,18 @@
 # Runs the tests named in the file $2 in the copy of xfstests $1. Started by xfstests.sh in name spaces of its own, with its
 # environment: all that is mounted or started here goes with this process.
 set -u
-cd "$1" || exit 1
+
+# A /tmp of our own, by its name: tests filter that out of what they say. What we need of the other stays where it is.
+unset TMPDIR
+if [[ $WORK == /tmp/* ]]; then
+    mkdir -p "$OWN_TMP/${WORK#/tmp/}" && mount --bind "$WORK" "$OWN_TMP/${WORK#/tmp/}" || exit 1
+fi
+chmod 1777 "$OWN_TMP" && mount --rbind "$OWN_TMP" /tmp && cd "$1" || exit 1
 
 # mount(8) looks for its helpers in /sbin only. Ours lies over those that are there, for us alone.
 for helper in /sbin/mount.fuse.betrfs /sbin/mount.fuse; do
     [ -e "$helper" ] || continue
-    mount --bind "$SUITES/xfstests-mount.sh" "$(readlink -f "$helper")" || exit 1
+    mount --bind "$BETRFS_PRIVATE/xfstests-mount.sh" "$(readlink -f "$helper")" || exit 1
 done
 
 # All processes below $1, itself left out.

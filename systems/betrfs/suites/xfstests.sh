@@ -123,21 +123,23 @@ suite_xfstests() {
     : >"$dir/found" && : >"$dir/late"
     cp -a "$XFSTESTS" "$dir/copy" || return 1
     rm -f "$dir/copy/local.config"
+    # Where the parts find them, whatever lies over /tmp there.
+    cp "$here"/xfstests-*.sh "$dir/" || return 1
     # Our functions in place of those that do not know a betrfs.
-    echo ". '$here/xfstests-rc.sh'" >>"$dir/copy/common/rc"
+    echo ". '$dir/xfstests-rc.sh'" >>"$dir/copy/common/rc"
     test=$(xfstests_device "$dir/test.img") && scratch=$(xfstests_device "$dir/scratch.img") || return 1
     xfstests_list "$dir/copy" >"$dir/list"
     split -d -l $xfstests_part "$dir/list" "$dir/part."
     for part in "$dir"/part.*; do
         be_quiet
         # The cache stays small: two daemons run at once.
-        TMPDIR=$dir/tmp RESULT_BASE=$dir/results BETRFS_PROGRAM=$betrfs BETRFS_PRIVATE=$dir BETRFS_MIB=$xfstests_mib \
-            LATE=$dir/late LATE_SECONDS=${XFSTESTS_SECONDS:-120} MEMORY=$work/memory.${part##*.} SUITES=$here \
+        WORK=$work OWN_TMP=$dir/tmp RESULT_BASE=$dir/results BETRFS_PROGRAM=$betrfs BETRFS_PRIVATE=$dir BETRFS_MIB=$xfstests_mib \
+            LATE=$dir/late LATE_SECONDS=${XFSTESTS_SECONDS:-120} MEMORY=$work/memory.${part##*.} \
             FSTYP=fuse FUSE_SUBTYP=.betrfs TEST_DEV=$test TEST_DIR=$dir/test SCRATCH_DEV=$scratch SCRATCH_MNT=$dir/scratch \
             MOUNT_OPTIONS="-ocache=${cache_mib}M${BETRFS_OPTIONS:+,$BETRFS_OPTIONS}" \
             TEST_FS_MOUNT_OPTS="-ocache=${cache_mib}M${BETRFS_OPTIONS:+,$BETRFS_OPTIONS}" \
             ${BETRFS_SUITES_PREFIX:-} nice -n 5 unshare --mount --pid --fork --kill-child --mount-proc \
-            bash "$here/xfstests-inside.sh" "$dir/copy" "$part" </dev/null >"$dir/said" 2>&1 &
+            bash "$dir/xfstests-inside.sh" "$dir/copy" "$part" </dev/null >"$dir/said" 2>&1 &
         inside=$!
         wait "$inside"
         inside=
@@ -153,5 +155,6 @@ suite_xfstests() {
     figures="$figures, $(grep -c '^[^ ]* failed' "$dir/found") failed, $(grep -c '^[^ ]* not-run' "$dir/found") not run"
     figures="$figures, $(grep -c . "$dir/differ") other than expected"
     cat "$dir/differ"
-    [ ! -s "$dir/differ" ] && [ -s "$dir/found" ] && [ $bad = 0 ]
+    [ ! -s "$dir/differ" ] && [ -s "$dir/found" ] && [ $bad = 0 ] || return 1
+    rm -rf "$dir"/{copy,tmp,test.img,scratch.img}
 }
