@@ -353,7 +353,7 @@ impl Server {
     }
 
     fn stat_fs(&self, reply: Reply<'_>) -> Answered {
-        let space = self.fs.space();
+        let space = self.fs.counted_space();
         let unit = key::BLOCK as u64;
         reply.stat_fs(&StatFs {
             blocks: space.total / unit,

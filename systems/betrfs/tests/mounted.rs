@@ -323,6 +323,25 @@ fn a_creation_time_stays(bench: &Bench) {
     bench.is_clean();
 }
 
+/// xfstests generic/015: `df` after `rm`.
+fn what_was_removed_is_free_at_once(bench: &Bench) {
+    let mounted = bench.mount();
+    let free = || rustix::fs::statvfs(&bench.at("")).unwrap().f_bfree * 4096;
+    let before = free();
+    let data = vec![5; 128 << 20];
+    std::fs::write(bench.at("file"), &data).unwrap();
+    File::open(bench.at("file")).unwrap().sync_all().unwrap();
+    assert!(free() < before - (120 << 20));
+    std::fs::remove_file(bench.at("file")).unwrap();
+    // The kernel lets go of the file in a request of its own, which nobody waits for.
+    let begin = std::time::Instant::now();
+    while free() < before - (2 << 20) {
+        assert!(begin.elapsed() < DEADLINE / 2, "{} of {before} bytes are free", free());
+    }
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
 /// Bytes of each asynchronous write: several pages, as readers meet them one by one.
 const ROUND_BYTES: usize = 160 << 10;
 
@@ -634,7 +653,7 @@ fn an_unmount_under_load_does_not_hang(bench: &Bench) {
 
 type Test = (&'static str, &'static str, fn(&Bench));
 
-const TESTS: [Test; 14] = [
+const TESTS: [Test; 15] = [
     ("everything_is_there_after_a_remount", "", everything_is_there_after_a_remount),
     (
         "many_small_files_by_several_threads",
@@ -658,6 +677,7 @@ const TESTS: [Test; 14] = [
     ("a_file_without_a_name_may_be_given_one", "", a_file_without_a_name_may_be_given_one),
     ("a_file_handle_outlives_what_the_kernel_knows", "", a_file_handle_outlives_what_the_kernel_knows),
     ("a_new_owner_takes_the_bits_that_execute", "", a_new_owner_takes_the_bits_that_execute),
+    ("what_was_removed_is_free_at_once", "checkpoint=3600", what_was_removed_is_free_at_once),
     ("a_creation_time_stays", "", a_creation_time_stays),
     ("a_file_handle_outlives_the_mount", "", a_file_handle_outlives_the_mount),
     ("an_unmount_under_load_does_not_hang", "", an_unmount_under_load_does_not_hang),

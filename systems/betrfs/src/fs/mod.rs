@@ -30,8 +30,9 @@ pub use rename::RenameMode;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::time::Instant;
 
-use betree::{Db, Steps, Storage, WriteBatch};
+use betree::{Db, KeyRange, Steps, Storage, WriteBatch};
 use handles::Places;
 use stream::Streams;
 
@@ -92,6 +93,12 @@ pub struct Fs {
     hints_max: usize,
     /// Files made without a name that were given one.
     named_late: AtomicU64,
+    /// Blocks of data that were removed since all were counted, at most.
+    removed_blocks: AtomicU64,
+    /// The largest of these removals: blocks and their keys.
+    removed_ranges: Mutex<Vec<(u64, KeyRange)>>,
+    /// When they may be counted again.
+    count_again: Mutex<Option<Instant>>,
     /// Hears before an operation that may wait for the device.
     duty: OnceLock<Arc<Duty>>,
 }
@@ -155,6 +162,9 @@ impl Fs {
             places: Mutex::default(),
             hints_max: handles::HINTS_MAX,
             named_late: AtomicU64::new(0),
+            removed_blocks: AtomicU64::new(0),
+            removed_ranges: Mutex::default(),
+            count_again: Mutex::default(),
             duty: OnceLock::new(),
         };
         let state = State { inode: root.inode, ..State::default() };
@@ -186,7 +196,11 @@ impl Fs {
         self.save_unsaved();
         self.streams.flush()?;
         self.remove_dead()?;
-        Ok(self.db.checkpoint()?)
+        // The next mount does not know what was removed in this one.
+        if self.settle_removed().is_err() {
+            self.db.checkpoint()?;
+        }
+        Ok(())
     }
 
     /// The store below, for figures and checks.
