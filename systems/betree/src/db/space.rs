@@ -104,7 +104,7 @@ impl Inner {
     pub(super) fn settle(&self, ranges: &[KeyRange]) -> Result<()> {
         self.checkpoint()?;
         let mut moved = false;
-        for range in ranges {
+        for range in ranges.iter().filter(|range| !range.is_empty()) {
             let mut left = range.clone();
             while self.push_down(&mut left)? {
                 moved = true;
