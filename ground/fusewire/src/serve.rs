@@ -8,7 +8,7 @@ use crate::mailbox::Mailbox;
 use crate::notify::Notifier;
 use crate::wire::{
     Attr, Directory, Entry, Opened, Operation, Request, StatFs, attr_bytes, created_bytes, entry_bytes,
-    opened_bytes, written_bytes,
+    opened_bytes, statx_bytes, written_bytes,
 };
 
 /// Answers the kernel's requests, many at once.
@@ -99,6 +99,11 @@ impl<'a> Reply<'a> {
     /// Attributes, which may be cached for `ttl`: GETATTR, SETATTR.
     pub fn attr(self, attr: &Attr, ttl: Duration) -> Answered {
         self.small(&attr_bytes(attr, ttl))
+    }
+
+    /// Attributes with the creation time, which may be cached for `ttl`: STATX.
+    pub fn statx(self, attr: &Attr, btime: (i64, u32), ttl: Duration) -> Answered {
+        self.small(&statx_bytes(attr, btime, ttl))
     }
 
     /// OPEN, OPENDIR.

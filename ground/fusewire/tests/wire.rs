@@ -6,7 +6,7 @@ use std::time::Duration;
 use fusewire::wire::{
     Attr, Directory, Entry, Header, InitAsked, InitWish, Opened, Operation, Request, SetAttr, SetTime,
     StatFs, attr_bytes, created_bytes, entry_bytes, fixed_bytes, init_flag, invalidate_entry,
-    invalidate_inode, opcode, opened_bytes, prune,
+    invalidate_inode, opcode, opened_bytes, prune, statx_bytes,
 };
 
 /// A request of `node` 7 by 1000:1001 as it lies in `/dev/fuse`.
@@ -95,6 +95,7 @@ fn requests_on_names_are_understood() {
 #[test]
 fn requests_on_nodes_and_handles_are_understood() {
     asked(opcode::GETATTR, &longs(&[0, 0]), b"", |o| assert_eq!(o, Operation::GetAttr));
+    asked(opcode::STATX, &longs(&[0, 0, 0]), b"", |o| assert_eq!(o, Operation::StatX));
     asked(opcode::READLINK, &[], b"", |o| assert_eq!(o, Operation::ReadLink));
     asked(opcode::STATFS, &[], b"", |o| assert_eq!(o, Operation::StatFs));
     asked(opcode::SYNCFS, &longs(&[0]), b"", |o| assert_eq!(o, Operation::SyncFs));
@@ -251,6 +252,24 @@ fn entry_golden(node: u64) -> Vec<u8> {
 fn answers_have_the_kernels_layout() {
     let ttl = Duration::new(60, 5);
     assert_eq!(attr_bytes(&ATTR, ttl).to_vec(), [longs(&[60]), words(&[5, 0]), attr_golden()].concat());
+    // Device 0x123:0x678AB, as the kernel has it.
+    let device = Attr { rdev: 0x6781_23AB, ..ATTR };
+    let statx = [
+        longs(&[60]),
+        words(&[5, 0, 0, 0, 0, 0, 0xFFF, 4096, 0, 0, 2, 1000, 1001]),
+        [0o100_644u16, 0].iter().flat_map(|half| half.to_ne_bytes()).collect(),
+        longs(&[7, 12345, 25, 0]),
+        longs(&[u64::MAX]),
+        words(&[2, 0]),
+        longs(&[8]),
+        words(&[9, 0]),
+        longs(&[5]),
+        words(&[6, 0]),
+        longs(&[3]),
+        words(&[4, 0, 0x123, 0x678AB, 0, 0]),
+        longs(&[0; 14]),
+    ];
+    assert_eq!(statx_bytes(&device, (8, 9), ttl).to_vec(), statx.concat());
     let entry = Entry { node: 8, ttl, attr: ATTR };
     assert_eq!(entry_bytes(&entry).to_vec(), entry_golden(8));
     let opened = Opened { handle: 77, flags: 3 };

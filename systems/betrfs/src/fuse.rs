@@ -234,6 +234,9 @@ impl Server {
 
     fn set_attr(&self, request: &Request<'_>, asked: &wire::SetAttr, reply: Reply<'_>) -> Answered {
         let header = &request.header;
+        // The kernel asks for the bits to go with every change of owner, and does not say whether who makes it may keep the
+        // group's; otherwise it asks for those only who may not.
+        let may_keep = header.uid == 0 && (asked.uid.is_some() || asked.gid.is_some());
         let set = SetAttr {
             mode: asked.mode,
             uid: asked.uid,
@@ -243,7 +246,7 @@ impl Server {
             mtime: asked.mtime.map(set_time),
             kill_priv: asked.kill_priv,
             // Others that they belong to are not told.
-            group: Some(header.gid),
+            group: (!may_keep).then_some(header.gid),
         };
         self.attr(self.fs.set_attr(header.node, &set), reply)
     }
@@ -350,7 +353,7 @@ impl Server {
     }
 
     fn stat_fs(&self, reply: Reply<'_>) -> Answered {
-        let space = self.fs.space();
+        let space = self.fs.counted_space();
         let unit = key::BLOCK as u64;
         reply.stat_fs(&StatFs {
             blocks: space.total / unit,
@@ -397,6 +400,10 @@ impl FileSystem for Server {
         match request.operation {
             Operation::Lookup { name } => self.lookup(ino, name, reply),
             Operation::GetAttr => self.attr(self.fs.attr(ino), reply),
+            Operation::StatX => match self.fs.attr(ino) {
+                Ok(attr) => reply.statx(&wire_attr(&attr), wire_time(attr.btime), self.settings.ttl),
+                Err(e) => reply.error(e.errno()),
+            },
             Operation::SetAttr(asked) => self.set_attr(request, &asked, reply),
             Operation::ReadLink => bytes(self.fs.read_link(ino), reply),
             Operation::MkNod { name, mode, rdev, .. } => {
@@ -468,6 +475,7 @@ impl FileSystem for Server {
         match operation {
             Operation::Lookup { .. }
             | Operation::GetAttr
+            | Operation::StatX
             | Operation::SetAttr(_)
             | Operation::MkNod { .. }
             | Operation::MkDir { .. }

@@ -208,6 +208,21 @@ pub fn homes(home: &[u8]) -> Option<Vec<usize>> {
     }
 }
 
+/// Of a directory's home: the directory's inode number, and where it was made: home and name, None for the root and for one
+/// with a zone of its own. None for what is no home.
+pub fn made(home: &[u8]) -> Option<(u64, Option<(&[u8], &[u8])>)> {
+    let lengths = homes(home)?;
+    if home == ROOT_HOME {
+        return Some((ROOT, None));
+    }
+    let Some(up) = lengths.len().checked_sub(2).map(|at| lengths[at]) else {
+        return Some((take_ino(&home[1..])?.0, None));
+    };
+    let (_tag, rest) = home[up..].split_first()?;
+    let end = rest.iter().position(|b| *b == 0)?;
+    Some((take_ino(&rest[end + 1..])?.0, Some((&home[..up], &rest[..end]))))
+}
+
 /// The home that a key lies in, and what it is for there. None for keys that lie in no home, and for what is no key of
 /// this layout.
 pub fn parse(key: &[u8]) -> Option<(&[u8], Part<'_>)> {
@@ -293,7 +308,12 @@ mod tests {
         assert_eq!(parse(&xattr(&file, b"user.x")), Some((&file[..], Part::Xattr(b"user.x"))));
         assert_eq!(parse(&file), Some((&file[..], Part::Home)));
         assert_eq!(parse(&entry(&dir, b"f")), Some((&dir[..], Part::Entry(b"f"))));
+        assert_eq!(made(ROOT_HOME), Some((ROOT, None)));
+        assert_eq!(made(&dir), Some((6, Some((ROOT_HOME, &b"a"[..])))));
         let zone = zoned(ZONE, 77);
+        assert_eq!(made(&zone), Some((77, None)));
+        let inner = home(&zone, true, b"\x04x", 78);
+        assert_eq!(made(&inner), Some((78, Some((&zone[..], &b"\x04x"[..])))));
         assert_eq!(parse(&block(&zone, 0)), Some((&zone[..], Part::Block(0))));
         for bad in [&b""[..], SUPERBLOCK, &linked(5), b"\x01\x09", b"\x05abc", b"\x01\x03name"] {
             assert_eq!(parse(bad), None, "{bad:?}");

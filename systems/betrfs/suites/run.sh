@@ -7,11 +7,13 @@
 # Environment (defaults): BETRFS_WORK (a new directory under /tmp) place for images, needs 20 GB; CACHE_MIB (256);
 # PJDFSTEST, FSX (the programs of these names); LINUX_SOURCE (linux-source-*.tar.xz below /usr/src);
 # FSX_OPS (1000000); STRESS_SECONDS (600); SEED (20261120); BETRFS_BIN, directory of the examples `betrfs` and `load`
-# (they are built); BETRFS_OPTIONS, mount options beside the cache, such as transport=uring.
+# (they are built); BETRFS_OPTIONS, mount options beside the cache, such as transport=uring; XFSTESTS, a directory with a
+# built xfstests; XFSTESTS_TESTS (all of generic/quick), such as "generic/001 generic/426"; XFSTESTS_SECONDS (120) for each
+# test; BETRFS_SUITES_PREFIX, a command that starts each part of xfstests.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../../.." && pwd)
-suites=(pjdfstest fsx stress dbench chaos linux git sqlite rocksdb kill9 full many)
+suites=(pjdfstest fsx stress dbench chaos linux git sqlite rocksdb kill9 full many xfstests)
 
 work=${BETRFS_WORK:-$(mktemp -d /tmp/betrfs-suites.XXXXXX)}
 mkdir -p "$work"
@@ -36,11 +38,14 @@ mkdir -p "$mnt"
 . "$here/lib.sh"
 # shellcheck source=suites.sh
 . "$here/suites.sh"
+# shellcheck source=xfstests.sh
+. "$here/xfstests.sh"
 
 finish() {
     mountpoint -q "$mnt" && umount -l "$mnt"
     [ -n "$daemon" ] && kill "$daemon" 2>/dev/null
     rm -f "$image"
+    xfstests_leave
 }
 trap finish EXIT
 

@@ -20,6 +20,7 @@ missing() {
     git) programs=(git) ;;
     sqlite) programs=(sqlite3) ;;
     rocksdb) programs=(db_bench ldb) ;;
+    xfstests) xfstests_missing ;;
     esac
     for program in "${programs[@]}"; do
         command -v "$program" >/dev/null || echo "$program"

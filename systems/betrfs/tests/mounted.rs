@@ -267,6 +267,81 @@ fn set_user_id_goes_with_any_write_of_a_stranger(bench: &Bench) {
     bench.is_clean();
 }
 
+/// xfstests generic/193: root gives files away, which its group may, or may not, execute.
+fn a_new_owner_takes_the_bits_that_execute(bench: &Bench) {
+    let mounted = bench.mount();
+    let path = bench.at("file");
+    std::fs::write(&path, b"file").unwrap();
+    let cases = [(0o6644, 0o2644), (0o6744, 0o2744), (0o6654, 0o654), (0o6755, 0o755), (0o2644, 0o2644)];
+    for (before, after) in cases {
+        for (user, group) in [(Some(1000), Some(1000)), (Some(1001), None), (None, Some(1001))] {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(before)).unwrap();
+            std::os::unix::fs::chown(&path, user, group).unwrap();
+            assert_eq!(known_mode(&path), after, "{before:o} given to {user:?}, {group:?}");
+        }
+    }
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
+/// xfstests generic/528: the creation time, which nothing changes, and what else statx(2) shows with it.
+fn a_creation_time_stays(bench: &Bench) {
+    let mounted = bench.mount();
+    let look = |name: &str| {
+        let wanted = rustix::fs::StatxFlags::BASIC_STATS | rustix::fs::StatxFlags::BTIME;
+        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+        let stat = rustix::fs::statx(rustix::fs::CWD, bench.at(name), flags, wanted).unwrap();
+        assert!(stat.stx_mask & wanted.bits() == wanted.bits(), "{name}: {:x}", stat.stx_mask);
+        stat
+    };
+    std::fs::write(bench.at("file"), b"new").unwrap();
+    std::fs::create_dir(bench.at("dir")).unwrap();
+    symlink("file", bench.at("link")).unwrap();
+    let names = ["file", "dir", "link", ""];
+    let born = |name: &str| {
+        let stat = look(name);
+        (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec)
+    };
+    let before = names.map(born);
+    let first = look("file");
+    assert_eq!((first.stx_btime.tv_sec, first.stx_size), (first.stx_mtime.tv_sec, 3));
+    // Any clock tick later.
+    while std::fs::metadata(bench.at("file")).unwrap().ctime_nsec() == i64::from(first.stx_ctime.tv_nsec) {
+        std::fs::set_permissions(bench.at("file"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    std::fs::write(bench.at("file"), b"changed").unwrap();
+    std::fs::write(bench.at("dir/inner"), b"").unwrap();
+    let long_ago = std::time::UNIX_EPOCH + Duration::from_secs(1000);
+    File::options().write(true).open(bench.at("file")).unwrap().set_modified(long_ago).unwrap();
+    assert_eq!(names.map(born), before);
+    let now = look("file");
+    assert_eq!((now.stx_size, now.stx_mtime.tv_sec, u32::from(now.stx_mode) & 0o7777), (7, 1000, 0o600));
+    mounted.unmount().unwrap();
+    let mounted = bench.mount();
+    assert_eq!(names.map(born), before);
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
+/// xfstests generic/015: `df` after `rm`.
+fn what_was_removed_is_free_at_once(bench: &Bench) {
+    let mounted = bench.mount();
+    let free = || rustix::fs::statvfs(&bench.at("")).unwrap().f_bfree * 4096;
+    let before = free();
+    let data = vec![5; 128 << 20];
+    std::fs::write(bench.at("file"), &data).unwrap();
+    File::open(bench.at("file")).unwrap().sync_all().unwrap();
+    assert!(free() < before - (120 << 20));
+    std::fs::remove_file(bench.at("file")).unwrap();
+    // The kernel lets go of the file in a request of its own, which nobody waits for.
+    let begin = std::time::Instant::now();
+    while free() < before - (2 << 20) {
+        assert!(begin.elapsed() < DEADLINE / 2, "{} of {before} bytes are free", free());
+    }
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
 /// Bytes of each asynchronous write: several pages, as readers meet them one by one.
 const ROUND_BYTES: usize = 160 << 10;
 
@@ -463,6 +538,37 @@ fn a_file_handle_outlives_what_the_kernel_knows(bench: &Bench) {
     bench.is_clean();
 }
 
+/// xfstests generic/477 and 777: file handles from the mount before.
+fn a_file_handle_outlives_the_mount(bench: &Bench) {
+    let mounted = bench.mount();
+    std::fs::create_dir_all(bench.at("a/b")).unwrap();
+    std::fs::write(bench.at("a/b/file"), b"still here").unwrap();
+    std::fs::write(bench.at("a/linked"), b"two names").unwrap();
+    std::fs::hard_link(bench.at("a/linked"), bench.at("a/b/linked")).unwrap();
+    std::fs::write(bench.at("a/gone"), b"goes").unwrap();
+    let mut handles = ["a/b/file", "a/linked", "a/gone", "a/b", ""].map(|path| Handle::of(&bench.at(path)));
+    std::fs::rename(bench.at("a/b"), bench.at("moved")).unwrap();
+    std::fs::remove_file(bench.at("a/gone")).unwrap();
+    mounted.unmount().unwrap();
+    let mounted = bench.mount();
+    let root = File::open(bench.at("")).unwrap();
+    let [file, linked, gone, dir, top] = &mut handles;
+    for (handle, expected) in [(file, "still here"), (linked, "two names")] {
+        let mut text = String::new();
+        handle.open(&root).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, expected);
+    }
+    assert_eq!(gone.open(&root).unwrap_err().raw_os_error(), Some(libc::ESTALE));
+    for (handle, expected) in [(dir, "mnt/moved"), (top, "mnt")] {
+        let opened = handle.open(&root).unwrap();
+        let path = std::fs::read_link(format!("/proc/self/fd/{}", opened.as_raw_fd())).unwrap();
+        assert!(path.ends_with(expected), "{}", path.display());
+    }
+    drop(root);
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
 /// xfstests generic/004 and 389: `O_TMPFILE`, linked, forbidden to be, and never.
 fn a_file_without_a_name_may_be_given_one(bench: &Bench) {
     let mounted = bench.mount();
@@ -547,7 +653,7 @@ fn an_unmount_under_load_does_not_hang(bench: &Bench) {
 
 type Test = (&'static str, &'static str, fn(&Bench));
 
-const TESTS: [Test; 11] = [
+const TESTS: [Test; 15] = [
     ("everything_is_there_after_a_remount", "", everything_is_there_after_a_remount),
     (
         "many_small_files_by_several_threads",
@@ -570,6 +676,10 @@ const TESTS: [Test; 11] = [
     ("a_remount_makes_it_read_only_and_back", "", a_remount_makes_it_read_only_and_back),
     ("a_file_without_a_name_may_be_given_one", "", a_file_without_a_name_may_be_given_one),
     ("a_file_handle_outlives_what_the_kernel_knows", "", a_file_handle_outlives_what_the_kernel_knows),
+    ("a_new_owner_takes_the_bits_that_execute", "", a_new_owner_takes_the_bits_that_execute),
+    ("what_was_removed_is_free_at_once", "checkpoint=3600", what_was_removed_is_free_at_once),
+    ("a_creation_time_stays", "", a_creation_time_stays),
+    ("a_file_handle_outlives_the_mount", "", a_file_handle_outlives_the_mount),
     ("an_unmount_under_load_does_not_hang", "", an_unmount_under_load_does_not_hang),
 ];
 

@@ -12,7 +12,7 @@ pub use init::{Capabilities, InitAsked, InitWish};
 pub use notify::{invalidate_entry, invalidate_inode, prune};
 pub use reply::{
     Attr, Directory, Entry, Opened, StatFs, attr_bytes, created_bytes, entry_bytes, opened_bytes,
-    written_bytes,
+    statx_bytes, written_bytes,
 };
 pub use request::{Forgets, Header, Operation, Request, SetAttr, SetTime, fixed_bytes};
 
@@ -65,6 +65,7 @@ pub mod opcode {
     pub const LSEEK: u32 = 46;
     pub const SYNCFS: u32 = 50;
     pub const TMPFILE: u32 = 51;
+    pub const STATX: u32 = 52;
 }
 
 /// Flags of INIT.

@@ -34,6 +34,7 @@ pub struct Attr {
 const ATTR_BYTES: usize = 88;
 const ENTRY_BYTES: usize = 40 + ATTR_BYTES;
 const OPENED_BYTES: usize = 16;
+const STATX_BYTES: usize = 32 + 256;
 const DIRENT_BYTES: usize = 24;
 
 /// What a name leads to (`struct fuse_entry_out`).
@@ -92,6 +93,11 @@ impl Pen<'_> {
         self.at += 4;
     }
 
+    fn half(&mut self, value: u16) {
+        self.to[self.at..self.at + 2].copy_from_slice(&value.to_ne_bytes());
+        self.at += 2;
+    }
+
     fn attr(&mut self, attr: &Attr) {
         for value in [attr.ino, attr.size, attr.blocks] {
             self.long(value);
@@ -137,6 +143,33 @@ pub fn attr_bytes(attr: &Attr, ttl: Duration) -> [u8; 16 + ATTR_BYTES] {
     pen.word(ttl.subsec_nanos());
     pen.word(0);
     pen.attr(attr);
+    out
+}
+
+/// The answer to STATX, `struct fuse_statx_out`: attributes and the creation time, which may be cached for `ttl`.
+pub fn statx_bytes(attr: &Attr, btime: (i64, u32), ttl: Duration) -> [u8; STATX_BYTES] {
+    let mut out = [0; STATX_BYTES];
+    let mut pen = Pen { to: &mut out, at: 0 };
+    pen.long(ttl.as_secs());
+    // After the nanoseconds flags and two spare numbers.
+    [ttl.subsec_nanos(), 0, 0, 0, 0, 0].into_iter().for_each(|value| pen.word(value));
+    [libc::STATX_BASIC_STATS | libc::STATX_BTIME, attr.block_bytes]
+        .into_iter()
+        .for_each(|value| pen.word(value));
+    // No attributes such as "immutable" are there.
+    pen.long(0);
+    [attr.nlink, attr.uid, attr.gid].into_iter().for_each(|value| pen.word(value));
+    [attr.mode as u16, 0].into_iter().for_each(|value| pen.half(value));
+    [attr.ino, attr.size, attr.blocks, 0].into_iter().for_each(|value| pen.long(value));
+    for (sec, nsec) in [attr.atime, btime, attr.ctime, attr.mtime] {
+        pen.long(sec as u64);
+        pen.word(nsec);
+        pen.word(0);
+    }
+    // The kernel's own encoding, taken apart.
+    let (major, minor) = (attr.rdev >> 8 & 0xFFF, attr.rdev & 0xFF | attr.rdev >> 12 & 0xFFF00);
+    pen.word(major);
+    pen.word(minor);
     out
 }
 

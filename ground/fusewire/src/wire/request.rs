@@ -89,6 +89,8 @@ pub enum Operation<'a> {
     },
     BatchForget(Forgets<'a>),
     GetAttr,
+    /// Attributes with the creation time; the answer is [`Reply::statx`](crate::Reply::statx).
+    StatX,
     SetAttr(SetAttr),
     ReadLink,
     Symlink {
@@ -239,7 +241,7 @@ pub fn fixed_bytes(operation: u32) -> usize {
         opcode::BATCH_FORGET | opcode::SYNCFS => 8,
         opcode::GETATTR | opcode::MKNOD | opcode::CREATE | opcode::RENAME2 => 16,
         opcode::FSYNC | opcode::FSYNCDIR | opcode::TMPFILE => 16,
-        opcode::RELEASE | opcode::RELEASEDIR | opcode::FLUSH | opcode::LSEEK => 24,
+        opcode::RELEASE | opcode::RELEASEDIR | opcode::FLUSH | opcode::LSEEK | opcode::STATX => 24,
         opcode::FALLOCATE => 32,
         opcode::READ | opcode::WRITE | opcode::READDIR | opcode::READDIRPLUS => 40,
         opcode::SETATTR => 88,
@@ -328,6 +330,7 @@ fn parse<'a>(code: u32, fixed: &'a [u8], rest: &'a [u8]) -> Option<Operation<'a>
             Operation::BatchForget(Forgets(rest.get(..(word(0)? as usize).checked_mul(16)?)?))
         }
         opcode::GETATTR => Operation::GetAttr,
+        opcode::STATX => Operation::StatX,
         opcode::SETATTR => Operation::SetAttr(set_attr(fixed)?),
         opcode::READLINK => Operation::ReadLink,
         opcode::SYMLINK => {

@@ -109,6 +109,15 @@ impl Db {
         self.inner.make_room(bytes)
     }
 
+    /// Takes a checkpoint, and makes free what was deleted in `ranges`, unless a scan sees it. Costs the rewriting of the
+    /// nodes on the way to each range, and of the leaves that lie in it in part; by itself a delete gets there with others.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`](crate::Error::NoSpace) if there is not enough for that; the storage's.
+    pub fn settle(&self, ranges: &[KeyRange]) -> Result<()> {
+        self.inner.settle(ranges)
+    }
+
     /// Makes every batch written before durable.
     pub fn sync(&self) -> Result<()> {
         self.sync_to(self.ask_sync()?).map(|_| ())

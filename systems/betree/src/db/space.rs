@@ -2,7 +2,7 @@
 
 use super::inner::{Inner, View};
 use crate::error::{Error, Result};
-use crate::key::Key;
+use crate::key::KeyRange;
 use crate::storage::UNIT;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -190,22 +190,43 @@ impl Inner {
         Err(Error::NoSpace)
     }
 
+    /// Moves what waits beside the keys in `ranges` down to the leaves, and takes checkpoints: what was deleted there is
+    /// free then.
+    pub(super) fn settle(&self, ranges: &[KeyRange]) -> Result<()> {
+        self.checkpoint()?;
+        let mut moved = false;
+        for range in ranges.iter().filter(|range| !range.is_empty()) {
+            let mut left = range.clone();
+            while self.push_down(&mut left)? {
+                moved = true;
+                self.store.write_dirty(self.unwritten_max())?;
+                if self.is_tight() {
+                    self.checkpoint()?;
+                }
+            }
+        }
+        if moved { self.checkpoint() } else { Ok(()) }
+    }
+
+    /// Moves the first messages that wait beside keys in `left` one level down, and cuts off what is done. False if none
+    /// wait.
+    fn push_down(&self, left: &mut KeyRange) -> Result<bool> {
+        let _tree = self.lock_tree();
+        let view = self.view();
+        let settled = self.store.push_down(&view.root, left)?;
+        let Some((root, next)) = settled else { return Ok(false) };
+        let mut front = self.write_front();
+        let frozen = front.view.frozen.clone();
+        front.view = Arc::new(View { frozen, root, applied: view.applied });
+        left.lo = next;
+        Ok(true)
+    }
+
     /// Moves pending messages, deletes among them, down to the leaves until there is space or nothing is pending.
     fn reclaim(&self, growth: usize) -> Result<()> {
-        let mut from = Key::default();
+        let mut left = KeyRange::all();
         for step in 1u64.. {
-            let settled = {
-                let _tree = self.lock_tree();
-                let view = self.view();
-                let settled = self.store.push_down(&view.root, &from)?;
-                if let Some((root, next)) = &settled {
-                    let mut front = self.write_front();
-                    let frozen = front.view.frozen.clone();
-                    front.view = Arc::new(View { frozen, root: root.clone(), applied: view.applied });
-                    from = next.clone();
-                }
-                settled.is_some()
-            };
+            let settled = self.push_down(&mut left)?;
             if self.is_tight() || step % 64 == 0 || !settled {
                 self.checkpoint()?;
                 if !settled || self.has_space(growth) {

@@ -49,20 +49,26 @@ impl Store {
         Ok(self.make_root(edges))
     }
 
-    /// Finds the first pending messages at or after `from` and moves them one level down, so that deletes free
+    /// Finds the first pending messages beside keys in `within` and moves them one level down, so that deletes free
     /// what they delete. Returns the new tree and where to go on, or `None` if nothing is pending there.
-    pub(crate) fn push_down(&self, root: &NodeRef, from: &[u8]) -> Result<Option<(NodeRef, Key)>> {
+    pub(crate) fn push_down(&self, root: &NodeRef, within: &KeyRange) -> Result<Option<(NodeRef, Key)>> {
         let node = Node::clone(&*self.load(root)?);
-        let settled = self.push_down_node(node, &KeyRange::all(), from)?;
+        let settled = self.push_down_node(node, &KeyRange::all(), within)?;
         Ok(settled.map(|(edges, next)| (self.make_root(edges), next)))
     }
 
-    fn push_down_node(&self, node: Node, range: &KeyRange, from: &[u8]) -> Result<Option<(Vec<Edge>, Key)>> {
+    fn push_down_node(
+        &self,
+        node: Node,
+        range: &KeyRange,
+        within: &KeyRange,
+    ) -> Result<Option<(Vec<Edge>, Key)>> {
         let Node::Inner(Inner { mut edges }) = node else { return Ok(None) };
-        let start = edges.partition_point(|e| !e.range.hi.is_after(from));
-        for i in start..edges.len() {
+        let start = edges.partition_point(|e| !e.range.hi.is_after(&within.lo));
+        let end = edges.partition_point(|e| within.hi.is_after(&e.range.lo));
+        for i in start..end {
             let edge = &edges[i];
-            let next = (&edge.range.lo[..]).max(from).into();
+            let next = (&edge.range.lo[..]).max(&within.lo).into();
             if edge.buffer.is_some() {
                 let below = self.flush(&Working::old(edge.clone()))?;
                 edges.splice(i..=i, below);
@@ -71,7 +77,7 @@ impl Store {
             if edge.child.level() == 0 {
                 continue;
             }
-            if let Some((below, next)) = self.push_down_node(self.load_exact(edge)?, &edge.range, from)? {
+            if let Some((below, next)) = self.push_down_node(self.load_exact(edge)?, &edge.range, within)? {
                 edges.splice(i..=i, below);
                 return Ok(Some((self.pack_edges(edges, range), next)));
             }

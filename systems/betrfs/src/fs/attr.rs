@@ -1,11 +1,23 @@
 //! Attributes, and figures of the whole.
 
-use betree::WriteBatch;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use betree::{KeyRange, WriteBatch};
 
 use super::{Fs, now};
 use crate::error::Result;
 use crate::key::BLOCK;
 use crate::record::{Inode, SPARSE, Time};
+
+/// Less than this share of the device (1/N), removed, is not looked for: it would hardly be seen in what df(1) prints.
+const SHARE_SEEN: u64 = 4096;
+/// Blocks of a removal that is brought to its leaf to be counted: 1 MiB.
+const LARGE: u64 = 256;
+/// Such removals that are remembered, the largest: each costs the rewriting of two leaves and what is above them.
+const RANGES_MAX: usize = 64;
+/// Checkpoints that are made to count take at most this share (1/N) of the time.
+const COUNTING_SHARE: u32 = 10;
 
 /// What `stat` shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,13 +50,7 @@ pub struct Attr {
 
 impl Attr {
     pub(super) fn of(ino: u64, inode: &Inode) -> Attr {
-        let whole = inode.size.div_ceil(BLOCK as u64);
-        let (size, blocks) = match inode.mode & libc::S_IFMT {
-            libc::S_IFDIR => (inode.size * 32, 0),
-            libc::S_IFREG if inode.flags & SPARSE != 0 => (inode.size, inode.blocks.min(whole)),
-            libc::S_IFREG => (inode.size, whole),
-            _ => (inode.size, 0),
-        };
+        let size = if inode.is_dir() { inode.size * 32 } else { inode.size };
         Attr {
             ino,
             mode: inode.mode,
@@ -53,7 +59,7 @@ impl Attr {
             gid: inode.gid,
             rdev: inode.rdev,
             size,
-            blocks: blocks * (BLOCK as u64 / 512),
+            blocks: inode.data_blocks() * (BLOCK as u64 / 512),
             atime: inode.atime,
             mtime: inode.mtime,
             ctime: inode.ctime,
@@ -114,6 +120,16 @@ pub struct Space {
 }
 
 impl Inode {
+    /// Blocks of data, of a file that may have holes at most.
+    pub(super) fn data_blocks(&self) -> u64 {
+        let whole = self.size.div_ceil(BLOCK as u64);
+        match self.flags & SPARSE {
+            _ if !self.is_file() => 0,
+            0 => whole,
+            _ => self.blocks.min(whole),
+        }
+    }
+
     /// What a write by somebody without privileges does to the mode.
     pub(super) fn kill_priv(&mut self) {
         if self.is_dir() {
@@ -178,9 +194,64 @@ impl Fs {
         }
         let saved =
             self.commit_freeing(batch, || if frees { Ok(least) } else { Err(crate::Error::NoSpace) })?;
+        let removed = state.inode.data_blocks().saturating_sub(inode.data_blocks());
+        if removed > 0 {
+            let home = node.home(&state)?;
+            self.removed(removed, || crate::key::blocks(&home, inode.size.div_ceil(BLOCK as u64), None));
+        }
         state.inode = inode;
         state.unsaved = !saved && !state.dead;
         Ok(Attr::of(ino, &state.inode))
+    }
+
+    /// Notes that blocks of data were removed: `blocks`, with the keys in `range`.
+    pub(super) fn removed(&self, blocks: u64, range: impl FnOnce() -> KeyRange) {
+        if blocks == 0 {
+            return;
+        }
+        self.removed_blocks.fetch_add(blocks, Ordering::Relaxed);
+        if blocks >= LARGE {
+            let mut removed = self.removed_ranges.lock().unwrap_or_else(|e| e.into_inner());
+            let least = removed.iter().enumerate().min_by_key(|(_, (blocks, _))| *blocks);
+            match least.map(|(at, (least, _))| (at, *least)) {
+                Some((at, least)) if removed.len() == RANGES_MAX => {
+                    if least < blocks {
+                        removed[at] = (blocks, range());
+                    }
+                }
+                _ => removed.push((blocks, range())),
+            }
+        }
+    }
+
+    /// Takes a checkpoint, and brings the largest removals to where they free something.
+    pub(super) fn settle_removed(&self) -> Result<()> {
+        let removed = std::mem::take(&mut *self.removed_ranges.lock().unwrap_or_else(|e| e.into_inner()));
+        let ranges: Vec<KeyRange> = removed.into_iter().map(|(_, range)| range).collect();
+        Ok(self.db.settle(&ranges)?)
+    }
+
+    /// How full the file system is, with what was removed free: if that is enough to be seen, and it was not done just now,
+    /// the largest removals are first brought to where they free something, with a checkpoint. What that will free cannot be
+    /// told without it: data may wait in several places of the tree, or be removed before it ever took space.
+    pub fn counted_space(&self) -> Space {
+        let space = self.space();
+        let removed = self.removed_blocks.load(Ordering::Relaxed);
+        if removed < space.total / BLOCK as u64 / SHARE_SEEN {
+            return space;
+        }
+        // Somebody else who is at it will have counted when asked again.
+        let Ok(mut earliest) = self.count_again.try_lock() else { return space };
+        let begin = Instant::now();
+        if earliest.is_some_and(|earliest| begin < earliest) {
+            return space;
+        }
+        self.waits();
+        self.removed_blocks.fetch_sub(removed, Ordering::Relaxed);
+        // If it fails, there is as much as can be said.
+        let _ = self.streams.flush().and_then(|()| self.settle_removed());
+        *earliest = Some(begin + begin.elapsed() * COUNTING_SHARE);
+        self.space()
     }
 
     /// How full the file system is.
@@ -191,6 +262,90 @@ impl Fs {
             total: stats.capacity_bytes,
             free: stats.free_bytes.saturating_sub(waiting),
             available: stats.free_bytes.saturating_sub(waiting + stats.reserve_bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use betree::SimStorage;
+
+    use super::*;
+    use crate::fs::{NewFile, Options};
+
+    const MIB: u64 = 1 << 20;
+    const FILE: NewFile<'_> = NewFile { mode: libc::S_IFREG | 0o644, uid: 0, gid: 0, rdev: 0, target: b"" };
+
+    fn fill(fs: &Fs, name: &[u8], bytes: u64) -> u64 {
+        let file = fs.make(1, name, FILE).expect("make").ino;
+        let data: Vec<u8> = (0..MIB).map(|n| (n * n >> 7) as u8).collect();
+        for at in (0..bytes).step_by(MIB as usize) {
+            fs.write(file, at, &data, false).expect("write");
+        }
+        file
+    }
+
+    #[test]
+    fn what_was_removed_is_counted_as_free_and_can_be_written() {
+        let storage = SimStorage::new(128 * MIB);
+        let options = Options::with_store(betree::Options { cache_bytes: 16 << 20, ..Default::default() });
+        Fs::format(storage.clone(), &options).expect("format");
+        let fs = Fs::open(storage.clone(), &options).expect("open");
+        let empty = fs.space();
+        let file = fill(&fs, b"file", 64 * MIB);
+        fs.forget(file, 1);
+        fs.close().expect("close");
+        for way in ["unlinked", "held and then let go", "truncated", "punched"] {
+            let fs = Fs::open(storage.clone(), &options).expect("open");
+            let file = match fs.lookup(1, b"file") {
+                Ok(attr) => attr.ino,
+                Err(_) => fill(&fs, b"file", 64 * MIB),
+            };
+            fs.settle().expect("all is on the storage");
+            let full = fs.counted_space();
+            assert!(full.free < empty.free - 60 * MIB, "{way}: {full:?} of {empty:?}");
+            match way {
+                "truncated" => {
+                    fs.set_attr(file, &SetAttr { size: Some(4096), ..SetAttr::default() }).expect("truncate");
+                }
+                "punched" => {
+                    let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+                    fs.allocate(file, punch, 0, 64 * MIB).expect("punch");
+                }
+                "unlinked" => {
+                    fs.forget(file, 1);
+                    fs.unlink(1, b"file").expect("unlink");
+                }
+                _ => {
+                    fs.unlink(1, b"file").expect("unlink");
+                    assert!(fs.counted_space().free < empty.free - 60 * MIB, "{way}: somebody holds it");
+                    fs.forget(file, 1);
+                }
+            }
+            let counted = fs.counted_space();
+            // A block that is left keeps its extent.
+            assert!(counted.free > empty.free - 2 * MIB, "{way}: {counted:?} of {empty:?}");
+            // As soon again it is not counted anew; without anything removed never.
+            let checkpoints = fs.store().stats().checkpoints;
+            *fs.count_again.lock().expect("nobody failed") = None;
+            fs.counted_space();
+            assert_eq!(fs.store().stats().checkpoints, checkpoints, "{way}");
+            // What was said to be there is there.
+            let most = counted.available / MIB * MIB - 2 * MIB;
+            let other = fill(&fs, b"other", most);
+            fs.forget(other, 1);
+            fs.unlink(1, b"other").expect("unlink");
+            *fs.count_again.lock().expect("nobody failed") =
+                Some(Instant::now() + std::time::Duration::from_secs(3600));
+            let before = fs.store().stats().checkpoints;
+            fs.counted_space();
+            assert!(fs.store().stats().checkpoints <= before + 1, "{way}: one of the store's own at most");
+            if fs.lookup(1, b"file").is_ok() {
+                fs.unlink(1, b"file").expect("unlink");
+            }
+            fs.close().expect("close");
+            let report = crate::check(storage.clone(), false).expect("check");
+            assert!(report.is_clean() && report.findings.is_empty(), "{report}");
         }
     }
 }

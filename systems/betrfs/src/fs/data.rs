@@ -407,6 +407,7 @@ impl Fs {
         if first < last {
             batch.delete_range(&key::blocks(&home, first, Some(last)));
             inode.blocks = inode.blocks.saturating_sub(last - first);
+            self.removed(last - first, || key::blocks(&home, first, Some(last)));
         }
         Ok(())
     }

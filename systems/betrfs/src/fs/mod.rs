@@ -2,6 +2,7 @@
 //!
 //! # Locks
 //!
+//! 0. `places`: one thread at a time looks for an inode by its number.
 //! 1. `tree`: whoever changes several directories at once, or takes nodes out of memory, holds it alone; every
 //!    other operation on names holds it shared.
 //! 2. a node's state. With `tree` shared: the directory before its child, two at most. Without: one only.
@@ -13,6 +14,7 @@
 mod attr;
 mod data;
 mod dir;
+mod handles;
 mod names;
 mod remove;
 mod rename;
@@ -26,10 +28,12 @@ pub use dir::{DirItem, DirStream};
 pub use names::NewFile;
 pub use rename::RenameMode;
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, RwLock};
+use std::time::Instant;
 
-use betree::{Db, Steps, Storage, WriteBatch};
+use betree::{Db, KeyRange, Steps, Storage, WriteBatch};
+use handles::Places;
 use stream::Streams;
 
 use crate::contents::Contents;
@@ -84,6 +88,17 @@ pub struct Fs {
     steps: Steps,
     /// Some node may be `unsaved`.
     unsaved: AtomicBool,
+    /// Where inodes were that are not in memory.
+    places: Mutex<Places>,
+    hints_max: usize,
+    /// Files made without a name that were given one.
+    named_late: AtomicU64,
+    /// Blocks of data that were removed since all were counted, at most.
+    removed_blocks: AtomicU64,
+    /// The largest of these removals: blocks and their keys.
+    removed_ranges: Mutex<Vec<(u64, KeyRange)>>,
+    /// When they may be counted again.
+    count_again: Mutex<Option<Instant>>,
     /// Hears before an operation that may wait for the device.
     duty: OnceLock<Arc<Duty>>,
 }
@@ -144,6 +159,12 @@ impl Fs {
             numbers: Mutex::new((superblock.next_ino, superblock.next_ino)),
             idle_nodes_max: options.idle_nodes_max,
             unsaved: AtomicBool::new(false),
+            places: Mutex::default(),
+            hints_max: handles::HINTS_MAX,
+            named_late: AtomicU64::new(0),
+            removed_blocks: AtomicU64::new(0),
+            removed_ranges: Mutex::default(),
+            count_again: Mutex::default(),
             duty: OnceLock::new(),
         };
         let state = State { inode: root.inode, ..State::default() };
@@ -175,7 +196,11 @@ impl Fs {
         self.save_unsaved();
         self.streams.flush()?;
         self.remove_dead()?;
-        Ok(self.db.checkpoint()?)
+        // The next mount does not know what was removed in this one.
+        if self.settle_removed().is_err() {
+            self.db.checkpoint()?;
+        }
+        Ok(())
     }
 
     /// The store below, for figures and checks.

@@ -1,6 +1,7 @@
 //! Finding and making names.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use betree::WriteBatch;
 
@@ -42,8 +43,8 @@ pub(super) fn check_name(name: &[u8]) -> Result<()> {
 }
 
 impl Fs {
-    /// The file called `name` in the directory `parent`; the caller holds it from now on. For `.` the number may be of a
-    /// file that nobody holds, as long as it is in memory: a file handle has nothing else.
+    /// The file called `name` in the directory `parent`; the caller holds it from now on. For `.` the number may be of any
+    /// file that has a name: a file handle has nothing else.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::NotDirectory`], [`Error::NameTooLong`], the store's.
@@ -51,16 +52,15 @@ impl Fs {
         if name.len() > key::NAME_MAX {
             return Err(Error::NameTooLong);
         }
+        if name == b"." {
+            return self.hold_by_number(parent);
+        }
         let _tree = self.shared();
         let dir = self.node(parent)?;
-        match name {
-            b"." => return self.hold_living(&dir),
-            b".." => {
-                dir.dir()?;
-                let up = dir.read().names.first().map(|name| name.parent.clone());
-                return self.hold_living(up.as_ref().unwrap_or(&dir));
-            }
-            _ => {}
+        if name == b".." {
+            dir.dir()?;
+            let up = dir.read().names.first().map(|name| name.parent.clone());
+            return self.hold_living(up.as_ref().unwrap_or(&dir));
         }
         let hash = self.nodes.hash(&dir, name);
         // Most names are in memory; those who change others in the directory keep its lock for long.
@@ -76,7 +76,7 @@ impl Fs {
     }
 
     /// Holds a node that was found by its number, if it has a name. (Without, those who held it may be letting it go.)
-    fn hold_living(&self, node: &Arc<Node>) -> Result<Attr> {
+    pub(super) fn hold_living(&self, node: &Arc<Node>) -> Result<Attr> {
         let state = node.read();
         if state.dead {
             return Err(Error::NotFound);
@@ -251,6 +251,7 @@ impl Fs {
         let record = record::encode(ino, &inode, home, &state.target);
         let entry = key::entry(dir.dir()?, name);
         if nameless {
+            self.named_late.fetch_add(1, Ordering::AcqRel);
             batch.delete(&key::orphan(ino));
             batch.put(&entry, &record);
         } else {
@@ -363,7 +364,7 @@ pub(super) fn new_inode(new: &NewFile<'_>, parent: &Inode) -> Inode {
     }
 }
 
-fn new_node(record: Record, names: Names, linked: bool) -> Result<Node> {
+pub(super) fn new_node(record: Record, names: Names, linked: bool) -> Result<Node> {
     let Record { ino, inode, home, target } = record;
     let mut state = State { inode, names, linked, target, ..State::default() };
     if !state.inode.is_dir() {

@@ -84,6 +84,7 @@ impl Fs {
         }
         if node.refs.load(Ordering::Acquire) == 0 {
             delete_data(batch, &home, &state.inode);
+            self.removed(state.inode.data_blocks(), || key::blocks(&home, 0, None));
         } else {
             batch.put(&key::orphan(node.ino), &home);
         }
@@ -144,6 +145,7 @@ impl Fs {
             batch.delete(&key::orphan(node.ino));
             // If this fails, the orphan is still noted and goes at the next mount.
             let _ = self.commit(batch);
+            self.removed(state.inode.data_blocks(), || key::blocks(&home, 0, None));
         }
         let lender = state.lender.take();
         drop(state);

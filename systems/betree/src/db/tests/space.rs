@@ -155,3 +155,60 @@ fn an_open_cursor_keeps_its_space_and_gives_it_back() {
     assert_eq!(cursor.filter(|r| r.is_ok()).count(), 200);
     assert!(db.stats().free_bytes > held + 200 * 5000);
 }
+
+#[test]
+fn settling_changes_nothing_that_can_be_read() {
+    for seed in seeds(4) {
+        println!("seed {seed}");
+        let storage = sim(8192);
+        let db = Db::create(storage.clone(), Options::tiny()).expect("create");
+        let mut world = World::new(seed);
+        for _ in 0..40 {
+            (0..10).for_each(|_| world.write(&db));
+            let ranges: Vec<KeyRange> = (0..world.below(4))
+                .map(|_| {
+                    let (a, b) = (world.key(), world.key());
+                    KeyRange::new(a.as_slice().min(&b), a.as_slice().max(&b))
+                })
+                .collect();
+            db.settle(&ranges).expect("settle");
+            assert_eq!(contents(&db), world.model);
+        }
+        db.settle(&[KeyRange::all()]).expect("settle");
+        assert_eq!(contents(&db), world.model);
+        assert_sound(&db);
+        drop(db);
+        let db = Db::open(storage, Options::tiny()).expect("open");
+        assert_eq!(contents(&db), world.model);
+    }
+}
+
+/// Values in one leaf, some of which go: what a checkpoint leaves to the leaf's turn is free after settling.
+#[test]
+fn what_was_deleted_in_a_settled_range_is_free() {
+    let db = Db::create(sim(64 << 8), Options::default()).expect("create");
+    let key = |n: u32| n.to_be_bytes();
+    for n in 0..30 {
+        db.put(&key(n), &vec![n as u8; 1 << 20]).expect("put");
+    }
+    // Enough for other leaves, so that the root is none.
+    for n in 30..40_000 {
+        db.put(&key(n), &[n as u8; 100]).expect("put");
+    }
+    db.settle(&[KeyRange::all()]).expect("settle");
+    let before = db.stats().free_bytes;
+    let gone = KeyRange::new(&key(5), &key(25));
+    db.delete_range(&gone).expect("delete");
+    db.settle(&[KeyRange::new(&key(7), &key(7))]).expect("nothing but a checkpoint");
+    let left = db.stats().free_bytes;
+    db.settle(&[gone]).expect("settle");
+    let freed = db.stats().free_bytes - before;
+    assert!(
+        left < before + (1 << 20),
+        "a checkpoint alone freed {} bytes: this shows nothing",
+        left - before
+    );
+    assert!(freed > 19 << 20, "{freed} bytes");
+    assert_eq!(contents(&db).len(), 40_000 - 20);
+    assert_sound(&db);
+}
