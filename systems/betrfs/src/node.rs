@@ -170,6 +170,8 @@ pub(crate) struct Node {
     used: AtomicBool,
     /// The kernel's page cache may hold some of its data.
     pub cached: AtomicBool,
+    /// What a holder was told of its attributes last, in short.
+    told: AtomicU64,
     state: RwLock<State>,
 }
 
@@ -217,8 +219,18 @@ impl State {
 impl Node {
     pub fn new(ino: u64, dir_home: Option<Box<[u8]>>, state: State) -> Node {
         let (refs, orphans) = (AtomicU64::new(0), AtomicU32::new(0));
-        let (used, cached) = (AtomicBool::new(true), AtomicBool::new(false));
-        Node { ino, dir_home, refs, orphans, used, cached, state: RwLock::new(state) }
+        let (used, cached, told) = (AtomicBool::new(true), AtomicBool::new(false), AtomicU64::new(0));
+        Node { ino, dir_home, refs, orphans, used, cached, told, state: RwLock::new(state) }
+    }
+
+    /// Notes that a holder is told these attributes.
+    pub fn tell(&self, inode: &Inode) {
+        self.told.store(inode.in_short(), Ordering::Relaxed);
+    }
+
+    /// Whether somebody holds it and was told these attributes last. A hint: what holders do with them is not known.
+    pub fn is_told(&self, inode: &Inode) -> bool {
+        self.refs.load(Ordering::Relaxed) > 0 && self.told.load(Ordering::Relaxed) == inode.in_short()
     }
 
     pub fn read(&self) -> RwLockReadGuard<'_, State> {

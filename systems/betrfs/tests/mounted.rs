@@ -514,6 +514,80 @@ fn a_file_without_a_name_may_be_given_one(bench: &Bench) {
     bench.is_clean();
 }
 
+/// Several read a directory at once, from what the kernel keeps of it and past that, while names come, go and move: each sees
+/// what stays exactly once, and who begins after a change sees all of it.
+fn a_directory_that_changes_is_read_by_several(bench: &Bench) {
+    const STAYING: usize = 700;
+    const READERS: usize = 4;
+    let mounted = bench.mount();
+    let dir = bench.at("busy");
+    std::fs::create_dir(&dir).unwrap();
+    let make = |name: &str| drop(File::create(dir.join(name)).unwrap());
+    // Those that change lie between the others.
+    (0..STAYING).for_each(|number| make(&format!("{number:04} stays")));
+    let mut passing = std::collections::BTreeSet::new();
+    let mut random = 0x9E37_79B9_u64;
+    let mut draw = move |below: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
+    };
+    let names = |dir: &Path| {
+        let name = |e: std::io::Result<std::fs::DirEntry>| e.unwrap().file_name().into_string().unwrap();
+        std::fs::read_dir(dir).unwrap().map(name).collect::<Vec<String>>()
+    };
+    for round in 0..60 {
+        let mut readers: Vec<_> = (0..READERS).map(|_| (None, BTreeMap::<String, usize>::new())).collect();
+        let mut reading = READERS;
+        while reading > 0 {
+            let (entries, seen) = &mut readers[draw(READERS as u64) as usize];
+            let entries = entries.get_or_insert_with(|| Some(std::fs::read_dir(&dir).unwrap()));
+            let Some(some) = entries else { continue };
+            for _ in 0..1 + draw(400) {
+                match some.next() {
+                    Some(entry) => {
+                        *seen.entry(entry.unwrap().file_name().into_string().unwrap()).or_default() += 1
+                    }
+                    None => {
+                        *entries = None;
+                        reading -= 1;
+                        break;
+                    }
+                }
+            }
+            // Sometimes many rounds of reading go by without a change, so that all is kept.
+            if draw(3) == 0 && round % 3 != 0 {
+                let name = format!("{:04} passes", draw(STAYING as u64));
+                match passing.take(&name) {
+                    Some(name) if draw(2) == 0 => std::fs::remove_file(dir.join(name)).unwrap(),
+                    Some(name) => {
+                        let other = format!("{:04} passes", draw(STAYING as u64));
+                        std::fs::rename(dir.join(name), dir.join(&other)).unwrap();
+                        passing.insert(other);
+                    }
+                    None => {
+                        make(&name);
+                        passing.insert(name);
+                    }
+                }
+            }
+        }
+        for (reader, (_, seen)) in readers.iter().enumerate() {
+            for number in 0..STAYING {
+                let times = seen.get(&format!("{number:04} stays")).copied().unwrap_or_default();
+                assert_eq!(times, 1, "round {round}, reader {reader}: {number} was seen so often");
+            }
+        }
+        let mut found = names(&dir);
+        found.sort();
+        let all = (0..STAYING).map(|number| format!("{number:04} stays")).chain(passing.iter().cloned());
+        let mut all: Vec<_> = all.collect();
+        all.sort();
+        assert!(found == all, "round {round}");
+    }
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
 /// Whoever unmounts under load gets rid of it; what was begun ends.
 fn an_unmount_under_load_does_not_hang(bench: &Bench) {
     let mounted = bench.mount();
@@ -547,7 +621,7 @@ fn an_unmount_under_load_does_not_hang(bench: &Bench) {
 
 type Test = (&'static str, &'static str, fn(&Bench));
 
-const TESTS: [Test; 11] = [
+const TESTS: [Test; 12] = [
     ("everything_is_there_after_a_remount", "", everything_is_there_after_a_remount),
     (
         "many_small_files_by_several_threads",
@@ -570,6 +644,7 @@ const TESTS: [Test; 11] = [
     ("a_remount_makes_it_read_only_and_back", "", a_remount_makes_it_read_only_and_back),
     ("a_file_without_a_name_may_be_given_one", "", a_file_without_a_name_may_be_given_one),
     ("a_file_handle_outlives_what_the_kernel_knows", "", a_file_handle_outlives_what_the_kernel_knows),
+    ("a_directory_that_changes_is_read_by_several", "", a_directory_that_changes_is_read_by_several),
     ("an_unmount_under_load_does_not_hang", "", an_unmount_under_load_does_not_hang),
 ];
 

@@ -5,6 +5,7 @@ use betree::WriteBatch;
 use super::{Fs, now};
 use crate::error::Result;
 use crate::key::BLOCK;
+use crate::node::Node;
 use crate::record::{Inode, SPARSE, Time};
 
 /// What `stat` shows.
@@ -37,6 +38,12 @@ pub struct Attr {
 }
 
 impl Attr {
+    /// Those of a node, which a holder is told.
+    pub(super) fn told(node: &Node, inode: &Inode) -> Attr {
+        node.tell(inode);
+        Attr::of(node.ino, inode)
+    }
+
     pub(super) fn of(ino: u64, inode: &Inode) -> Attr {
         let whole = inode.size.div_ceil(BLOCK as u64);
         let (size, blocks) = match inode.mode & libc::S_IFMT {
@@ -134,7 +141,7 @@ impl Fs {
     pub fn attr(&self, ino: u64) -> Result<Attr> {
         let node = self.node(ino)?;
         let state = node.read();
-        Ok(Attr::of(ino, &state.inode))
+        Ok(Attr::told(&node, &state.inode))
     }
 
     /// Changes attributes. Changes of owner or group take the set-user-ID bit away, unless `mode` gives it again.
@@ -180,7 +187,7 @@ impl Fs {
             self.commit_freeing(batch, || if frees { Ok(least) } else { Err(crate::Error::NoSpace) })?;
         state.inode = inode;
         state.unsaved = !saved && !state.dead;
-        Ok(Attr::of(ino, &state.inode))
+        Ok(Attr::told(&node, &state.inode))
     }
 
     /// How full the file system is.

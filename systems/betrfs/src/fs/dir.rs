@@ -27,10 +27,51 @@ pub struct DirItem<'a> {
 #[derive(Debug, Default)]
 pub struct DirStream {
     names: Vec<Box<[u8]>>,
+    /// Offsets but 0 begin behind this one.
+    base: u64,
+    /// The directory's version when its first name was read, or one before.
+    version: u64,
+}
+
+/// What comes with the entries of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum With {
+    Nothing,
+    /// The attributes of each, which the caller then holds.
+    Attributes,
+    /// The same of those only that nobody holds, or whose attributes have changed since they were told last.
+    News,
 }
 
 /// The first offset behind `.` and `..`.
 const FIRST: u64 = 2;
+/// Bits for the place of a name in a stream; those above are its number.
+const PLACE_BITS: u32 = 32;
+/// Bits for the number: an offset is a positive 64 bit integer.
+const NUMBER_BITS: u32 = 30;
+
+impl DirStream {
+    /// One whose offsets are not those of other numbers, for names of this version or a later one.
+    pub(crate) fn numbered(number: u64, version: u64) -> DirStream {
+        DirStream { names: Vec::new(), base: (number % (1 << NUMBER_BITS)) << PLACE_BITS, version }
+    }
+
+    /// The number of the stream that an offset, which is not 0, is of.
+    pub(crate) fn number_of(off: u64) -> u64 {
+        off >> PLACE_BITS
+    }
+
+    /// The offset behind `.`, `..` and this many names.
+    #[cfg(test)]
+    pub(crate) fn offset_of(&self, names: u64) -> u64 {
+        self.base + FIRST + names
+    }
+
+    /// Names in memory.
+    pub(crate) fn len(&self) -> usize {
+        self.names.len()
+    }
+}
 
 impl Fs {
     /// Reads the directory `ino` from offset `off` (0 begins anew) until `add` returns false; the entry that it
@@ -46,24 +87,46 @@ impl Fs {
         attrs: bool,
         add: &mut dyn FnMut(DirItem<'_>) -> bool,
     ) -> Result<()> {
+        if off == 0 {
+            stream.names.clear();
+            stream.version = self.names_version(ino)?;
+        }
+        let with = if attrs { With::Attributes } else { With::Nothing };
+        self.read_on(ino, stream, off, with, add)
+    }
+
+    /// The version of a directory's names: the same as before only if these are.
+    pub(crate) fn names_version(&self, ino: u64) -> Result<u64> {
+        Ok(self.node(ino)?.read().inode.version)
+    }
+
+    /// As [`Fs::read_dir`], but offset 0 is the beginning of what the stream has read, too.
+    pub(crate) fn read_on(
+        &self,
+        ino: u64,
+        stream: &mut DirStream,
+        off: u64,
+        with: With,
+        add: &mut dyn FnMut(DirItem<'_>) -> bool,
+    ) -> Result<()> {
         let _tree = self.shared();
         let dir = self.node(ino)?;
         let home = dir.dir()?;
         let state = dir.read();
-        let mut at = off;
-        if off == 0 {
-            stream.names.clear();
-        }
+        let base = stream.base;
+        let mut at = off.saturating_sub(base);
         while at < FIRST {
-            if !add(self.dots(&dir, &state, at, attrs)) {
+            if !add(self.dots(&dir, &state, at, base, with)) {
                 return Ok(());
             }
             at += 1;
         }
-        // What was read before, for one who went back.
-        while let Some(name) = stream.names.get((at - FIRST) as usize) {
+        // What was read before, for one who went back. It may have changed since.
+        while stream.version != state.inode.version
+            && let Some(name) = stream.names.get((at - FIRST) as usize)
+        {
             if let Some(value) = self.db.get(&key::entry(home, name))?
-                && !self.show(&dir, name, &value, at + 1, attrs, add)?
+                && !self.show(&dir, name, &value, base + at + 1, with, add)?
             {
                 return Ok(());
             }
@@ -72,7 +135,9 @@ impl Fs {
         if state.known.is_some() && state.inode.size == 0 {
             return Ok(());
         }
-        let rest = match stream.names.last() {
+        let known = stream.names.len() as u64;
+        let mut place = known.min(at - FIRST);
+        let rest = match place.checked_sub(1).and_then(|last| stream.names.get(last as usize)) {
             Some(name) => key::entries_after(home, name),
             None => key::entries(home),
         };
@@ -80,26 +145,29 @@ impl Fs {
             let (key, value) = item?;
             let name = &key[home.len() + 1..];
             // Behind what this stream has read: it began anew, or the offset is of another one. It is found by counting.
-            if stream.names.len() as u64 + FIRST == at {
-                if !self.show(&dir, name, &value, at + 1, attrs, add)? {
+            if place + FIRST == at {
+                if !self.show(&dir, name, &value, base + at + 1, with, add)? {
                     return Ok(());
                 }
                 at += 1;
             }
-            stream.names.push(name.into());
+            if place == stream.names.len() as u64 {
+                stream.names.push(name.into());
+            }
+            place += 1;
         }
         Ok(())
     }
 
-    fn dots(&self, dir: &Arc<Node>, state: &State, at: u64, attrs: bool) -> DirItem<'static> {
+    fn dots(&self, dir: &Arc<Node>, state: &State, at: u64, base: u64, with: With) -> DirItem<'static> {
         let (name, node): (&[u8], _) = match (at, state.names.first()) {
             (1, Some(up)) => (b"..", up.parent.clone()),
             (1, None) => (b"..", dir.clone()),
             _ => (b".", dir.clone()),
         };
         // The attributes of `..` would need a lock against the order; nobody looks at them.
-        let attr = attrs.then(|| Attr::of(node.ino, &state.inode));
-        DirItem { name, ino: node.ino, kind: libc::S_IFDIR, next: at + 1, attr }
+        let attr = (with != With::Nothing).then(|| Attr::of(node.ino, &state.inode));
+        DirItem { name, ino: node.ino, kind: libc::S_IFDIR, next: base + at + 1, attr }
     }
 
     fn show(
@@ -108,21 +176,66 @@ impl Fs {
         name: &[u8],
         value: &[u8],
         next: u64,
-        attrs: bool,
+        with: With,
         add: &mut dyn FnMut(DirItem<'_>) -> bool,
     ) -> Result<bool> {
         let entry = record::decode(value)?;
         let (ino, kind) = (entry.ino(), entry.kind());
-        if !attrs {
+        if with == With::Nothing {
             return Ok(add(DirItem { name, ino, kind, next, attr: None }));
         }
         let node = self.instantiate(dir, name, entry)?;
+        let state = node.read();
+        if with == With::News && node.is_told(&state.inode) {
+            return Ok(add(DirItem { name, ino, kind, next, attr: None }));
+        }
         self.nodes.hold(&node);
-        let attr = Some(Attr::of(ino, &node.read().inode));
+        let attr = Some(Attr::of(ino, &state.inode));
         let taken = add(DirItem { name, ino, kind, next, attr });
-        if !taken {
+        if taken {
+            node.tell(&state.inode);
+        } else {
+            drop(state);
             self.nodes.release(&node, 1);
         }
         Ok(taken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use betree::SimStorage;
+
+    use super::*;
+    use crate::fs::{NewFile, Options, SetAttr};
+
+    #[test]
+    fn a_holder_hears_of_attributes_when_they_are_news() {
+        let options = Options::with_store(betree::Options::tiny());
+        let storage = SimStorage::new(64 << 20);
+        Fs::format(storage.clone(), &options).expect("format");
+        let fs = Fs::open(storage, &options).expect("open");
+        let new = NewFile { mode: libc::S_IFREG | 0o644, ..NewFile::default() };
+        let inos: Vec<u64> = (0..5).map(|n| fs.make(1, &[b'a' + n], new).expect("make").ino).collect();
+        let news = |room: usize| {
+            let (mut stream, mut told, mut room) = (DirStream::default(), Vec::new(), room);
+            fs.read_on(1, &mut stream, 0, With::News, &mut |item| {
+                let taken = room > 0 || item.name.starts_with(b".");
+                room = room.saturating_sub(usize::from(!item.name.starts_with(b".")));
+                if taken && !item.name.starts_with(b".") {
+                    told.extend(item.attr.map(|attr| (attr.ino, attr.size)));
+                }
+                taken
+            })
+            .expect("read_dir");
+            told
+        };
+        assert_eq!(news(9), [], "who made them knows them");
+        fs.write(inos[1], 0, b"longer", false).expect("write");
+        fs.set_attr(inos[2], &SetAttr { size: Some(9), ..SetAttr::default() }).expect("its answer tells");
+        fs.forget(inos[3], 1);
+        assert_eq!(news(1), [], "no room for any but the first");
+        assert_eq!(news(9), [(inos[1], 6), (inos[3], 0)]);
+        assert_eq!(news(9), []);
     }
 }

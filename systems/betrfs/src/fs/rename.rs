@@ -191,6 +191,10 @@ impl Fs {
         let state = node.read();
         let mut inode = state.inode.clone();
         inode.ctime = now;
+        if inode.is_dir() {
+            // Its `..` may lead elsewhere.
+            inode.new_version();
+        }
         let entry = key::entry(to.dir.dir()?, to.name);
         if state.linked {
             batch.put(&entry, &record::encode_pointer(node.ino, inode.kind()));
