@@ -69,8 +69,8 @@ struct Inner {
 pub(crate) struct Listings(Mutex<Inner>);
 
 impl Listing {
-    fn new(number: u64, version: u64) -> Listing {
-        Listing { version, number, names: Arc::new(Mutex::new(DirStream::numbered(number, version))) }
+    fn new(number: u64, version: u64, before: Option<Arc<Mutex<DirStream>>>) -> Listing {
+        Listing { version, number, names: Arc::new(Mutex::new(DirStream::numbered(number, version, before))) }
     }
 
     /// So many names; none while somebody reads more.
@@ -91,9 +91,11 @@ impl Dir {
 }
 
 impl Inner {
-    fn new_listing(&mut self, version: u64) -> Listing {
+    /// A listing for names of this version, which may be made of the last one of the directory.
+    fn new_listing(&mut self, ino: u64, version: u64) -> Listing {
         self.last_number += 1;
-        Listing::new(self.last_number, version)
+        let before = self.dirs.get(&ino).and_then(|dir| dir.listings.last());
+        Listing::new(self.last_number, version, before.map(|listing| listing.names.clone()))
     }
 
     /// Lets go of those that were closed longest ago.
@@ -124,8 +126,8 @@ impl Listings {
         let keeping = match (dir.is_known(version), dir.open) {
             (true, _) => Keeping::Kept,
             (false, 0) => {
-                // Nobody is in the middle of any, and the kernel begins anew.
-                dir.listings.clear();
+                // Nobody is in the middle of any, and the kernel begins anew; the last one helps to make the next.
+                dir.listings.drain(..dir.listings.len().saturating_sub(1));
                 Keeping::Anew
             }
             (false, _) if dir.is_full() => Keeping::Nothing,
@@ -135,7 +137,7 @@ impl Listings {
         inner.kept -= kept;
         inner.last_handle += 1;
         let handle = inner.last_handle;
-        let alone = (keeping == Keeping::Nothing).then(|| inner.new_listing(version));
+        let alone = (keeping == Keeping::Nothing).then(|| inner.new_listing(ino, version));
         inner.handles.insert(handle, Handle { ino, alone });
         (handle, keeping)
     }
@@ -154,9 +156,9 @@ impl Listings {
         }
         if off != 0 {
             // Of none that is left: it is found by counting.
-            return Listing::new(number, version).names;
+            return Listing::new(number, version, None).names;
         }
-        let listing = inner.new_listing(version);
+        let listing = inner.new_listing(ino, version);
         let names = listing.names.clone();
         if is_alone {
             inner.handles.insert(handle, Handle { ino, alone: Some(listing) });
@@ -229,7 +231,7 @@ mod tests {
         all.close(two);
         all.close(three);
         assert_eq!(all.open(7, 3).1, Keeping::Anew);
-        assert_eq!(all.inner().dirs[&7].listings.len(), 0, "nobody can come for any");
+        assert_eq!(all.inner().dirs[&7].listings.len(), 1, "nobody can come for any, the last one may help");
     }
 
     #[test]

@@ -14,6 +14,9 @@ const SHARDS: usize = 16;
 /// Hashes of names kept for all directories together, at about 16 bytes each.
 const KNOWN_NAMES_MAX: usize = 3 << 20;
 
+/// Names noted of a directory that changes. With more it is read again from the store.
+const TOUCHED_MAX: usize = 32;
+
 /// One name of an inode.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
@@ -192,6 +195,8 @@ pub(crate) struct State {
     pub dead: bool,
     /// None was given yet: it may be.
     pub linkable: bool,
+    /// Names in this directory that have changed, if somebody wants to know.
+    pub touched: Mutex<Option<Box<Touched>>>,
     /// The record could not be written for want of space.
     pub unsaved: bool,
     /// There is no `security.capability` among its attributes.
@@ -208,7 +213,37 @@ pub(crate) struct State {
     pub queued: AtomicBool,
 }
 
+/// Names in a directory that may have changed since it had a version.
+#[derive(Debug)]
+pub(crate) struct Touched {
+    pub version: u64,
+    pub names: Vec<Box<[u8]>>,
+}
+
+impl Touched {
+    pub fn since(version: u64) -> Touched {
+        Touched { version, names: Vec::new() }
+    }
+}
+
 impl State {
+    /// A name in this directory comes, goes or leads elsewhere.
+    pub fn touch(&mut self, name: &[u8]) {
+        let touched = self.touched.get_mut().unwrap_or_else(|e| e.into_inner());
+        if let Some(some) = touched {
+            if some.names.len() < TOUCHED_MAX {
+                some.names.push(name.into());
+            } else {
+                *touched = None;
+            }
+        }
+    }
+
+    /// The names that were touched since somebody asked.
+    pub fn touched(&self) -> MutexGuard<'_, Option<Box<Touched>>> {
+        self.touched.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
     /// To be called before the file's data or size change.
     pub fn changes(&mut self) {
         self.content.take();

@@ -169,6 +169,7 @@ impl Fs {
         self.commit(batch)?;
         state.inode = parent_inode;
         state.unsaved = false;
+        state.touch(name);
         self.nodes.learn(&mut state.known, hash);
         let record = Record { ino, inode, home: None, target: new.target.into() };
         let mut node = new_node(record, Name { parent: dir.clone(), name: name.into() }.into(), false)?;
@@ -266,6 +267,7 @@ impl Fs {
             let mut dir_state = dir.write();
             dir_state.inode = dir_inode;
             dir_state.unsaved = false;
+            dir_state.touch(name);
             self.nodes.learn(&mut dir_state.known, self.nodes.hash(&dir, name));
         }
         state.home = moved.or(state.home.take());

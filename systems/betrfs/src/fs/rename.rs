@@ -232,7 +232,9 @@ impl Fs {
         self.nodes.hold(&side.dir);
         self.nodes.remember(&side.dir, side.name, node.ino);
         drop(state);
-        self.nodes.learn(&mut side.dir.write().known, self.nodes.hash(&side.dir, side.name));
+        let mut dir_state = side.dir.write();
+        dir_state.touch(side.name);
+        self.nodes.learn(&mut dir_state.known, self.nodes.hash(&side.dir, side.name));
     }
 }
 
