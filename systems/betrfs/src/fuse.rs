@@ -295,26 +295,41 @@ impl Server {
         empty(self.fs.rename(header.node, from, to.0, to.1, mode), reply)
     }
 
+    /// `durable` names the thread that wants it so.
     fn write(
         &self,
         ino: u64,
         offset: u64,
         data: &[u8],
         kill_priv: bool,
-        from: Through,
+        (from, durable): (Through, Option<u32>),
         reply: Reply<'_>,
     ) -> Answered {
         let written = match self.fs.serve_write(ino, offset, data, kill_priv, from) {
             Ok(written) => written,
             Err(e) => return reply.error(e.errno()),
         };
-        let Some(coherence) = self.coherence.get() else { return reply.written(written.bytes as u32) };
-        if written.stripped {
+        let coherence = self.coherence.get();
+        if let Some(coherence) = coherence
+            && written.stripped
+        {
             coherence.forget_mode(ino);
         }
-        match written.stale {
-            true => coherence.written(ino, offset, written.bytes, reply),
-            false => reply.written(written.bytes as u32),
+        let stale = coherence.filter(|_| written.stale);
+        match (durable, from) {
+            // An FSYNC will come.
+            (Some(writer), Through::Cache) => self.syncer.wrote(ino, writer),
+            (Some(_), Through::Direct) if stale.is_some() => {
+                if let Err(e) = self.fs.sync() {
+                    return reply.error(e.errno());
+                }
+            }
+            (Some(_), Through::Direct) => return self.syncer.sync_written(written.bytes as u32, reply),
+            (None, _) => {}
+        }
+        match stale {
+            Some(coherence) => coherence.written(ino, offset, written.bytes, reply),
+            None => reply.written(written.bytes as u32),
         }
     }
 
@@ -425,15 +440,15 @@ impl FileSystem for Server {
                 let read = |out: &mut [u8]| self.fs.serve_read(ino, offset, out, way(direct));
                 reply.fill(size as usize, |out| read(out).map_err(|e| e.errno()))
             }
-            Operation::Write { offset, data, kill_priv, direct, .. } => {
+            Operation::Write { offset, data, kill_priv, direct, durable, .. } => {
                 if let Some(beat) = &self.beat {
                     beat.wrote(ino, request.header.pid);
                 }
-                self.write(ino, offset, data, kill_priv, way(direct), reply)
+                let durable = durable.then_some(request.header.pid);
+                self.write(ino, offset, data, kill_priv, (way(direct), durable), reply)
             }
-            Operation::Fsync { .. } | Operation::FsyncDir { .. } | Operation::SyncFs => {
-                self.syncer.sync(reply)
-            }
+            Operation::Fsync { .. } => self.syncer.fsync(ino, request.header.pid, reply),
+            Operation::FsyncDir { .. } | Operation::SyncFs => self.syncer.sync(reply),
             Operation::OpenDir { .. } => self.open_dir(ino, reply),
             Operation::ReadDir { handle, offset, size } => {
                 self.read_dir(ino, handle, offset, size, false, reply)

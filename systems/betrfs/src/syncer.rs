@@ -1,10 +1,13 @@
 //! Syncs that many wait for: one thread syncs once for all, so that those who take requests stay free. Whoever has seen a
 //! flush end answers all that it served.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
+use fusewire::wire::written_bytes;
 use fusewire::{Answered, Later, Reply};
 
 use crate::fs::Fs;
@@ -12,11 +15,46 @@ use crate::fs::Fs;
 /// So many syncs are made by the thread that took the request, which is quicker for each.
 const INLINE_MAX: usize = 2;
 
+/// The FSYNC that belongs to a write comes within this time; one that comes later is taken for the caller's own. It waits for
+/// the file's lock, at most until some syncs have been made.
+const FOLLOWS: Duration = Duration::from_millis(100);
+/// So many writes are remembered before those are looked for whose time is over.
+const WRITES_MAX: usize = 256;
+
+/// What is answered when a sync is done.
+#[derive(Clone, Copy)]
+enum Answer {
+    Nothing,
+    Written(u32),
+}
+
+struct Due {
+    /// The store's batch that must be durable before it is given.
+    batch: u64,
+    reply: Later,
+    answer: Answer,
+}
+
 #[derive(Default)]
 struct Waiting {
-    /// Each with the store's batch that must be durable before it is given.
-    replies: Vec<(u64, Later)>,
+    replies: Vec<Due>,
     stop: bool,
+}
+
+impl Answer {
+    fn now(self, reply: Reply<'_>) -> Answered {
+        match self {
+            Answer::Nothing => reply.ok(),
+            Answer::Written(bytes) => reply.written(bytes),
+        }
+    }
+
+    fn bytes(self) -> Vec<u8> {
+        match self {
+            Answer::Nothing => Vec::new(),
+            Answer::Written(bytes) => written_bytes(bytes).into(),
+        }
+    }
 }
 
 struct Shared {
@@ -30,6 +68,8 @@ struct Shared {
 pub(crate) struct Syncer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// Of each file and thread of the kernel's the batch of its last write that must be durable, until its FSYNC comes.
+    writes: Mutex<HashMap<(u64, u32), (u64, Instant)>>,
 }
 
 impl Shared {
@@ -43,15 +83,15 @@ impl Shared {
         // After a failure none of them can be kept.
         let durable = *synced.as_ref().unwrap_or(&u64::MAX);
         let result = synced.map(|_| ()).map_err(|e| e.errno());
-        let due: Vec<_> = self.waiting().replies.extract_if(.., |(batch, _)| *batch <= durable).collect();
-        due.into_iter().for_each(|(_, reply)| reply.answer(result.map(|()| Vec::new())));
+        let due: Vec<_> = self.waiting().replies.extract_if(.., |due| due.batch <= durable).collect();
+        due.into_iter().for_each(|due| due.reply.answer(result.map(|()| due.answer.bytes())));
         result
     }
 
     fn run(&self) {
         let mut waiting = self.waiting();
         loop {
-            if let Some(first) = waiting.replies.iter().map(|(batch, _)| *batch).min() {
+            if let Some(first) = waiting.replies.iter().map(|due| due.batch).min() {
                 drop(waiting);
                 let _ = self.sync_to(first);
                 waiting = self.waiting();
@@ -72,25 +112,61 @@ impl Syncer {
         let run = shared.clone();
         // Without a thread every sync is inline.
         let thread = std::thread::Builder::new().name("betrfs-sync".into()).spawn(move || run.run()).ok();
-        Syncer { shared, thread }
+        Syncer { shared, thread, writes: Mutex::default() }
+    }
+
+    fn writes(&self) -> MutexGuard<'_, HashMap<(u64, u32), (u64, Instant)>> {
+        self.writes.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     /// Makes everything so far durable, then answers.
     pub fn sync(&self, reply: Reply<'_>) -> Answered {
+        match self.shared.fs.ask_sync() {
+            Ok(batch) => self.sync_to(batch, Answer::Nothing, reply),
+            Err(e) => reply.error(e.errno()),
+        }
+    }
+
+    /// A write to `ino` by the kernel's thread `writer`, for which an FSYNC will come: says what that has to make durable. What is
+    /// written afterwards is no business of that FSYNC, which the kernel sends under the file's lock, one after the other.
+    pub fn wrote(&self, ino: u64, writer: u32) {
+        // Without it the FSYNC takes all there is by then.
+        let Ok(batch) = self.shared.fs.ask_sync() else { return };
+        let mut writes = self.writes();
+        if writes.len() >= WRITES_MAX {
+            writes.retain(|_, (_, at)| at.elapsed() < FOLLOWS);
+        }
+        writes.insert((ino, writer), (batch, Instant::now()));
+    }
+
+    /// An FSYNC of `ino` by `caller`: after a write the kernel's, otherwise the caller's own, of everything.
+    pub fn fsync(&self, ino: u64, caller: u32, reply: Reply<'_>) -> Answered {
+        let write = self.writes().remove(&(ino, caller));
+        match write {
+            Some((batch, at)) if at.elapsed() < FOLLOWS => self.sync_to(batch, Answer::Nothing, reply),
+            _ => self.sync(reply),
+        }
+    }
+
+    /// Answers a write of `bytes` when everything so far is durable.
+    pub fn sync_written(&self, bytes: u32, reply: Reply<'_>) -> Answered {
+        match self.shared.fs.ask_sync() {
+            Ok(batch) => self.sync_to(batch, Answer::Written(bytes), reply),
+            Err(e) => reply.error(e.errno()),
+        }
+    }
+
+    fn sync_to(&self, batch: u64, answer: Answer, reply: Reply<'_>) -> Answered {
         let shared = &self.shared;
-        let batch = match shared.fs.ask_sync() {
-            Ok(batch) => batch,
-            Err(e) => return reply.error(e.errno()),
-        };
         let inline = shared.inline.fetch_add(1, Ordering::AcqRel) < INLINE_MAX || self.thread.is_none();
         let synced = inline.then(|| shared.sync_to(batch));
         shared.inline.fetch_sub(1, Ordering::AcqRel);
         match synced {
-            Some(Ok(())) => reply.ok(),
+            Some(Ok(())) => answer.now(reply),
             Some(Err(errno)) => reply.error(errno),
             None => {
-                let (answered, later) = reply.later();
-                shared.waiting().replies.push((batch, later));
+                let (answered, reply) = reply.later();
+                shared.waiting().replies.push(Due { batch, reply, answer });
                 shared.more.notify_one();
                 answered
             }
