@@ -295,14 +295,14 @@ impl Server {
         empty(self.fs.rename(header.node, from, to.0, to.1, mode), reply)
     }
 
-    /// `durable` names the thread that wants it so.
+    /// With `durable` it is answered when all so far is.
     fn write(
         &self,
         ino: u64,
         offset: u64,
         data: &[u8],
         kill_priv: bool,
-        (from, durable): (Through, Option<u32>),
+        (from, durable): (Through, bool),
         reply: Reply<'_>,
     ) -> Answered {
         let written = match self.fs.serve_write(ino, offset, data, kill_priv, from) {
@@ -316,20 +316,13 @@ impl Server {
             coherence.forget_mode(ino);
         }
         let stale = coherence.filter(|_| written.stale);
-        match (durable, from) {
-            // An FSYNC will come.
-            (Some(writer), Through::Cache) => self.syncer.wrote(ino, writer),
-            (Some(_), Through::Direct) if stale.is_some() => {
-                if let Err(e) = self.fs.sync() {
-                    return reply.error(e.errno());
-                }
-            }
-            (Some(_), Through::Direct) => return self.syncer.sync_written(written.bytes as u32, reply),
-            (None, _) => {}
-        }
-        match stale {
-            Some(coherence) => coherence.written(ino, offset, written.bytes, reply),
-            None => reply.written(written.bytes as u32),
+        match (durable, stale) {
+            (false, None) => reply.written(written.bytes as u32),
+            (true, None) => self.syncer.sync_written(written.bytes as u32, reply),
+            (_, Some(coherence)) => match if durable { self.fs.sync() } else { Ok(()) } {
+                Ok(()) => coherence.written(ino, offset, written.bytes, reply),
+                Err(e) => reply.error(e.errno()),
+            },
         }
     }
 
@@ -444,11 +437,12 @@ impl FileSystem for Server {
                 if let Some(beat) = &self.beat {
                     beat.wrote(ino, request.header.pid);
                 }
-                let durable = durable.then_some(request.header.pid);
-                self.write(ino, offset, data, kill_priv, (way(direct), durable), reply)
+                // Past the page cache no FSYNC follows.
+                self.write(ino, offset, data, kill_priv, (way(direct), durable && direct), reply)
             }
-            Operation::Fsync { .. } => self.syncer.fsync(ino, request.header.pid, reply),
-            Operation::FsyncDir { .. } | Operation::SyncFs => self.syncer.sync(reply),
+            Operation::Fsync { .. } | Operation::FsyncDir { .. } | Operation::SyncFs => {
+                self.syncer.sync(reply)
+            }
             Operation::OpenDir { .. } => self.open_dir(ino, reply),
             Operation::ReadDir { handle, offset, size } => {
                 self.read_dir(ino, handle, offset, size, false, reply)

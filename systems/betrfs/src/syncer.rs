@@ -1,11 +1,9 @@
 //! Syncs that many wait for: one thread syncs once for all, so that those who take requests stay free. Whoever has seen a
 //! flush end answers all that it served.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 use fusewire::wire::written_bytes;
 use fusewire::{Answered, Later, Reply};
@@ -14,12 +12,6 @@ use crate::fs::Fs;
 
 /// So many syncs are made by the thread that took the request, which is quicker for each.
 const INLINE_MAX: usize = 2;
-
-/// The FSYNC that belongs to a write comes within this time; one that comes later is taken for the caller's own. It waits for
-/// the file's lock, at most until some syncs have been made.
-const FOLLOWS: Duration = Duration::from_millis(100);
-/// So many writes are remembered before those are looked for whose time is over.
-const WRITES_MAX: usize = 256;
 
 /// What is answered when a sync is done.
 #[derive(Clone, Copy)]
@@ -68,8 +60,6 @@ struct Shared {
 pub(crate) struct Syncer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
-    /// Of each file and thread of the kernel's the batch of its last write that must be durable, until its FSYNC comes.
-    writes: Mutex<HashMap<(u64, u32), (u64, Instant)>>,
 }
 
 impl Shared {
@@ -112,11 +102,7 @@ impl Syncer {
         let run = shared.clone();
         // Without a thread every sync is inline.
         let thread = std::thread::Builder::new().name("betrfs-sync".into()).spawn(move || run.run()).ok();
-        Syncer { shared, thread, writes: Mutex::default() }
-    }
-
-    fn writes(&self) -> MutexGuard<'_, HashMap<(u64, u32), (u64, Instant)>> {
-        self.writes.lock().unwrap_or_else(|e| e.into_inner())
+        Syncer { shared, thread }
     }
 
     /// Makes everything so far durable, then answers.
@@ -124,27 +110,6 @@ impl Syncer {
         match self.shared.fs.ask_sync() {
             Ok(batch) => self.sync_to(batch, Answer::Nothing, reply),
             Err(e) => reply.error(e.errno()),
-        }
-    }
-
-    /// A write to `ino` by the kernel's thread `writer`, for which an FSYNC will come: says what that has to make durable. What is
-    /// written afterwards is no business of that FSYNC, which the kernel sends under the file's lock, one after the other.
-    pub fn wrote(&self, ino: u64, writer: u32) {
-        // Without it the FSYNC takes all there is by then.
-        let Ok(batch) = self.shared.fs.ask_sync() else { return };
-        let mut writes = self.writes();
-        if writes.len() >= WRITES_MAX {
-            writes.retain(|_, (_, at)| at.elapsed() < FOLLOWS);
-        }
-        writes.insert((ino, writer), (batch, Instant::now()));
-    }
-
-    /// An FSYNC of `ino` by `caller`: after a write the kernel's, otherwise the caller's own, of everything.
-    pub fn fsync(&self, ino: u64, caller: u32, reply: Reply<'_>) -> Answered {
-        let write = self.writes().remove(&(ino, caller));
-        match write {
-            Some((batch, at)) if at.elapsed() < FOLLOWS => self.sync_to(batch, Answer::Nothing, reply),
-            _ => self.sync(reply),
         }
     }
 
