@@ -1,11 +1,10 @@
 //! The kernel's requests, one function each. The kernel checks permissions, caches names and attributes for as
 //! long as it likes (nobody but it changes anything) and sends every write at once.
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fusewire::wire::{self, Entry, InitWish, Opened, Operation, Request, StatFs, init_flag, open_flag};
@@ -14,8 +13,9 @@ use fusewire::{Answered, FileSystem, Notifier, Reply};
 use crate::beat::Beat;
 use crate::coherence::Coherence;
 use crate::error::{Error, Result};
-use crate::fs::{Attr, DirStream, Fs, NewFile, RenameMode, SetAttr, SetTime, Through, Whence};
+use crate::fs::{Attr, Fs, NewFile, RenameMode, SetAttr, SetTime, Through, Whence, With};
 use crate::key;
+use crate::listings::{Keeping, Listings};
 use crate::record::Time;
 use crate::syncer::Syncer;
 
@@ -111,8 +111,7 @@ pub(crate) struct Server {
     beat: Option<Beat>,
     /// Nothing before there is a connection.
     coherence: OnceLock<Coherence>,
-    dirs: Mutex<HashMap<u64, Arc<Mutex<DirStream>>>>,
-    next_handle: AtomicU64,
+    listings: Listings,
 }
 
 fn wire_time(time: Time) -> (i64, u32) {
@@ -176,16 +175,7 @@ impl Server {
         let syncer = Syncer::new(fs.clone());
         let beat =
             settings.beat.then(|| Beat::new(std::thread::available_parallelism().map_or(1, |n| n.get())));
-        let (coherence, dirs) = (OnceLock::new(), Mutex::default());
-        Server { fs, settings, syncer, beat, coherence, dirs, next_handle: AtomicU64::new(1) }
-    }
-
-    fn dirs(&self) -> MutexGuard<'_, HashMap<u64, Arc<Mutex<DirStream>>>> {
-        self.dirs.lock().unwrap_or_else(|e| e.into_inner())
-    }
-
-    fn stream(&self, handle: u64) -> Arc<Mutex<DirStream>> {
-        self.dirs().get(&handle).cloned().unwrap_or_default()
+        Server { fs, settings, syncer, beat, coherence: OnceLock::new(), listings: Listings::default() }
     }
 
     fn entry_of(&self, attr: &Attr) -> Entry {
@@ -308,40 +298,62 @@ impl Server {
         empty(self.fs.rename(header.node, from, to.0, to.1, mode), reply)
     }
 
+    /// With `durable` it is answered when all so far is.
     fn write(
         &self,
         ino: u64,
         offset: u64,
         data: &[u8],
         kill_priv: bool,
-        from: Through,
+        (from, durable): (Through, bool),
         reply: Reply<'_>,
     ) -> Answered {
         let written = match self.fs.serve_write(ino, offset, data, kill_priv, from) {
             Ok(written) => written,
             Err(e) => return reply.error(e.errno()),
         };
-        let Some(coherence) = self.coherence.get() else { return reply.written(written.bytes as u32) };
-        if written.stripped {
+        let coherence = self.coherence.get();
+        if let Some(coherence) = coherence
+            && written.stripped
+        {
             coherence.forget_mode(ino);
         }
-        match written.stale {
-            true => coherence.written(ino, offset, written.bytes, reply),
-            false => reply.written(written.bytes as u32),
+        let stale = coherence.filter(|_| written.stale);
+        match (durable, stale) {
+            (false, None) => reply.written(written.bytes as u32),
+            (true, None) => self.syncer.sync_written(written.bytes as u32, reply),
+            (_, Some(coherence)) => match if durable { self.fs.sync() } else { Ok(()) } {
+                Ok(()) => coherence.written(ino, offset, written.bytes, reply),
+                Err(e) => reply.error(e.errno()),
+            },
         }
     }
 
-    fn open_dir(&self, reply: Reply<'_>) -> Answered {
-        let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
-        self.dirs().insert(handle, Arc::default());
-        reply.opened(Opened { handle, flags: 0 })
+    fn open_dir(&self, ino: u64, reply: Reply<'_>) -> Answered {
+        let version = match self.fs.names_version(ino) {
+            Ok(version) => version,
+            Err(e) => return reply.error(e.errno()),
+        };
+        let (handle, keeping) = self.listings.open(ino, version);
+        let flags = match keeping {
+            Keeping::Kept => open_flag::CACHE_DIR | open_flag::KEEP_CACHE,
+            Keeping::Anew => open_flag::CACHE_DIR,
+            Keeping::Nothing => 0,
+        };
+        reply.opened(Opened { handle, flags })
     }
 
     fn read_dir(&self, ino: u64, handle: u64, at: u64, size: u32, plus: bool, reply: Reply<'_>) -> Answered {
-        let stream = self.stream(handle);
-        let mut stream = stream.lock().unwrap_or_else(|e| e.into_inner());
+        let version = match self.fs.names_version(ino) {
+            Ok(version) => version,
+            Err(e) => return reply.error(e.errno()),
+        };
+        let names = self.listings.at(handle, ino, version, at);
+        let mut names = names.lock().unwrap_or_else(|e| e.into_inner());
         reply.directory(size, |directory| {
-            let read = self.fs.read_dir(ino, &mut stream, at, plus, &mut |item| {
+            // What the kernel knows already costs it more than what it has to ask for now and then.
+            let with = if plus { With::News } else { With::Nothing };
+            let read = self.fs.read_on(ino, &mut names, at, with, &mut |item| {
                 if !plus {
                     return directory.add(item.ino, item.next, item.kind, item.name);
                 }
@@ -428,16 +440,17 @@ impl FileSystem for Server {
                 let read = |out: &mut [u8]| self.fs.serve_read(ino, offset, out, way(direct));
                 reply.fill(size as usize, |out| read(out).map_err(|e| e.errno()))
             }
-            Operation::Write { offset, data, kill_priv, direct, .. } => {
+            Operation::Write { offset, data, kill_priv, direct, durable, .. } => {
                 if let Some(beat) = &self.beat {
                     beat.wrote(ino, request.header.pid);
                 }
-                self.write(ino, offset, data, kill_priv, way(direct), reply)
+                // Past the page cache no FSYNC follows.
+                self.write(ino, offset, data, kill_priv, (way(direct), durable && direct), reply)
             }
             Operation::Fsync { .. } | Operation::FsyncDir { .. } | Operation::SyncFs => {
                 self.syncer.sync(reply)
             }
-            Operation::OpenDir { .. } => self.open_dir(reply),
+            Operation::OpenDir { .. } => self.open_dir(ino, reply),
             Operation::ReadDir { handle, offset, size } => {
                 self.read_dir(ino, handle, offset, size, false, reply)
             }
@@ -445,7 +458,7 @@ impl FileSystem for Server {
                 self.read_dir(ino, handle, offset, size, true, reply)
             }
             Operation::ReleaseDir { handle } => {
-                self.dirs().remove(&handle);
+                self.listings.close(handle);
                 reply.ok()
             }
             Operation::Release { .. } => reply.ok(),

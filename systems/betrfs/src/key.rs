@@ -208,9 +208,12 @@ pub fn homes(home: &[u8]) -> Option<Vec<usize>> {
     }
 }
 
+/// The home of a directory, and a name in that.
+pub type Place<'a> = (&'a [u8], &'a [u8]);
+
 /// Of a directory's home: the directory's inode number, and where it was made: home and name, None for the root and for one
 /// with a zone of its own. None for what is no home.
-pub fn made(home: &[u8]) -> Option<(u64, Option<(&[u8], &[u8])>)> {
+pub fn made(home: &[u8]) -> Option<(u64, Option<Place<'_>>)> {
     let lengths = homes(home)?;
     if home == ROOT_HOME {
         return Some((ROOT, None));

@@ -7,6 +7,7 @@
 //! | [`fs`] | POSIX semantics: [`Fs`], one file for each group of operations |
 //! | [`error`] | errors and their numbers |
 //! | `fuse`, `syncer`, `coherence` | the kernel's requests; syncs for many at once; what the kernel must forget |
+//! | `listings` | directories as the kernel reads and keeps them |
 //! | `beat` | threads that take turns at writing to a file are not held up by the scheduler |
 //! | [`mod@mount`], [`daemon`], `memory`, `pruner` | mounting in this process, or in one of its own; its memory |
 //! | [`mod@format`] | making file systems, and what may be overwritten |
@@ -24,6 +25,7 @@ pub mod format;
 pub mod fs;
 mod fuse;
 pub mod key;
+mod listings;
 mod memory;
 pub mod mount;
 mod node;

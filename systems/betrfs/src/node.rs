@@ -14,6 +14,9 @@ const SHARDS: usize = 16;
 /// Hashes of names kept for all directories together, at about 16 bytes each.
 const KNOWN_NAMES_MAX: usize = 3 << 20;
 
+/// Names noted of a directory that changes. With more it is read again from the store.
+const TOUCHED_MAX: usize = 32;
+
 /// One name of an inode.
 #[derive(Clone, Debug)]
 pub(crate) struct Name {
@@ -170,6 +173,8 @@ pub(crate) struct Node {
     used: AtomicBool,
     /// The kernel's page cache may hold some of its data.
     pub cached: AtomicBool,
+    /// What a holder was told of its attributes last, in short.
+    told: AtomicU64,
     state: RwLock<State>,
 }
 
@@ -190,6 +195,8 @@ pub(crate) struct State {
     pub dead: bool,
     /// None was given yet: it may be.
     pub linkable: bool,
+    /// Names in this directory that have changed, if somebody wants to know.
+    pub touched: Mutex<Option<Box<Touched>>>,
     /// The record could not be written for want of space.
     pub unsaved: bool,
     /// There is no `security.capability` among its attributes.
@@ -206,7 +213,37 @@ pub(crate) struct State {
     pub queued: AtomicBool,
 }
 
+/// Names in a directory that may have changed since it had a version.
+#[derive(Debug)]
+pub(crate) struct Touched {
+    pub version: u64,
+    pub names: Vec<Box<[u8]>>,
+}
+
+impl Touched {
+    pub fn since(version: u64) -> Touched {
+        Touched { version, names: Vec::new() }
+    }
+}
+
 impl State {
+    /// A name in this directory comes, goes or leads elsewhere.
+    pub fn touch(&mut self, name: &[u8]) {
+        let touched = self.touched.get_mut().unwrap_or_else(|e| e.into_inner());
+        if let Some(some) = touched {
+            if some.names.len() < TOUCHED_MAX {
+                some.names.push(name.into());
+            } else {
+                *touched = None;
+            }
+        }
+    }
+
+    /// The names that were touched since somebody asked.
+    pub fn touched(&self) -> MutexGuard<'_, Option<Box<Touched>>> {
+        self.touched.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
     /// To be called before the file's data or size change.
     pub fn changes(&mut self) {
         self.content.take();
@@ -217,8 +254,18 @@ impl State {
 impl Node {
     pub fn new(ino: u64, dir_home: Option<Box<[u8]>>, state: State) -> Node {
         let (refs, orphans) = (AtomicU64::new(0), AtomicU32::new(0));
-        let (used, cached) = (AtomicBool::new(true), AtomicBool::new(false));
-        Node { ino, dir_home, refs, orphans, used, cached, state: RwLock::new(state) }
+        let (used, cached, told) = (AtomicBool::new(true), AtomicBool::new(false), AtomicU64::new(0));
+        Node { ino, dir_home, refs, orphans, used, cached, told, state: RwLock::new(state) }
+    }
+
+    /// Notes that a holder is told these attributes.
+    pub fn tell(&self, inode: &Inode) {
+        self.told.store(inode.in_short(), Ordering::Relaxed);
+    }
+
+    /// Whether somebody holds it and was told these attributes last. A hint: what holders do with them is not known.
+    pub fn is_told(&self, inode: &Inode) -> bool {
+        self.refs.load(Ordering::Relaxed) > 0 && self.told.load(Ordering::Relaxed) == inode.in_short()
     }
 
     pub fn read(&self) -> RwLockReadGuard<'_, State> {

@@ -3,6 +3,8 @@
 //! A record has 96 bytes of attributes, two of length of the home, the home if it was moved, and a symbolic
 //! link's target. An entry of a file with several names has 10 bytes: tag, type, inode number.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use crate::error::{Error, Result};
 
 /// Version of the layout of keys and values.
@@ -56,11 +58,28 @@ pub struct Inode {
     pub atime: Time,
     /// Creation.
     pub btime: Time,
+    /// Of a directory's names: changes with them, and was never that of other names. Not stored.
+    pub(crate) version: u64,
 }
 
 impl Inode {
+    /// The names of this directory are, or will be, others.
+    pub(crate) fn new_version(&mut self) {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        self.version = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+    }
+
     pub(crate) fn kind(&self) -> u32 {
         self.mode & libc::S_IFMT
+    }
+
+    /// Other attributes hardly ever have the same number.
+    pub(crate) fn in_short(&self) -> u64 {
+        // Whatever changes, the time of the last change does; of those within one tick the size tells most.
+        let parts = [self.ctime.sec as u64, self.ctime.nsec.into(), self.size, self.blocks, self.mode.into()];
+        parts
+            .iter()
+            .fold(1, |sum: u64, part| (sum ^ part).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29))
     }
 
     /// True for a directory.
@@ -213,6 +232,7 @@ pub fn decode(bytes: &[u8]) -> Result<Entry> {
         ctime: f.time()?,
         atime: f.time()?,
         btime: f.time()?,
+        version: 0,
     };
     let len = f.take().map(u16::from_le_bytes)? as usize;
     let (home, target) = f.0.split_at_checked(len).ok_or_else(|| corrupt("record too short"))?;
@@ -286,6 +306,7 @@ mod tests {
             ctime: Time { sec: 9, nsec: 10 },
             atime: Time { sec: 11, nsec: 12 },
             btime: Time { sec: 13, nsec: 14 },
+            version: 0,
         };
         let bytes = encode(77, &inode, Some(b"home"), b"target");
         assert_eq!(bytes.len(), FIXED + 2 + 10);

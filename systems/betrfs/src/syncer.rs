@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
+use fusewire::wire::written_bytes;
 use fusewire::{Answered, Later, Reply};
 
 use crate::fs::Fs;
@@ -12,11 +13,40 @@ use crate::fs::Fs;
 /// So many syncs are made by the thread that took the request, which is quicker for each.
 const INLINE_MAX: usize = 2;
 
+/// What is answered when a sync is done.
+#[derive(Clone, Copy)]
+enum Answer {
+    Nothing,
+    Written(u32),
+}
+
+struct Due {
+    /// The store's batch that must be durable before it is given.
+    batch: u64,
+    reply: Later,
+    answer: Answer,
+}
+
 #[derive(Default)]
 struct Waiting {
-    /// Each with the store's batch that must be durable before it is given.
-    replies: Vec<(u64, Later)>,
+    replies: Vec<Due>,
     stop: bool,
+}
+
+impl Answer {
+    fn now(self, reply: Reply<'_>) -> Answered {
+        match self {
+            Answer::Nothing => reply.ok(),
+            Answer::Written(bytes) => reply.written(bytes),
+        }
+    }
+
+    fn bytes(self) -> Vec<u8> {
+        match self {
+            Answer::Nothing => Vec::new(),
+            Answer::Written(bytes) => written_bytes(bytes).into(),
+        }
+    }
 }
 
 struct Shared {
@@ -43,15 +73,15 @@ impl Shared {
         // After a failure none of them can be kept.
         let durable = *synced.as_ref().unwrap_or(&u64::MAX);
         let result = synced.map(|_| ()).map_err(|e| e.errno());
-        let due: Vec<_> = self.waiting().replies.extract_if(.., |(batch, _)| *batch <= durable).collect();
-        due.into_iter().for_each(|(_, reply)| reply.answer(result.map(|()| Vec::new())));
+        let due: Vec<_> = self.waiting().replies.extract_if(.., |due| due.batch <= durable).collect();
+        due.into_iter().for_each(|due| due.reply.answer(result.map(|()| due.answer.bytes())));
         result
     }
 
     fn run(&self) {
         let mut waiting = self.waiting();
         loop {
-            if let Some(first) = waiting.replies.iter().map(|(batch, _)| *batch).min() {
+            if let Some(first) = waiting.replies.iter().map(|due| due.batch).min() {
                 drop(waiting);
                 let _ = self.sync_to(first);
                 waiting = self.waiting();
@@ -77,20 +107,31 @@ impl Syncer {
 
     /// Makes everything so far durable, then answers.
     pub fn sync(&self, reply: Reply<'_>) -> Answered {
+        match self.shared.fs.ask_sync() {
+            Ok(batch) => self.sync_to(batch, Answer::Nothing, reply),
+            Err(e) => reply.error(e.errno()),
+        }
+    }
+
+    /// Answers a write of `bytes` when everything so far is durable.
+    pub fn sync_written(&self, bytes: u32, reply: Reply<'_>) -> Answered {
+        match self.shared.fs.ask_sync() {
+            Ok(batch) => self.sync_to(batch, Answer::Written(bytes), reply),
+            Err(e) => reply.error(e.errno()),
+        }
+    }
+
+    fn sync_to(&self, batch: u64, answer: Answer, reply: Reply<'_>) -> Answered {
         let shared = &self.shared;
-        let batch = match shared.fs.ask_sync() {
-            Ok(batch) => batch,
-            Err(e) => return reply.error(e.errno()),
-        };
         let inline = shared.inline.fetch_add(1, Ordering::AcqRel) < INLINE_MAX || self.thread.is_none();
         let synced = inline.then(|| shared.sync_to(batch));
         shared.inline.fetch_sub(1, Ordering::AcqRel);
         match synced {
-            Some(Ok(())) => reply.ok(),
+            Some(Ok(())) => answer.now(reply),
             Some(Err(errno)) => reply.error(errno),
             None => {
-                let (answered, later) = reply.later();
-                shared.waiting().replies.push((batch, later));
+                let (answered, reply) = reply.later();
+                shared.waiting().replies.push(Due { batch, reply, answer });
                 shared.more.notify_one();
                 answered
             }

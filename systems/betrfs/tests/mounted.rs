@@ -620,6 +620,145 @@ fn a_file_without_a_name_may_be_given_one(bench: &Bench) {
     bench.is_clean();
 }
 
+/// What was written with `O_DSYNC` or `O_SYNC` has reached the device when the call returns, in a new file that the kernel
+/// writes past its cache as in one that was there, and all that was written before it; so has all before an `fsync`.
+fn a_durable_write_is_durable(bench: &Bench) {
+    const THREADS: u8 = 6;
+    const ROUNDS: usize = 5;
+    let mounted = bench.mount();
+    let write = |name: &str, flags: i32, text: &[u8]| {
+        let mut options = File::options();
+        options.write(true).create(true).custom_flags(flags);
+        let mut file = options.open(bench.at(name)).unwrap();
+        file.write_all(text).unwrap();
+        file
+    };
+    // The device as it is now: nothing that only the daemon has.
+    let found = |names: &[String]| {
+        let copy = bench.dir.path().join("copy");
+        // cp leaves holes out.
+        let status = std::process::Command::new("cp").arg(bench.image()).arg(&copy).status().unwrap();
+        assert!(status.success());
+        let fs = betrfs::mount::open(&copy, &MountOptions::parse("cache=64M,nolock").unwrap()).unwrap();
+        let read = |name: &String| {
+            let attr = fs.lookup(1, name.as_bytes()).ok()?;
+            Some(String::from_utf8(fs.read(attr.ino, 0, 100).unwrap()).unwrap())
+        };
+        names.iter().map(read).collect::<Vec<_>>()
+    };
+    let there =
+        |name: &str, text: &str| assert_eq!(found(&[name.into()]), [Some(text.to_string())], "{name}");
+    drop(write("plain", 0, b"one"));
+    assert_eq!(found(&["plain".into()]), [None], "nothing has asked for it");
+    drop(write("made", libc::O_DSYNC, b"two"));
+    there("made", "two");
+    there("plain", "one");
+    drop(write("made", libc::O_DSYNC, b"TWO"));
+    there("made", "TWO");
+    drop(write("new", libc::O_SYNC | libc::O_EXCL, b"three"));
+    there("new", "three");
+    // An FSYNC of one's own, right after a write that had its own: it takes what others wrote meanwhile.
+    let file = write("made", libc::O_DSYNC, b"2");
+    std::thread::scope(|scope| _ = scope.spawn(|| write("other", 0, b"four")));
+    file.sync_data().unwrap();
+    drop(file);
+    there("other", "four");
+    // Many at once, to few files.
+    let names: Vec<String> = (0..THREADS).map(|thread| format!("f{}", thread / 3)).collect();
+    names.iter().for_each(|name| drop(write(name, 0, &[b'-'; 6])));
+    for round in 0..ROUNDS {
+        let letter = b'a' + round as u8;
+        std::thread::scope(|scope| {
+            for (thread, name) in names.iter().enumerate() {
+                scope.spawn(move || {
+                    let mut options = File::options();
+                    let file = options.write(true).custom_flags(libc::O_DSYNC).open(bench.at(name)).unwrap();
+                    file.write_all_at(&[letter], thread as u64).unwrap();
+                });
+            }
+        });
+        for (thread, text) in found(&names).into_iter().enumerate() {
+            assert_eq!(text.unwrap().as_bytes()[thread], letter, "round {round}, thread {thread}");
+        }
+    }
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
+/// Several read a directory at once, from what the kernel keeps of it and past that, while names come, go and move: each sees
+/// what stays exactly once, and who begins after a change sees all of it.
+fn a_directory_that_changes_is_read_by_several(bench: &Bench) {
+    const STAYING: usize = 700;
+    const READERS: usize = 4;
+    let mounted = bench.mount();
+    let dir = bench.at("busy");
+    std::fs::create_dir(&dir).unwrap();
+    let make = |name: &str| drop(File::create(dir.join(name)).unwrap());
+    // Those that change lie between the others.
+    (0..STAYING).for_each(|number| make(&format!("{number:04} stays")));
+    let mut passing = std::collections::BTreeSet::new();
+    let mut random = 0x9E37_79B9_u64;
+    let mut draw = move |below: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % below
+    };
+    let names = |dir: &Path| {
+        let name = |e: std::io::Result<std::fs::DirEntry>| e.unwrap().file_name().into_string().unwrap();
+        std::fs::read_dir(dir).unwrap().map(name).collect::<Vec<String>>()
+    };
+    for round in 0..60 {
+        let mut readers: Vec<_> = (0..READERS).map(|_| (None, BTreeMap::<String, usize>::new())).collect();
+        let mut reading = READERS;
+        while reading > 0 {
+            let (entries, seen) = &mut readers[draw(READERS as u64) as usize];
+            let entries = entries.get_or_insert_with(|| Some(std::fs::read_dir(&dir).unwrap()));
+            let Some(some) = entries else { continue };
+            for _ in 0..1 + draw(400) {
+                match some.next() {
+                    Some(entry) => {
+                        *seen.entry(entry.unwrap().file_name().into_string().unwrap()).or_default() += 1
+                    }
+                    None => {
+                        *entries = None;
+                        reading -= 1;
+                        break;
+                    }
+                }
+            }
+            // Sometimes many rounds of reading go by without a change, so that all is kept.
+            if draw(3) == 0 && round % 3 != 0 {
+                let name = format!("{:04} passes", draw(STAYING as u64));
+                match passing.take(&name) {
+                    Some(name) if draw(2) == 0 => std::fs::remove_file(dir.join(name)).unwrap(),
+                    Some(name) => {
+                        let other = format!("{:04} passes", draw(STAYING as u64));
+                        std::fs::rename(dir.join(name), dir.join(&other)).unwrap();
+                        passing.insert(other);
+                    }
+                    None => {
+                        make(&name);
+                        passing.insert(name);
+                    }
+                }
+            }
+        }
+        for (reader, (_, seen)) in readers.iter().enumerate() {
+            for number in 0..STAYING {
+                let times = seen.get(&format!("{number:04} stays")).copied().unwrap_or_default();
+                assert_eq!(times, 1, "round {round}, reader {reader}: {number} was seen so often");
+            }
+        }
+        let mut found = names(&dir);
+        found.sort();
+        let all = (0..STAYING).map(|number| format!("{number:04} stays")).chain(passing.iter().cloned());
+        let mut all: Vec<_> = all.collect();
+        all.sort();
+        assert!(found == all, "round {round}");
+    }
+    mounted.unmount().unwrap();
+    bench.is_clean();
+}
+
 /// Whoever unmounts under load gets rid of it; what was begun ends.
 fn an_unmount_under_load_does_not_hang(bench: &Bench) {
     let mounted = bench.mount();
@@ -653,7 +792,7 @@ fn an_unmount_under_load_does_not_hang(bench: &Bench) {
 
 type Test = (&'static str, &'static str, fn(&Bench));
 
-const TESTS: [Test; 15] = [
+const TESTS: [Test; 17] = [
     ("everything_is_there_after_a_remount", "", everything_is_there_after_a_remount),
     (
         "many_small_files_by_several_threads",
@@ -680,6 +819,8 @@ const TESTS: [Test; 15] = [
     ("what_was_removed_is_free_at_once", "checkpoint=3600", what_was_removed_is_free_at_once),
     ("a_creation_time_stays", "", a_creation_time_stays),
     ("a_file_handle_outlives_the_mount", "", a_file_handle_outlives_the_mount),
+    ("a_durable_write_is_durable", "commit=0", a_durable_write_is_durable),
+    ("a_directory_that_changes_is_read_by_several", "", a_directory_that_changes_is_read_by_several),
     ("an_unmount_under_load_does_not_hang", "", an_unmount_under_load_does_not_hang),
 ];
 

@@ -170,8 +170,14 @@ mod tests {
     #[test]
     fn requests_of_the_device_are_understood() {
         let data = vec![7; 8192];
-        let write =
-            |offset| Operation::Write { handle: 0, offset, data: &data, kill_priv: false, direct: false };
+        let write = |offset| Operation::Write {
+            handle: 0,
+            offset,
+            data: &data,
+            kill_priv: false,
+            direct: false,
+            durable: false,
+        };
         let asked = Todo::Ask(Ask::Write { lba: 1, data: &data, fua: false }, Carries::Written(8192));
         assert_eq!(todo(&write(4096), BYTES), asked);
         assert_eq!(todo(&write(512), BYTES), Todo::Fail(libc::EINVAL));

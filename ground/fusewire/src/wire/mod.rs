@@ -106,6 +106,8 @@ pub mod open_flag {
     pub const DIRECT_IO: u32 = 1;
     /// What the page cache has of the file stays.
     pub const KEEP_CACHE: u32 = 1 << 1;
+    /// The kernel may keep what it reads of a directory.
+    pub const CACHE_DIR: u32 = 1 << 3;
     /// No FLUSH at a close.
     pub const NOFLUSH: u32 = 1 << 5;
     /// Direct writes of one file at once.

@@ -141,6 +141,9 @@ pub enum Operation<'a> {
         kill_priv: bool,
         /// Past the page cache.
         direct: bool,
+        /// It must be durable when the caller goes on: `O_DSYNC` and `O_SYNC`. If it is `direct`, the kernel (6.18) sends no FSYNC
+        /// after it.
+        durable: bool,
     },
     StatFs,
     /// `sync` and `syncfs`: Linux sends it for `fuseblk` and virtiofs only.
@@ -394,6 +397,7 @@ fn of_handle<'a>(code: u32, fixed: &'a [u8], rest: &'a [u8]) -> Option<Operation
             data: rest.get(..word(16)? as usize)?,
             kill_priv: word(20)? & WRITE_KILL_SUIDGID != 0,
             direct: word(20)? & IO_LOCK_OWNER != 0,
+            durable: word(32)? & libc::O_DSYNC as u32 != 0,
         },
         opcode::RELEASE => Operation::Release { handle: long(0)? },
         opcode::RELEASEDIR => Operation::ReleaseDir { handle: long(0)? },

@@ -2,7 +2,7 @@
 
 use super::inner::{Inner, View};
 use crate::error::{Error, Result};
-use crate::key::KeyRange;
+use crate::key::{Key, KeyRange};
 use crate::storage::UNIT;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -8,6 +8,7 @@ use betree::{KeyRange, WriteBatch};
 use super::{Fs, now};
 use crate::error::Result;
 use crate::key::BLOCK;
+use crate::node::Node;
 use crate::record::{Inode, SPARSE, Time};
 
 /// Less than this share of the device (1/N), removed, is not looked for: it would hardly be seen in what df(1) prints.
@@ -49,6 +50,12 @@ pub struct Attr {
 }
 
 impl Attr {
+    /// Those of a node, which a holder is told.
+    pub(super) fn told(node: &Node, inode: &Inode) -> Attr {
+        node.tell(inode);
+        Attr::of(node.ino, inode)
+    }
+
     pub(super) fn of(ino: u64, inode: &Inode) -> Attr {
         let size = if inode.is_dir() { inode.size * 32 } else { inode.size };
         Attr {
@@ -150,7 +157,7 @@ impl Fs {
     pub fn attr(&self, ino: u64) -> Result<Attr> {
         let node = self.node(ino)?;
         let state = node.read();
-        Ok(Attr::of(ino, &state.inode))
+        Ok(Attr::told(&node, &state.inode))
     }
 
     /// Changes attributes. Changes of owner or group take the set-user-ID bit away, unless `mode` gives it again.
@@ -201,7 +208,7 @@ impl Fs {
         }
         state.inode = inode;
         state.unsaved = !saved && !state.dead;
-        Ok(Attr::of(ino, &state.inode))
+        Ok(Attr::told(&node, &state.inode))
     }
 
     /// Notes that blocks of data were removed: `blocks`, with the keys in `range`.

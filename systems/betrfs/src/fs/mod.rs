@@ -24,6 +24,7 @@ mod xattr;
 pub use attr::{Attr, SetAttr, SetTime, Space};
 pub(crate) use data::Through;
 pub use data::Whence;
+pub(crate) use dir::With;
 pub use dir::{DirItem, DirStream};
 pub use names::NewFile;
 pub use rename::RenameMode;

@@ -64,14 +64,14 @@ impl Fs {
         }
         let hash = self.nodes.hash(&dir, name);
         // Most names are in memory; those who change others in the directory keep its lock for long.
-        let known = self.nodes.hold_named(&dir, hash, name, |node, state| Attr::of(node.ino, &state.inode));
+        let known = self.nodes.hold_named(&dir, hash, name, |node, state| Attr::told(node, &state.inode));
         if let Some(attr) = known {
             return Ok(attr);
         }
         let state = dir.read();
         let node = self.child(&dir, &state, name)?.ok_or(Error::NotFound)?;
         self.nodes.hold(&node);
-        let attr = Attr::of(node.ino, &node.read().inode);
+        let attr = Attr::told(&node, &node.read().inode);
         Ok(attr)
     }
 
@@ -82,7 +82,7 @@ impl Fs {
             return Err(Error::NotFound);
         }
         self.nodes.hold(node);
-        Ok(Attr::of(node.ino, &state.inode))
+        Ok(Attr::told(node, &state.inode))
     }
 
     /// The node called `name`. `state` is the directory's, locked.
@@ -169,10 +169,11 @@ impl Fs {
         self.commit(batch)?;
         state.inode = parent_inode;
         state.unsaved = false;
+        state.touch(name);
         self.nodes.learn(&mut state.known, hash);
-        let attr = Attr::of(ino, &inode);
         let record = Record { ino, inode, home: None, target: new.target.into() };
         let mut node = new_node(record, Name { parent: dir.clone(), name: name.into() }.into(), false)?;
+        let attr = Attr::told(&node, &node.read().inode);
         if is_dir && self.steps.cond_log {
             node.get_mut().known = Some(self.nodes.no_names());
         }
@@ -267,6 +268,7 @@ impl Fs {
             let mut dir_state = dir.write();
             dir_state.inode = dir_inode;
             dir_state.unsaved = false;
+            dir_state.touch(name);
             self.nodes.learn(&mut dir_state.known, self.nodes.hash(&dir, name));
         }
         state.home = moved.or(state.home.take());
@@ -278,7 +280,7 @@ impl Fs {
         self.nodes.hold(&dir);
         self.nodes.remember(&dir, name, ino);
         self.nodes.hold(&node);
-        Ok(Attr::of(ino, &state.inode))
+        Ok(Attr::told(&node, &state.inode))
     }
 
     /// Prepares for `node` to be elsewhere than its home says: marks it moved, returns a file's home, and marks
@@ -328,6 +330,7 @@ impl Inode {
         self.size += 1;
         self.nlink += u32::from(is_dir);
         (self.mtime, self.ctime) = (now, now);
+        self.new_version();
     }
 
     /// A directory's attributes after an entry was removed.
@@ -335,6 +338,7 @@ impl Inode {
         self.size = self.size.saturating_sub(1);
         self.nlink = self.nlink.saturating_sub(u32::from(is_dir));
         (self.mtime, self.ctime) = (now, now);
+        self.new_version();
     }
 }
 
@@ -376,6 +380,7 @@ pub(super) fn new_node(record: Record, names: Names, linked: bool) -> Result<Nod
         (None, Some(name)) => key::home(name.parent.dir()?, true, &name.name, ino).into(),
         (None, None) => return Err(Error::Corrupt(format!("directory {ino} is nowhere"))),
     };
+    state.inode.new_version();
     Ok(Node::new(ino, Some(home), state))
 }
 

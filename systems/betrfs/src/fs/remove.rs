@@ -123,6 +123,7 @@ impl Fs {
 
     /// Takes a name out of the maps.
     pub(super) fn take_name(&self, dir: &Arc<Node>, dir_state: &mut State, state: &mut State, name: &[u8]) {
+        dir_state.touch(name);
         if let Some(known) = &mut dir_state.known {
             known.remove(self.nodes.hash(dir, name));
         }

@@ -191,6 +191,10 @@ impl Fs {
         let state = node.read();
         let mut inode = state.inode.clone();
         inode.ctime = now;
+        if inode.is_dir() {
+            // Its `..` may lead elsewhere.
+            inode.new_version();
+        }
         let entry = key::entry(to.dir.dir()?, to.name);
         if state.linked {
             batch.put(&entry, &record::encode_pointer(node.ino, inode.kind()));
@@ -228,7 +232,9 @@ impl Fs {
         self.nodes.hold(&side.dir);
         self.nodes.remember(&side.dir, side.name, node.ino);
         drop(state);
-        self.nodes.learn(&mut side.dir.write().known, self.nodes.hash(&side.dir, side.name));
+        let mut dir_state = side.dir.write();
+        dir_state.touch(side.name);
+        self.nodes.learn(&mut dir_state.known, self.nodes.hash(&side.dir, side.name));
     }
 }
 
