@@ -108,23 +108,20 @@ impl Device {
         let begin_ns = now_ns.saturating_sub(elapsed_ns);
         match (full, self.queue.before(begin_ns)) {
             (true, _) if !self.is_prefetching() => self.pairs.note(now_ns, elapsed_ns, bytes),
-            (true, Some(before)) if self.streams() > 0 => {
-                self.pairs.collide(now_ns, elapsed_ns, bytes, before);
-            }
+            (true, Some(before)) => self.pairs.collide(now_ns, elapsed_ns, bytes, before),
             _ => self.pairs.pass(now_ns),
         }
     }
 
-    /// We ask for so many bytes of a device of which so much is believed. A little less than it can deliver: else what is
-    /// queued once stays queued.
+    /// We ask for so many bytes of a device of which so much is believed.
     pub(crate) fn ask(&self, now_ns: u64, bytes: u64, model: &Model) {
-        self.queue.ask(now_ns, bytes, model.bandwidth - model.bandwidth / 32);
+        self.queue.ask(now_ns, bytes, model);
     }
 
     /// A miss of the program ended: once it is known what that takes of the device, so much less is asked for.
     pub fn note_miss(&self, now_ns: u64, bytes: u64) {
         if self.pairs.rate() > 0 {
-            self.queue.serve(now_ns, bytes, self.believed_rate());
+            self.queue.serve(now_ns, bytes, &self.model());
         }
     }
 
