@@ -30,8 +30,8 @@ pub struct Model {
     pub miss_ns: u64,
     /// Bandwidth, bytes/s, as it is told by misses in one queue, or assumed: the lower bound.
     pub bandwidth: u64,
-    /// Whether misses told that.
-    pub is_told: bool,
+    /// Whether all that is asked for waits in one queue: misses behind our own requests told the bandwidth.
+    pub is_queued: bool,
     /// The most that the device may deliver as far as is known, bytes/s: the upper bound.
     pub bandwidth_max: u64,
     /// Whether deeper queues have lately delivered no more.
@@ -146,7 +146,7 @@ impl Model {
     ///
     /// Rule: Turns.
     pub fn turn_ns(&self, bytes: u64, own_rate: Option<u64>) -> Option<u64> {
-        if self.is_told || !self.takes_turns(own_rate) {
+        if self.is_queued || !self.takes_turns(own_rate) {
             return None;
         }
         let known = self.bandwidth;

@@ -7,7 +7,7 @@
 //! and what was once seen is forgotten slowly (the maximum filter of BBR: Cardwell et al., ACM Queue 14(5), 2016).
 
 use crate::tuning::T;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::waits::Recent;
 
@@ -16,6 +16,8 @@ shared! {
     pub struct Pairs {
         /// When the latest miss ended, ns.
         end_ns: AtomicU64,
+        /// Whether two misses were such a pair: then nothing else is asked, since single waits are less sure.
+        paired: AtomicBool,
         /// The length of the latest miss, bytes, and the shortest that one of this length took, ns.
         len: AtomicU64,
         idle_ns: AtomicU64,
@@ -41,6 +43,10 @@ impl Pairs {
         // What its bytes take must stand out of the latency's own variation.
         let resolved = bytes.saturating_mul(T.resolution) >= idle_ns;
         if queued && together && resolved {
+            if !self.paired.swap(true, Relaxed) {
+                self.rates.clear();
+                self.rate.store(0, Relaxed);
+            }
             self.learn(bytes, now_ns - before_ns);
         }
     }
@@ -52,7 +58,7 @@ impl Pairs {
         let idle_ns = self.idle_ns(len, elapsed_ns);
         let begin_ns = now_ns.saturating_sub(elapsed_ns);
         let queued = elapsed_ns > idle_ns.saturating_add(idle_ns / (T.resolution / 2));
-        if queued && begin_ns < asked_ns.saturating_add(idle_ns) {
+        if !self.paired.load(Relaxed) && queued && begin_ns < asked_ns.saturating_add(idle_ns) {
             self.learn(bytes, (now_ns - idle_ns).saturating_sub(asked_ns));
         }
     }
@@ -63,6 +69,11 @@ impl Pairs {
             self.idle_ns.store(elapsed_ns, Relaxed);
         }
         self.idle_ns.fetch_min(elapsed_ns, Relaxed).min(elapsed_ns)
+    }
+
+    /// The bandwidth, as far as misses behind our own requests are all that told it, bytes/s; else 0.
+    pub fn rate_behind_ours(&self) -> u64 {
+        if self.paired.load(Relaxed) { 0 } else { self.rate() }
     }
 
     /// So many bytes took so long.

@@ -181,20 +181,16 @@ fn a_device_that_the_program_keeps_busy_is_left_to_it() {
     }
 }
 
-/// Where they are too far apart at the wrong moment, what they read in turns is no order any more: of thirteen ways to drift
-/// that happens in two.
 #[test]
 fn threads_of_one_descriptor_gain_though_they_drift_apart() {
-    let jitters_us = [50, 100, 200, 300, 500, 700, 900, 1_000, 1_100, 1_500, 2_000, 3_000, 4_000];
-    let gains = jitters_us.map(|jitter_us| {
-        let jitter_ns = jitter_us * 1_000;
+    for jitter_ns in [100_000, 300_000, 1_000_000, 3_000_000] {
         let trace = sim::Trace { jitter_ns, ..Pattern::Interleaved.trace(SIZE, 4, true, 7) };
         let alone = replay(&trace, &options(2, 1000), Mode::AppOnly);
         let helped = replay(&trace, &options(2, 1000), Mode::Auto);
-        alone.elapsed_ns as f64 / helped.elapsed_ns as f64
-    });
-    let gains_of = |least: f64| gains.iter().filter(|gain| **gain >= least).count();
-    assert!(gains_of(3.5) >= 11 && gains_of(1.1) == 13, "{jitters_us:?} us: {gains:.2?}");
+        let gain = alone.elapsed_ns as f64 / helped.elapsed_ns as f64;
+
+        assert!(gain >= 3.5, "jitter of {jitter_ns} ns: {gain:.2}");
+    }
 }
 
 #[test]
@@ -239,8 +235,6 @@ fn orders_that_change_or_leave_something_out_lose_nothing() {
                 // Shared descriptors whose order changes: what is believed of the device then belongs to the order before.
                 let least = match (pattern, shared) {
                     (Pattern::PingPong | Pattern::Phases, true) => 0.91,
-                    // On a device that is nearly busy they are tried, and given up.
-                    (Pattern::TwoStrides, true) => 0.94,
                     _ => 0.96,
                 };
                 assert!(gain >= least, "{gain:.3} {cell}");
