@@ -230,7 +230,7 @@ impl Service {
         }
         let turn = self.table.next_claim_ns(ticket).filter(|turn_ns| *turn_ns > now_ns);
         self.turns.extend(turn.map(|turn_ns| (ticket, turn_ns)));
-        let step = self.table.claim_fetch(ticket);
+        let step = self.table.claim_fetch(ticket, now_ns);
         let Some((file, device, _)) = self.table.get(ticket) else { return true };
         if let Some(step) = step {
             self.workers.fetch(

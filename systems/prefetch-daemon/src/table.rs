@@ -168,12 +168,12 @@ impl<H> Table<H> {
     }
 
     /// The next step of fetching the whole file; none while one is under way.
-    pub fn claim_fetch(&mut self, ticket: Ticket) -> Option<Request> {
+    pub fn claim_fetch(&mut self, ticket: Ticket, now_ns: u64) -> Option<Request> {
         let (file, device, budget) = self.get(ticket)?;
         if file.fetching {
             return None;
         }
-        let request = file.state.claim_fetch(device, budget)?;
+        let request = file.state.claim_fetch(now_ns, device, budget)?;
         file.fetching = true;
         Some(request)
     }

@@ -474,14 +474,14 @@ fn fetch_file(at: usize, slot: &'static Slot) -> bool {
         let idle = fd < 0 || !file.is_fetching();
         let mut next = None;
         if !idle && steps.count < file.fetch_width().min(FETCH_WIDTH_MAX) {
-            let due_ns = asked_ns + file.fetch_gap_ns(slot.device());
+            let due_ns = file.next_fetch_ns(asked_ns, slot.device());
             let now_ns = sys::now_ns();
             if now_ns < due_ns {
                 drop(file);
                 sys::sleep_ns(due_ns - now_ns);
                 continue;
             }
-            next = file.claim_fetch(slot.device(), &BUDGET);
+            next = file.claim_fetch(now_ns, slot.device(), &BUDGET);
         }
         drop(file);
         if let Some(request) = next {

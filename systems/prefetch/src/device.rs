@@ -4,6 +4,7 @@ mod delivery;
 mod fetching;
 mod limits;
 mod live;
+mod queue;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -11,6 +12,7 @@ use delivery::Delivery;
 use fetching::Fetching;
 use limits::Limits;
 use live::Live;
+use queue::Queue;
 
 use crate::latency::Latency;
 use crate::model::{Model, bytes_in, ns_of};
@@ -45,6 +47,7 @@ shared! {
         limits: Limits,
         live: Live,
         fetching: Fetching,
+        queue: Queue,
         window: Window,
         traffic: Traffic,
         /// Whether files are fetched in their order.
@@ -62,6 +65,7 @@ impl Device {
             latency_ns,
             miss_ns: self.typical_ns(),
             bandwidth: self.believed_rate(),
+            is_queued: self.pairs.rate_behind_ours() > 0,
             bandwidth_max: self.full_rate(),
             is_steady: self.window.is_settled() && self.delivery.is_steady(),
             demand: self.traffic.demand(),
@@ -98,12 +102,32 @@ impl Device {
     }
 
     /// Learns from a slow read that ended at `now_ns`, a full miss or not, what the device delivers. What is prefetched
-    /// lies between the program's own reads: pairs of these look slower than the device.
+    /// lies between the program's own reads: pairs of these look slower than the device, but one of them and what was
+    /// asked for just before it are a pair, too.
     pub fn learn_pair(&self, now_ns: u64, elapsed_ns: u64, bytes: u64, full: bool) {
-        match full && !self.is_prefetching() {
-            true => self.pairs.note(now_ns, elapsed_ns, bytes),
-            false => self.pairs.pass(now_ns),
+        let begin_ns = now_ns.saturating_sub(elapsed_ns);
+        match (full, self.queue.before(begin_ns)) {
+            (true, _) if !self.is_prefetching() => self.pairs.note(now_ns, elapsed_ns, bytes),
+            (true, Some(before)) => self.pairs.collide(now_ns, elapsed_ns, bytes, before),
+            _ => self.pairs.pass(now_ns),
         }
+    }
+
+    /// We ask for so many bytes of a device of which so much is believed.
+    pub(crate) fn ask(&self, now_ns: u64, bytes: u64, model: &Model) {
+        self.queue.ask(now_ns, bytes, model);
+    }
+
+    /// A miss of the program ended: once it is known what that takes of the device, so much less is asked for.
+    pub fn note_miss(&self, now_ns: u64, bytes: u64) {
+        if self.pairs.rate_behind_ours() > 0 {
+            self.queue.serve(now_ns, bytes, &self.model());
+        }
+    }
+
+    /// When it has served what was asked for, ns; 0 where there is no one queue.
+    pub fn free_ns(&self) -> u64 {
+        if self.pairs.rate_behind_ours() > 0 { self.queue.free_ns() } else { 0 }
     }
 
     /// The bandwidth that misses in one queue told, or what is assumed, bytes/s.

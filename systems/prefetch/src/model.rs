@@ -30,6 +30,8 @@ pub struct Model {
     pub miss_ns: u64,
     /// Bandwidth, bytes/s, as it is told by misses in one queue, or assumed: the lower bound.
     pub bandwidth: u64,
+    /// Whether all that is asked for waits in one queue: misses behind our own requests told the bandwidth.
+    pub is_queued: bool,
     /// The most that the device may deliver as far as is known, bytes/s: the upper bound.
     pub bandwidth_max: u64,
     /// Whether deeper queues have lately delivered no more.
@@ -129,6 +131,12 @@ impl Model {
         (self.queue / self.streams.max(1)).max(least)
     }
 
+    /// Whether a stream, which read so much alone (`own_rate`, bytes/s) where the kernel does not read ahead of it, asks for
+    /// more only in its turn: beside others.
+    pub fn takes_turns(&self, own_rate: Option<u64>) -> bool {
+        self.streams > 1 || own_rate.is_some_and(|rate| self.has_others(rate))
+    }
+
     /// How long a stream waits after asking for so many bytes, ns; `None` while it may ask for more at once. The streams
     /// of a device take turns, or one that asked for several pieces at once would get them at once, again and again,
     /// and every other one would wait for all of them. Turns are shorter than they could be, by a quarter once the
@@ -138,7 +146,7 @@ impl Model {
     ///
     /// Rule: Turns.
     pub fn turn_ns(&self, bytes: u64, own_rate: Option<u64>) -> Option<u64> {
-        if self.streams < 2 && !own_rate.is_some_and(|rate| self.has_others(rate)) {
+        if self.is_queued || !self.takes_turns(own_rate) {
             return None;
         }
         let known = self.bandwidth;

@@ -7,7 +7,7 @@
 //! and what was once seen is forgotten slowly (the maximum filter of BBR: Cardwell et al., ACM Queue 14(5), 2016).
 
 use crate::tuning::T;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use crate::waits::Recent;
 
@@ -16,6 +16,8 @@ shared! {
     pub struct Pairs {
         /// When the latest miss ended, ns.
         end_ns: AtomicU64,
+        /// Whether two misses were such a pair: then nothing else is asked, since single waits are less sure.
+        paired: AtomicBool,
         /// The length of the latest miss, bytes, and the shortest that one of this length took, ns.
         len: AtomicU64,
         idle_ns: AtomicU64,
@@ -35,18 +37,48 @@ impl Pairs {
     /// Rule: Packet pairs.
     pub fn note(&self, now_ns: u64, elapsed_ns: u64, bytes: u64) {
         let before_ns = self.end_ns.swap(now_ns, Relaxed);
-        if self.len.swap(bytes, Relaxed) != bytes {
-            self.idle_ns.store(elapsed_ns, Relaxed);
-        }
-        let idle_ns = self.idle_ns.fetch_min(elapsed_ns, Relaxed).min(elapsed_ns);
+        let idle_ns = self.idle_ns(bytes, elapsed_ns);
         let queued = elapsed_ns >= idle_ns.saturating_add(idle_ns / T.resolution);
         let together = before_ns != 0 && now_ns > before_ns && now_ns.saturating_sub(elapsed_ns) < before_ns;
         // What its bytes take must stand out of the latency's own variation.
         let resolved = bytes.saturating_mul(T.resolution) >= idle_ns;
-        if !queued || !together || !resolved {
-            return;
+        if queued && together && resolved {
+            if !self.paired.swap(true, Relaxed) {
+                self.rates.clear();
+                self.rate.store(0, Relaxed);
+            }
+            self.learn(bytes, now_ns - before_ns);
         }
-        let rate = u128::from(bytes) * 1_000_000_000 / u128::from(now_ns - before_ns);
+    }
+
+    /// Notes a full miss that began after we had asked for other bytes at a time, ns: what it took longer than such a miss
+    /// takes is what was left of these.
+    pub fn collide(&self, now_ns: u64, elapsed_ns: u64, len: u64, (asked_ns, bytes): (u64, u64)) {
+        self.pass(now_ns);
+        let idle_ns = self.idle_ns(len, elapsed_ns);
+        let begin_ns = now_ns.saturating_sub(elapsed_ns);
+        let queued = elapsed_ns > idle_ns.saturating_add(idle_ns / (T.resolution / 2));
+        if !self.paired.load(Relaxed) && queued && begin_ns < asked_ns.saturating_add(idle_ns) {
+            self.learn(bytes, (now_ns - idle_ns).saturating_sub(asked_ns));
+        }
+    }
+
+    /// The shortest time that a miss of this length took, ns, since one of another length.
+    fn idle_ns(&self, bytes: u64, elapsed_ns: u64) -> u64 {
+        if self.len.swap(bytes, Relaxed) != bytes {
+            self.idle_ns.store(elapsed_ns, Relaxed);
+        }
+        self.idle_ns.fetch_min(elapsed_ns, Relaxed).min(elapsed_ns)
+    }
+
+    /// The bandwidth, as far as misses behind our own requests are all that told it, bytes/s; else 0.
+    pub fn rate_behind_ours(&self) -> u64 {
+        if self.paired.load(Relaxed) { 0 } else { self.rate() }
+    }
+
+    /// So many bytes took so long.
+    fn learn(&self, bytes: u64, ns: u64) {
+        let rate = u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1));
         self.rates.note(u64::try_from(rate).unwrap_or(u64::MAX));
         let known = self.rate.load(Relaxed);
         self.rate.store(self.rates.second_highest().max(known - known / T.sample.pow(2)), Relaxed);
@@ -70,6 +102,21 @@ mod tests {
         // Four threads begin together on a device of 1 ms and 250 MB/s: a read of 250 kB takes 1 ms of it.
         (2..=5u64).for_each(|at| pairs.note(at * MS, at * MS, 250_000));
         assert_eq!(pairs.rate(), 250_000_000);
+    }
+
+    #[test]
+    fn a_miss_right_after_a_request_of_ours_tells_the_bandwidth() {
+        let pairs = Pairs::new();
+        // 64 kB asked for at 10 ms, at 100 MB/s, and 0.1 ms later a miss of 1 ms: it waits for what is left of 0.64 ms.
+        pairs.collide(5 * MS, MS, 4096, (u64::MAX, 64_000));
+        pairs.collide(11 * MS + 640_000, MS + 540_000, 4096, (10 * MS, 64_000));
+        assert_eq!(pairs.rate(), 100_000_000);
+        // Nobody waited, or what was asked for is long there.
+        let idle = Pairs::new();
+        idle.collide(5 * MS, MS, 4096, (0, 64_000));
+        idle.collide(11 * MS, MS, 4096, (10 * MS, 64_000));
+        idle.collide(60 * MS, 2 * MS, 4096, (10 * MS, 64_000));
+        assert_eq!(idle.rate(), 0);
     }
 
     #[test]

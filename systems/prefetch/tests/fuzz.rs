@@ -126,7 +126,7 @@ impl World {
             }
         }
         for _ in 0..self.random.below(6) {
-            let Some(request) = self.file.claim_fetch(&self.device, &self.budget) else { break };
+            let Some(request) = self.file.claim_fetch(self.now_ns, &self.device, &self.budget) else { break };
             assert!(self.budget.outstanding() <= before, "seed {seed}: over the budget");
             self.check(request, seed);
             let step = Fetched {

@@ -57,6 +57,9 @@ impl FileState {
                 self.try_out(stream, read, elapsed, covered, device);
             }
         }
+        if slow && !covered && !fetched {
+            device.note_miss(read.now_ns, read.len);
+        }
         if covered {
             self.counters.useful += read.len;
             budget.give(stream.ahead.use_up(read.len));

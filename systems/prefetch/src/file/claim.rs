@@ -5,6 +5,7 @@ use crate::course::Shape;
 use crate::decide;
 use crate::reason::Reason;
 use crate::stream::Stream;
+use crate::tuning::T;
 use crate::{Budget, Device};
 
 impl FileState {
@@ -19,6 +20,12 @@ impl FileState {
             .min_by_key(|at| self.streams.get(*at).map(|stream| stream.ahead_bytes()))?;
         let (size, random_hint) = (self.size, self.random_hint);
         let stream = self.streams.get(at)?;
+        // What it reads since it is prefetched is its own as well, not a sign of others.
+        let own_rate = stream.base.rate().max(stream.rate_alone(now_ns));
+        let own_rate = (stream.course.shape != Shape::Forward || random_hint).then_some(own_rate);
+        if model.takes_turns(own_rate) && device.free_ns() > now_ns.saturating_add(T.wake_ns) {
+            return None;
+        }
         let ahead_max = decide::ahead_max(&model, stream, &self.past(stream, true));
         let request = decide::request_bytes(&model, stream);
         let stream = self.streams.get_mut(at)?;
@@ -31,9 +38,7 @@ impl FileState {
         }
         let turn_bytes = stream.ahead.owe(len);
         stream.ahead.time_claim(&stream.course, offset, len, now_ns);
-        // What it reads since it is prefetched is its own as well, not a sign of others.
-        let own_rate = stream.base.rate().max(stream.rate_alone(now_ns));
-        let own_rate = (stream.course.shape != Shape::Forward || random_hint).then_some(own_rate);
+        device.ask(now_ns, len, &model);
         if let Some(turn_ns) = model.turn_ns(turn_bytes, own_rate) {
             stream.ahead.end_turn(now_ns.saturating_add(turn_ns));
         }
@@ -48,6 +53,6 @@ impl FileState {
             .streams
             .iter()
             .filter(|stream| stream.is_active() && self.wants_more(stream, device, &model));
-        wanting.map(|stream| stream.ahead.paced_ns()).min()
+        wanting.map(|stream| stream.ahead.paced_ns().max(device.free_ns())).min()
     }
 }

@@ -71,8 +71,9 @@ impl FileState {
         self.reason = Reason::FetchingAll;
     }
 
-    /// The next step of fetching the whole file; [`FileState::fetched`] must follow it, for steps in their order.
-    pub fn claim_fetch(&mut self, device: &Device, budget: &Budget) -> Option<Request> {
+    /// The next step of fetching the whole file, asked for at `now_ns`; [`FileState::fetched`] must follow it, for steps in
+    /// their order.
+    pub fn claim_fetch(&mut self, now_ns: u64, device: &Device, budget: &Budget) -> Option<Request> {
         if self.fetch != FetchState::Running {
             return None;
         }
@@ -86,6 +87,7 @@ impl FileState {
             self.end_fetch(Reason::NoMemory, device);
             return None;
         }
+        device.ask(now_ns, len, &device.model());
         self.fetch_owed += len;
         self.counters.issued += len;
         Some(Request::covering(offset, len))
@@ -96,13 +98,14 @@ impl FileState {
         self.rent.width()
     }
 
-    /// The shortest time between two steps, ns: those that are asked for together arrive together, and each read of the
-    /// program that comes then waits for all of them.
-    pub fn fetch_gap_ns(&self, device: &Device) -> u64 {
-        match self.rent.width() as u64 {
+    /// When the next step is due after one that was asked for at a time, ns: those that are asked for together arrive
+    /// together, and each read of the program that comes then waits for all of them, and for what streams have asked for.
+    pub fn next_fetch_ns(&self, asked_ns: u64, device: &Device) -> u64 {
+        let gap_ns = match self.rent.width() as u64 {
             0 | 1 => 0,
             width => device.latency_ns() * 3 / 4 / width,
-        }
+        };
+        asked_ns.saturating_add(gap_ns).max(device.free_ns())
     }
 
     /// Tells of a step that is done. Stops when going on would not pay.

@@ -166,7 +166,7 @@ impl Shell {
     /// oldest one while there are enough.
     fn fetch_ns(&self, device: &Device) -> Option<u64> {
         if self.file.is_fetching() && self.steps.len() < self.file.fetch_width() {
-            return Some(self.asked_ns + self.file.fetch_gap_ns(device));
+            return Some(self.file.next_fetch_ns(self.asked_ns, device));
         }
         self.steps.front().map(|(.., done_ns)| *done_ns)
     }
@@ -180,7 +180,7 @@ impl Shell {
             }
             return;
         }
-        let Some(request) = self.file.claim_fetch(device, budget) else { return };
+        let Some(request) = self.file.claim_fetch(now_ns, device, budget) else { return };
         let cached = machine.cached_bytes(request.offset, request.len);
         let done_ns = machine.prefetch(request.offset, request.len, now_ns).max(now_ns + 1_000);
         let done_ns = self.noticed(done_ns);
