@@ -326,7 +326,7 @@ fn a_creation_time_stays(bench: &Bench) {
 /// xfstests generic/015: `df` after `rm`.
 fn what_was_removed_is_free_at_once(bench: &Bench) {
     let mounted = bench.mount();
-    let free = || rustix::fs::statvfs(&bench.at("")).unwrap().f_bfree * 4096;
+    let free = || rustix::fs::statvfs(bench.at("")).unwrap().f_bfree * 4096;
     let before = free();
     let data = vec![5; 128 << 20];
     std::fs::write(bench.at("file"), &data).unwrap();
