@@ -285,7 +285,7 @@ mod tests {
 
     fn fill(fs: &Fs, name: &[u8], bytes: u64) -> u64 {
         let file = fs.make(1, name, FILE).expect("make").ino;
-        let data: Vec<u8> = (0..MIB).map(|n| (n * n >> 7) as u8).collect();
+        let data: Vec<u8> = (0..MIB).map(|n| ((n * n) >> 7) as u8).collect();
         for at in (0..bytes).step_by(MIB as usize) {
             fs.write(file, at, &data, false).expect("write");
         }
