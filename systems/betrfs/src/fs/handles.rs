@@ -5,65 +5,22 @@
 //! that the next handle costs the reading of one directory. A number is never given out again: what has no name in one
 //! state of the store has none in any later one.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use betree::KeyRange;
 
 use super::names::new_node;
+use super::places::{HOMES_MAX, Places};
 use super::{Attr, Fs};
 use crate::error::{Error, Result};
 use crate::key::{self, Part};
 use crate::node::{Names, Node};
 use crate::record::{self, Entry};
 
-/// Hints kept for files and directories that lie where they were made: some 8 MiB.
-pub(super) const HINTS_MAX: usize = 1 << 18;
-/// Bytes of directories' homes kept for them.
-const HOMES_MAX: usize = 16 << 20;
 /// Numbers kept of which is known that nothing has them.
 const GONE_MAX: usize = 1 << 16;
-
-/// Where the inodes' names were, when all were read last.
-#[derive(Debug, Default)]
-pub(super) struct Places {
-    homes: Vec<Box<[u8]>>,
-    home_bytes: usize,
-    /// Inode number to the home, in `homes`, of a directory that has an entry of it.
-    dirs: HashMap<u64, u32>,
-    /// Numbers below this had been given out.
-    next_ino: u64,
-    /// There was no room for some.
-    partial: bool,
-    /// Numbers without a name.
-    gone: HashSet<u64>,
-    /// [`Fs::named_late`] then.
-    named_late: u64,
-}
-
-impl Places {
-    fn home(&self, ino: u64) -> Option<&[u8]> {
-        self.dirs.get(&ino).map(|at| &*self.homes[*at as usize])
-    }
-
-    /// Whether it is known that no name leads to `ino`.
-    fn is_gone(&self, ino: u64) -> bool {
-        let unseen = ino < self.next_ino && !self.partial && !self.dirs.contains_key(&ino);
-        unseen || self.gone.contains(&ino)
-    }
-
-    /// Notes that the directory at `home` has an entry of `ino`. `last`: where the home of the call before is.
-    fn note(&mut self, ino: u64, home: &[u8], last: &mut Option<u32>) {
-        let at = last.filter(|at| *self.homes[*at as usize] == *home).unwrap_or_else(|| {
-            self.homes.push(home.into());
-            self.home_bytes += home.len();
-            self.homes.len() as u32 - 1
-        });
-        *last = Some(at);
-        self.dirs.insert(ino, at);
-    }
-}
 
 impl Fs {
     /// Holds the file with this number, if it has a name.
@@ -230,6 +187,7 @@ mod tests {
     use betree::SimStorage;
 
     use super::*;
+    use crate::fs::places::HINTS_MAX;
     use crate::fs::{NewFile, Options, RenameMode};
 
     const DIR: u32 = libc::S_IFDIR | 0o755;

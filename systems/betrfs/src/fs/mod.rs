@@ -16,6 +16,7 @@ mod data;
 mod dir;
 mod handles;
 mod names;
+mod places;
 mod remove;
 mod rename;
 mod stream;
@@ -34,7 +35,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 use std::time::Instant;
 
 use betree::{Db, KeyRange, Steps, Storage, WriteBatch};
-use handles::Places;
+use places::{HINTS_MAX, Places};
 use stream::Streams;
 
 use crate::contents::Contents;
@@ -161,7 +162,7 @@ impl Fs {
             idle_nodes_max: options.idle_nodes_max,
             unsaved: AtomicBool::new(false),
             places: Mutex::default(),
-            hints_max: handles::HINTS_MAX,
+            hints_max: HINTS_MAX,
             named_late: AtomicU64::new(0),
             removed_blocks: AtomicU64::new(0),
             removed_ranges: Mutex::default(),
