@@ -2,7 +2,7 @@
 
 use super::inner::{Inner, View};
 use crate::error::{Error, Result};
-use crate::key::{Key, KeyRange};
+use crate::key::{End, Key, KeyRange};
 use crate::storage::UNIT;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,6 +16,17 @@ const SPILLED_THIRDS_MAX: u64 = 2;
 
 /// A checkpoint for the sake of space frees at least this part of all.
 const FREED_PART_MIN: u64 = 64;
+
+/// What a step of draining did.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Drained {
+    /// Messages reached their leaves.
+    Passed,
+    /// What waits there, or what it waits for, cannot be read.
+    Damaged,
+    /// All keys have had their turn.
+    Turn,
+}
 
 impl Inner {
     pub(super) fn memtable_bytes(&self) -> usize {
@@ -72,17 +83,23 @@ impl Inner {
         // Nodes for which little waits are left for another turn, unless there are no others.
         let mut thresholds = [self.store.shape.buffer_bytes / DRAINED_PART_MIN, 1].into_iter();
         let mut least = thresholds.next();
+        let mut in_vain = drain.from.is_empty();
         while let Some(bytes) = least
             && self.spilled_too_much()
         {
-            let whole_turn = drain.from.is_empty();
-            if self.drain_next(&mut drain.from, bytes)? {
-                match self.store.write_dirty(self.unwritten_max()) {
-                    Ok(()) | Err(Error::NoSpace) => {}
-                    Err(e) => return Err(e),
+            match self.drain_next(&mut drain.from, bytes)? {
+                Drained::Passed => {
+                    in_vain = false;
+                    match self.store.write_dirty(self.unwritten_max()) {
+                        Ok(()) | Err(Error::NoSpace) => {}
+                        Err(e) => return Err(e),
+                    }
                 }
-            } else if whole_turn {
-                least = thresholds.next();
+                Drained::Damaged => {}
+                Drained::Turn => {
+                    least = if in_vain { thresholds.next() } else { least };
+                    in_vain = true;
+                }
             }
         }
         if least.is_none() {
@@ -91,20 +108,31 @@ impl Inner {
         Ok(())
     }
 
-    /// One step of [`drain_spilled`](Inner::drain_spilled), at or after `from`; false at the end of a turn.
-    fn drain_next(&self, from: &mut Key, least: usize) -> Result<bool> {
+    /// One step of [`drain_spilled`](Inner::drain_spilled), at or after `from`.
+    pub(super) fn drain_next(&self, from: &mut Key, least: usize) -> Result<Drained> {
         let _tree = self.lock_tree();
         let view = self.view();
-        let Some(key) = self.store.first_waiting(&view.root, from, least, 0)? else {
+        let Some((key, end)) = self.store.first_waiting(&view.root, from, least, 0)? else {
             *from = Key::default();
-            return Ok(false);
+            return Ok(Drained::Turn);
         };
-        let (root, next) = self.store.drain(&view.root, &key)?;
+        // At the end of the keys a turn begins anew, and ends when nothing is left for one.
+        *from = match end {
+            End::At(next) => next,
+            End::Open => Key::default(),
+        };
+        let root = match self.store.drain(&view.root, &key) {
+            Ok(root) => root,
+            // Nobody asked for these keys: whoever does will learn of it.
+            Err(Error::Corrupt { .. }) => {
+                return Ok(if from.is_empty() { Drained::Turn } else { Drained::Damaged });
+            }
+            Err(e) => return Err(e),
+        };
         let mut front = self.write_front();
         let frozen = front.view.frozen.clone();
         front.view = Arc::new(View { frozen, root, applied: view.applied });
-        *from = next.unwrap_or_default();
-        Ok(true)
+        Ok(Drained::Passed)
     }
 
     /// What the next checkpoint frees counts as free.

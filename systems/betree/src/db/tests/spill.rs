@@ -2,6 +2,8 @@
 
 use super::model::{Model, contents};
 use super::*;
+use crate::db::space::Drained;
+use crate::key::Key;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -117,7 +119,7 @@ fn writes_without_end_cost_the_same_to_the_last() {
             stats.node_bytes_written + stats.extent_bytes_written
         };
         let mut costs = Vec::new();
-        for _ in 0..10 {
+        for _ in 0..6 {
             let (before, mut bytes) = (written(&db), 0);
             for _ in 0..KEYS {
                 let (k, byte) = (key(below(KEYS)), below(256) as u8);
@@ -144,4 +146,42 @@ fn writes_without_end_cost_the_same_to_the_last() {
         let worst = costs[2..].iter().copied().fold(0.0, f64::max);
         assert!(worst < 1.5 * costs[1], "{costs:.1?}");
     }
+}
+
+/// Draining reads what nobody has asked for; what it cannot read is no reason to refuse other writes.
+#[test]
+fn a_damaged_leaf_does_not_stop_the_draining() {
+    let storage = sim(4096);
+    const KEYS: u64 = 8000;
+    let (db, _) = filled(&storage, KEYS);
+    for i in 0..100 {
+        let byte = if (5..10).contains(&i) { 0xA7 } else { 0xA6 };
+        db.put(format!("a{i:02}").as_bytes(), &[byte; 300]).expect("put");
+    }
+    db.checkpoint().expect("checkpoint");
+    db.close().expect("close");
+    for (unit, _) in storage
+        .image()
+        .chunks(UNIT)
+        .enumerate()
+        .filter(|(_, bytes)| bytes.windows(200).any(|w| w == [0xA7; 200]))
+    {
+        // Behind the header, in the values.
+        storage.corrupt((unit * UNIT + UNIT / 2) as u64, &[0; 64]);
+    }
+    let db =
+        Db::open(storage, Options { memtable_bytes: 16 << 10, buffer_bytes: 8 << 10, ..Options::tiny() })
+            .expect("open");
+    assert!(matches!(db.get(b"a07"), Err(Error::Corrupt { .. })), "{:?}", db.get(b"a07"));
+    db.patch(b"a07", 5, b"waits above the damage").expect("patch");
+    (0..KEYS).step_by(50).for_each(|i| _ = db.put(&key(i), &[1; 20]).expect("put"));
+    db.checkpoint().expect("what waits is not at its leaf");
+    let mut from = Key::default();
+    let mut steps = Vec::new();
+    while steps.last() != Some(&Drained::Turn) {
+        steps.push(db.inner.drain_next(&mut from, 1).expect("damage is passed over"));
+    }
+    assert!(steps.contains(&Drained::Damaged) && steps.contains(&Drained::Passed), "{steps:?}");
+    assert_eq!(db.get(&key(50)).expect("get"), Some(vec![1; 20]));
+    assert!(matches!(db.get(b"a07"), Err(Error::Corrupt { .. })));
 }
