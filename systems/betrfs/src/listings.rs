@@ -45,6 +45,8 @@ struct Dir {
     kept: usize,
     /// It is in the queue.
     queued: bool,
+    /// Listings so far. The offsets of the first are the places of names, so that any up to its end is one that was given.
+    numbers: u64,
 }
 
 struct Handle {
@@ -58,7 +60,6 @@ struct Inner {
     dirs: HashMap<u64, Dir>,
     handles: HashMap<u64, Handle>,
     last_handle: u64,
-    last_number: u64,
     kept: usize,
     /// Directories that were closed, the first one longest ago.
     queue: VecDeque<u64>,
@@ -93,9 +94,11 @@ impl Dir {
 impl Inner {
     /// A listing for names of this version, which may be made of the last one of the directory.
     fn new_listing(&mut self, ino: u64, version: u64) -> Listing {
-        self.last_number += 1;
-        let before = self.dirs.get(&ino).and_then(|dir| dir.listings.last());
-        Listing::new(self.last_number, version, before.map(|listing| listing.names.clone()))
+        let dir = self.dirs.entry(ino).or_default();
+        let number = dir.numbers;
+        dir.numbers += 1;
+        let before = dir.listings.last();
+        Listing::new(number, version, before.map(|listing| listing.names.clone()))
     }
 
     /// Lets go of those that were closed longest ago.
@@ -218,6 +221,7 @@ mod tests {
         let (one, keeping) = all.open(7, 1);
         assert_eq!(keeping, Keeping::Anew);
         let names = all.at(one, 7, 1, 0);
+        assert_eq!(off(&names), 5, "behind two and three, without a number");
         all.close(one);
         let (two, keeping) = all.open(7, 1);
         assert_eq!(keeping, Keeping::Kept);

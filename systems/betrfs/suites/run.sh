@@ -17,6 +17,8 @@ suites=(pjdfstest fsx stress dbench chaos linux git sqlite rocksdb kill9 full ma
 
 work=${BETRFS_WORK:-$(mktemp -d /tmp/betrfs-suites.XXXXXX)}
 mkdir -p "$work"
+# Some tests act as other users.
+[ -n "${BETRFS_WORK:-}" ] || chmod 755 "$work"
 work=$(cd "$work" && pwd)
 cache_mib=${CACHE_MIB:-256}
 seed=${SEED:-20261120}

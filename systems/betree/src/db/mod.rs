@@ -3,6 +3,7 @@
 mod background;
 mod checkpoint;
 mod cursor;
+mod drain;
 mod inner;
 mod open;
 mod options;

@@ -2,31 +2,13 @@
 
 use super::inner::{Inner, View};
 use crate::error::{Error, Result};
-use crate::key::{End, Key, KeyRange};
+use crate::key::KeyRange;
 use crate::storage::UNIT;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A node is passed over if less than this part of its buffers is in use, as long as there are others.
-const DRAINED_PART_MIN: usize = 8;
-
-/// What waits in extents may take so many thirds of the space that nothing else needs; the rest is for what lies dead until the
-/// next checkpoint. A half costs the same when it is reached, but is reached sooner.
-const SPILLED_THIRDS_MAX: u64 = 2;
-
 /// A checkpoint for the sake of space frees at least this part of all.
 const FREED_PART_MIN: u64 = 64;
-
-/// What a step of draining did.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Drained {
-    /// Messages reached their leaves.
-    Passed,
-    /// What waits there, or what it waits for, cannot be read.
-    Damaged,
-    /// All keys have had their turn.
-    Turn,
-}
 
 impl Inner {
     pub(super) fn memtable_bytes(&self) -> usize {
@@ -65,92 +47,18 @@ impl Inner {
     }
 
     /// Space below which it is short, in bytes.
-    fn needed_bytes(&self) -> u64 {
+    pub(super) fn needed_bytes(&self) -> u64 {
         self.units * UNIT as u64 / 5 + self.reserve_bytes()
     }
 
-    /// Passes spilled messages to their leaves, those of one parent of leaves after those of another, until what waits in extents
-    /// takes at most a part of what nothing else needs.
-    pub(super) fn drain_spilled(&self) -> Result<()> {
-        let spilled_so_far = self.store.counters.spilled_bytes.load(Ordering::Relaxed);
-        if self.store.table.spilled_units_known() == 0 || !self.spilled_too_much() {
-            return Ok(());
-        }
-        let mut drain = self.drain.lock().unwrap_or_else(|e| e.into_inner());
-        if drain.dry_at == Some(spilled_so_far) {
-            return Ok(());
-        }
-        // Nodes for which little waits are left for another turn, unless there are no others.
-        let mut thresholds = [self.store.shape.buffer_bytes / DRAINED_PART_MIN, 1].into_iter();
-        let mut least = thresholds.next();
-        let mut in_vain = drain.from.is_empty();
-        while let Some(bytes) = least
-            && self.spilled_too_much()
-        {
-            match self.drain_next(&mut drain.from, bytes)? {
-                Drained::Passed => {
-                    in_vain = false;
-                    match self.store.write_dirty(self.unwritten_max()) {
-                        Ok(()) | Err(Error::NoSpace) => {}
-                        Err(e) => return Err(e),
-                    }
-                }
-                Drained::Damaged => {}
-                Drained::Turn => {
-                    least = if in_vain { thresholds.next() } else { least };
-                    in_vain = true;
-                }
-            }
-        }
-        if least.is_none() {
-            drain.dry_at = Some(spilled_so_far);
-        }
-        Ok(())
-    }
-
-    /// One step of [`drain_spilled`](Inner::drain_spilled), at or after `from`.
-    pub(super) fn drain_next(&self, from: &mut Key, least: usize) -> Result<Drained> {
-        let _tree = self.lock_tree();
-        let view = self.view();
-        let Some((key, end)) = self.store.first_waiting(&view.root, from, least, 0)? else {
-            *from = Key::default();
-            return Ok(Drained::Turn);
-        };
-        // At the end of the keys a turn begins anew, and ends when nothing is left for one.
-        *from = match end {
-            End::At(next) => next,
-            End::Open => Key::default(),
-        };
-        let root = match self.store.drain(&view.root, &key) {
-            Ok(root) => root,
-            // Nobody asked for these keys: whoever does will learn of it.
-            Err(Error::Corrupt { .. }) => {
-                return Ok(if from.is_empty() { Drained::Turn } else { Drained::Damaged });
-            }
-            Err(e) => return Err(e),
-        };
-        let mut front = self.write_front();
-        let frozen = front.view.frozen.clone();
-        front.view = Arc::new(View { frozen, root, applied: view.applied });
-        Ok(Drained::Passed)
-    }
-
-    /// What the next checkpoint frees counts as free.
-    fn spilled_too_much(&self) -> bool {
-        let (free, spilled) = (self.store.table.free_units(), self.store.table.spilled_units_known());
-        let waiting = (spilled * UNIT as u64).saturating_sub(self.drained_bytes());
-        let room = (free + spilled) * UNIT as u64 + self.outdated_bytes();
-        waiting > room.saturating_sub(self.needed_bytes()) / 3 * SPILLED_THIRDS_MAX
-    }
-
     /// Bytes of old versions of nodes that the next checkpoint frees, about.
-    fn outdated_bytes(&self) -> u64 {
+    pub(super) fn outdated_bytes(&self) -> u64 {
         let written = self.store.counters.node_bytes_written.load(Ordering::Relaxed);
         written.saturating_sub(self.written_at_checkpoint.load(Ordering::Relaxed))
     }
 
     /// Bytes of spilled messages that have reached leaves and that the next checkpoint frees, about.
-    fn drained_bytes(&self) -> u64 {
+    pub(super) fn drained_bytes(&self) -> u64 {
         let drained = self.store.counters.drained_bytes.load(Ordering::Relaxed);
         drained.saturating_sub(self.drained_at_checkpoint.load(Ordering::Relaxed))
     }

@@ -33,6 +33,8 @@ pub struct DirStream {
     version: u64,
     /// The names are all there were with that version.
     complete: bool,
+    /// It is one of several, see [`DirStream::numbered`].
+    numbered: bool,
     /// A listing of before, from which this one may be made.
     before: Option<Arc<Mutex<DirStream>>>,
 }
@@ -68,7 +70,7 @@ impl DirStream {
     /// One whose offsets are not those of other numbers, for names of this version or a later one. One of `before` may help.
     pub(crate) fn numbered(number: u64, version: u64, before: Option<Arc<Mutex<DirStream>>>) -> DirStream {
         let base = (number % (1 << NUMBER_BITS)) << PLACE_BITS;
-        DirStream { base, version, before, ..DirStream::default() }
+        DirStream { base, version, before, numbered: true, ..DirStream::default() }
     }
 
     /// The number of the stream that an offset, which is not 0, is of.
@@ -135,7 +137,7 @@ impl Fs {
             }
             at += 1;
         }
-        if off == 0 && stream.names.is_empty() && base > 0 {
+        if off == 0 && stream.names.is_empty() && stream.numbered {
             self.renew(&dir, &state, stream)?;
         }
         // What was read before. It may have changed since.

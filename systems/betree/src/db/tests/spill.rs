@@ -2,7 +2,7 @@
 
 use super::model::{Model, contents};
 use super::*;
-use crate::db::space::Drained;
+use crate::db::drain::Drained;
 use crate::key::Key;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
