@@ -6,27 +6,18 @@
 //! cache is a quarter of the data, so that reads are not all from memory. Each figure of writes includes a closing
 //! sync.
 
+mod load;
+
 use betree::{Db, FileStorage, KeyRange, Options, Steps, Storage, UringStorage, WriteBatch};
+use load::{Random, key};
 use std::error::Error;
 use std::io;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const BLOCK: usize = 4096;
+const BLOCK: usize = load::BLOCK as usize;
 const RANDOM_WRITES: u64 = 262_144;
-
-/// xorshift64*: the offsets only need to be spread.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) % n
-    }
-}
 
 struct Place {
     path: PathBuf,
@@ -49,13 +40,6 @@ impl Place {
         let file = FileStorage::open(&self.path, self.mode != "buffered")?;
         Ok(if self.mode == "uring" { Box::new(UringStorage::new(file)?) } else { Box::new(file) })
     }
-}
-
-/// The key of a block: a full path, a zero, and the number of the block.
-fn key(block: u64) -> Vec<u8> {
-    let mut key = b"Dsrv/data/large-file\0".to_vec();
-    key.extend(block.to_be_bytes());
-    key
 }
 
 /// Full path of a small file: 128 directories of 128 each.

@@ -6,33 +6,16 @@
 //! A line for each sixteenth of the writes says how fast they were, what was written for each byte of them, and where the
 //! space is.
 
+mod load;
+
 use betree::{Db, FileStorage, Options, WriteBatch};
+use load::{BLOCK, Random, key};
 use std::error::Error;
 use std::path::Path;
 use std::time::Instant;
 
-const BLOCK: u64 = 4096;
 const MIB: u64 = 1 << 20;
 const LINES: u64 = 16;
-
-/// xorshift64*: the offsets only need to be spread.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) % n
-    }
-}
-
-/// The key of a block: a full path, a zero, and the number of the block.
-fn key(block: u64) -> Vec<u8> {
-    let mut key = b"Dsrv/data/large-file\0".to_vec();
-    key.extend(block.to_be_bytes());
-    key
-}
 
 fn written(db: &Db) -> u64 {
     let stats = db.stats();
@@ -45,6 +28,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (Some(image), Some(mib), Some(writes)) = (args.first(), number(1)?, number(2)?) else {
         return Err("overwrite IMAGE MIB WRITES [aligned|any] [IMAGE_MIB]".into());
     };
+    if mib == 0 {
+        return Err("MIB must be 1 at least: a file without blocks has no places to write to".into());
+    }
     let aligned = args.get(3).is_none_or(|a| a == "aligned");
     let image_mib = number(4)?.unwrap_or(4 * mib);
     let storage = FileStorage::create(Path::new(image), image_mib * MIB, false)?;

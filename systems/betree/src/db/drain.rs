@@ -1,10 +1,9 @@
 //! Draining, as much as space asks for: spilled messages take their space a second time until they reach their leaves.
 
-use super::inner::{Inner, View};
+use super::inner::Inner;
 use crate::error::{Error, Result};
 use crate::key::{End, Key};
 use crate::storage::UNIT;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A node is passed over if less than this part of its buffers is in use, as long as there are others.
@@ -47,10 +46,7 @@ impl Inner {
             match self.drain_next(&mut drain.from, bytes)? {
                 Drained::Passed => {
                     in_vain = false;
-                    match self.store.write_dirty(self.unwritten_max()) {
-                        Ok(()) | Err(Error::NoSpace) => {}
-                        Err(e) => return Err(e),
-                    }
+                    self.write_what_fits(self.unwritten_max())?;
                 }
                 Drained::Damaged => {}
                 Drained::Turn => {
@@ -86,9 +82,7 @@ impl Inner {
             }
             Err(e) => return Err(e),
         };
-        let mut front = self.write_front();
-        let frozen = front.view.frozen.clone();
-        front.view = Arc::new(View { frozen, root, applied: view.applied });
+        self.put_root(root);
         Ok(Drained::Passed)
     }
 

@@ -3,6 +3,7 @@
 use super::inner::{Inner, View};
 use crate::error::{Error, Result};
 use crate::key::KeyRange;
+use crate::node::NodeRef;
 use crate::storage::UNIT;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -151,11 +152,25 @@ impl Inner {
         let view = self.view();
         let settled = self.store.push_down(&view.root, left)?;
         let Some((root, next)) = settled else { return Ok(false) };
-        let mut front = self.write_front();
-        let frozen = front.view.frozen.clone();
-        front.view = Arc::new(View { frozen, root, applied: view.applied });
+        self.put_root(root);
         left.lo = next;
         Ok(true)
+    }
+
+    /// Another root of the same content takes the place of the present one. The tree is locked.
+    pub(super) fn put_root(&self, root: NodeRef) {
+        let mut front = self.write_front();
+        let (frozen, applied) = (front.view.frozen.clone(), front.view.applied);
+        front.view = Arc::new(View { frozen, root, applied });
+    }
+
+    /// Writes new nodes beyond `keep` bytes. Without space they stay in memory; a checkpoint frees the space of their old
+    /// versions first.
+    pub(super) fn write_what_fits(&self, keep: usize) -> Result<()> {
+        match self.store.write_dirty(keep) {
+            Ok(()) | Err(Error::NoSpace) => Ok(()),
+            Err(e) => Err(e),
+        }
     }
 
     /// Moves pending messages, deletes among them, down to the leaves until there is space or nothing is pending.
@@ -169,10 +184,7 @@ impl Inner {
                     break;
                 }
             }
-            match self.store.write_dirty(self.unwritten_max()) {
-                Ok(()) | Err(Error::NoSpace) => {}
-                Err(e) => return Err(e),
-            }
+            self.write_what_fits(self.unwritten_max())?;
         }
         Ok(())
     }

@@ -301,11 +301,8 @@ impl Inner {
         self.progress.notify_all();
         // A thread of its own writes nodes; only if it falls behind the work is shared.
         let keep = self.unwritten_max() * if self.options.background { 2 } else { 1 };
-        match self.store.write_dirty(keep) {
-            // The nodes stay in memory; a checkpoint frees the space of their old versions first.
-            Ok(()) | Err(Error::NoSpace) => Ok(true),
-            Err(e) => Err(e),
-        }
+        self.write_what_fits(keep)?;
+        Ok(true)
     }
 
     /// A batch with clones: all writers wait, everything before is applied, and the batch becomes a new root.
