@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::space::Space;
+use crate::space::{BLOCK, Space};
 
-/// Bytes of a block: few allocations for a large write, and less than what the allocator maps by itself.
-const BLOCK: usize = 64 << 10;
-/// A block grows to a multiple of so many bytes.
+/// A block that is not whole has a multiple of so many bytes.
 const GRAIN: usize = 512;
+/// Above so many bytes a block is whole: small files take little, and larger ones what is ready.
+const PART_MAX: usize = BLOCK / 8;
 
 /// A file's bytes.
 #[derive(Debug, Default)]
@@ -69,9 +69,15 @@ impl Contents {
             let block = self.blocks.entry(number).or_default();
             let end = at + data.len();
             if end > block.capacity() {
-                let room = end.max(2 * block.capacity()).next_multiple_of(GRAIN).min(BLOCK);
+                let room = end.max(2 * block.capacity()).next_multiple_of(GRAIN);
+                let room = if room > PART_MAX { BLOCK } else { room };
                 let more = (room - block.capacity()) as u64;
                 match space.take(more) {
+                    Ok(()) if room == BLOCK => {
+                        let mut whole = space.block();
+                        whole.extend_from_slice(block);
+                        *block = whole;
+                    }
                     Ok(()) => block.reserve_exact(room - block.len()),
                     Err(errno) if done == 0 => return Err(errno),
                     Err(_) => break,
@@ -101,9 +107,10 @@ impl Contents {
                 block.truncate(at);
                 self.blocks.insert(last, block);
             }
-            let bytes = gone.values().map(|block| block.capacity() as u64).sum();
-            space.give(bytes);
-            self.held -= bytes;
+            for block in gone.into_values() {
+                self.held -= block.capacity() as u64;
+                space.give_block(block);
+            }
         }
         self.size = size;
     }
@@ -134,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_full_space_takes_a_part_and_then_nothing() {
-        let space = Space::new(BLOCK as u64 + GRAIN as u64);
+        let space = Space::new((BLOCK + GRAIN) as u64);
         let mut contents = Contents::default();
         let data = vec![1; 3 * BLOCK];
         assert_eq!(contents.write(0, &data, &space), Ok(BLOCK));

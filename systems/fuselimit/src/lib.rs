@@ -6,7 +6,7 @@
 //!
 //! | module | change here |
 //! |---|---|
-//! | `contents`, `space` | bytes of a file; how many there may be of all |
+//! | `contents`, `space` | bytes of a file; how many there may be of all, and blocks that are ready |
 //! | `names` | a directory |
 //! | `tree` | inodes, and what is done to them |
 //! | `server` | the kernel's requests |

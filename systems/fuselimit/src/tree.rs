@@ -106,25 +106,17 @@ impl Inode {
         Inode { ino, mode, nlink, uid, gid, rdev, atime, mtime, ctime, btime, lookups: 0, body }
     }
 
-    /// Bytes of memory of a file's data.
-    fn held(&self) -> u64 {
-        match &self.body {
-            Body::File(contents) => contents.held(),
-            _ => 0,
-        }
-    }
-
     pub fn attr(&self) -> Attr {
-        let size = match &self.body {
-            Body::File(contents) => contents.size(),
-            Body::Link(target) => target.len() as u64,
-            Body::Directory(_) => u64::from(UNIT),
-            Body::Special => 0,
+        let (size, held) = match &self.body {
+            Body::File(contents) => (contents.size(), contents.held()),
+            Body::Link(target) => (target.len() as u64, 0),
+            Body::Directory(_) => (u64::from(UNIT), 0),
+            Body::Special => (0, 0),
         };
         Attr {
             ino: self.ino,
             size,
-            blocks: self.held().div_ceil(512),
+            blocks: held.div_ceil(512),
             atime: self.atime,
             mtime: self.mtime,
             ctime: self.ctime,
@@ -221,7 +213,10 @@ impl Tree {
         }
         let inode = self.part(ino).write().unwrap_or_else(|e| e.into_inner()).remove(&ino);
         if let Some(inode) = inode {
-            self.space.give(INODE_BYTES + read(&inode).held());
+            self.space.give(INODE_BYTES);
+            if let Body::File(contents) = &mut write(&inode).body {
+                contents.resize(0, &self.space);
+            }
         }
     }
 
