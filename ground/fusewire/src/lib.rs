@@ -10,12 +10,16 @@
 //! | `classic`, `duty` | threads that read `/dev/fuse`, and which of them rest |
 //! | `ring` | threads with an io_uring each |
 //! | `session` | mount, handshake, serving, end |
+//! | [`local`] | file systems of this machine alone: what the kernel may cache, how they are mounted |
+//! | `beat` | threads that take turns at writing to a file are not held up by the scheduler: [`Beat`] |
 //! | `notify` | what the kernel is told unasked: [`Notifier`] |
 //! | `transport` | which way, and the machine's switch |
 
+mod beat;
 mod classic;
 mod device;
 mod duty;
+pub mod local;
 mod mailbox;
 mod notify;
 mod ring;
@@ -25,8 +29,9 @@ mod transport;
 pub mod uring;
 pub mod wire;
 
+pub use beat::Beat;
 pub use duty::Duty;
 pub use notify::Notifier;
 pub use serve::{Answered, FileSystem, Later, Reply};
-pub use session::{Config, Session, force_unmount, mount};
+pub use session::{Config, Session, force_unmount, mount, unmount};
 pub use transport::{Transport, URING_SWITCH, UringSwitch, Way, uring_is_on};

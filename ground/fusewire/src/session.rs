@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
 use crate::classic::{Worker, read_init};
@@ -66,6 +67,20 @@ pub fn mount(
 /// As of umount(2).
 pub fn force_unmount(target: &Path) -> io::Result<()> {
     Ok(rustix::mount::unmount(target, UnmountFlags::FORCE | UnmountFlags::DETACH)?)
+}
+
+/// Unmounts what is at `target`. False if it is in use: then it goes, and [`Session::join`] ends, when the last user has
+/// left; nobody new gets in. What is unmounted already is so.
+///
+/// # Errors
+/// As of umount(2).
+pub fn unmount(target: &Path) -> io::Result<bool> {
+    match rustix::mount::unmount(target, UnmountFlags::empty()) {
+        Ok(()) => Ok(true),
+        Err(Errno::BUSY) => Ok(rustix::mount::unmount(target, UnmountFlags::DETACH).map(|()| false)?),
+        Err(Errno::INVAL | Errno::NOENT) => Ok(true),
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// A connection that is being served.

@@ -1,7 +1,14 @@
-//! Keeping a daemon that serves a file system or device out of the way of its own work: one that has to wait for
-//! memory which only a write to itself can free waits for ever.
+//! Daemons that serve a file system or device: how they come up ([`launch`], [`come_up`]), and keeping them out of the way
+//! of their own work: one that has to wait for memory which only a write to itself can free waits for ever.
 
+use std::fmt::Display;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MlockAllFlags, mlockall};
+use rustix::process::Signal;
 
 use crate::Host;
 use crate::mountinfo::MountEntry;
@@ -31,4 +38,68 @@ pub fn lock_memory() -> Result<(), String> {
     mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT).map_err(|error| {
         format!("the daemon's memory is not locked ({error}): give it CAP_IPC_LOCK or raise RLIMIT_MEMLOCK")
     })
+}
+
+/// What a daemon says when it serves.
+const READY: &str = "ready";
+
+/// Starts the daemon `command`, whose program calls [`come_up`], and returns its number when it serves.
+///
+/// # Errors
+/// In the daemon's words why it does not; or those of the system.
+pub fn launch(command: &mut Command) -> Result<u32, String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let spawned = command.current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut child = spawned.map_err(|error| format!("start {program}: {error}"))?;
+    let mut line = String::new();
+    if let Some(stdout) = child.stdout.take() {
+        // An error is an early end: the same as no answer.
+        let _ = BufReader::new(stdout).read_line(&mut line);
+    }
+    match line.trim_end() {
+        READY => Ok(child.id()),
+        "" => {
+            let status = child.wait().map_or_else(|e| e.to_string(), |s| s.to_string());
+            Err(format!("the daemon ended early: {status}"))
+        }
+        words => {
+            let _ = child.wait();
+            Err(words.to_owned())
+        }
+    }
+}
+
+/// What a daemon that [`launch`] started does first: leaves its starter's session, starts what it serves, and says so.
+/// None if that failed, or if nobody waits for it any more.
+pub fn come_up<T, E: Display>(start: impl FnOnce() -> Result<T, E>) -> Option<T> {
+    // A session of its own: a closed terminal must not take the file system away.
+    let _ = rustix::process::setsid();
+    // until it serves: a starter that was killed has nobody who would take a late mount away
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    if nobody_hears() {
+        return None;
+    }
+    let started = start().map_err(|error| println!("{error}")).ok()?;
+    let _ = rustix::process::set_parent_process_death_signal(None);
+    println!("{READY}");
+    let _ = io::stdout().flush();
+    leave_terminal();
+    Some(started)
+}
+
+/// Whether the one who waits for this daemon's first line has gone.
+fn nobody_hears() -> bool {
+    let out = io::stdout();
+    let mut asked = [PollFd::new(&out, PollFlags::empty())];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let told = poll(&mut asked, Some(&at_once));
+    told.is_ok() && asked[0].revents().contains(PollFlags::ERR)
+}
+
+/// Gives back what was inherited of a terminal or pipe, so that nobody waits for its end.
+fn leave_terminal() {
+    if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdout(null.as_fd());
+        let _ = rustix::stdio::dup2_stderr(null.as_fd());
+    }
 }

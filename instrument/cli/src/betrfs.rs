@@ -1,4 +1,4 @@
-//! `mkfs`, `mount`, `fsck` and `dump` for betrfs, also under the names that mount(8), mkfs(8) and fsck(8) look for.
+//! `mkfs`, `mount`, `fsck` and `dump` for betrfs, `mount` for `fuse-limit`; also under the names that mount(8), mkfs(8) and fsck(8) look for.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,8 @@ use crate::screen::{self, Exit, bad_input};
 
 /// The hidden argument that makes `loadline` the daemon behind a mount.
 const DAEMON: &str = "betrfs-daemon";
+/// The same for `fuse-limit`.
+const LIMIT_DAEMON: &str = "fuse-limit-daemon";
 /// fsck(8): errors are left.
 const FSCK_UNCORRECTED: u8 = 4;
 
@@ -19,6 +21,15 @@ const FSCK_UNCORRECTED: u8 = 4;
 pub enum Kind {
     /// A write-optimised file system in user space
     Betrfs,
+}
+
+/// File systems that loadline mounts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MountKind {
+    /// A write-optimised file system in user space
+    Betrfs,
+    /// Files in memory behind FUSE: what a file system that costs nothing makes of it
+    FuseLimit,
 }
 
 /// Options of `mkfs`.
@@ -64,12 +75,13 @@ Examples:
   loadline mount betrfs disk.img /mnt            umount /mnt ends it
   loadline mount betrfs /dev/sdx /mnt -o cache=1G,compress=lz4
   loadline mount betrfs disk.img /mnt --foreground
-Options of -o: docs/betrfs.md.")]
+  loadline mount fuse-limit any-word /mnt -o size=2G
+Options of -o: docs/betrfs.md; of fuse-limit docs/stacks.md.")]
 pub struct Mount {
     /// The file system
     #[arg(value_enum)]
-    pub kind: Kind,
-    /// A block device, or an image file
+    pub kind: MountKind,
+    /// A block device, or an image file; for fuse-limit any word
     #[arg(value_name = "DEVICE", value_hint = ValueHint::FilePath)]
     pub device: PathBuf,
     /// Where
@@ -115,10 +127,13 @@ pub struct Dump {
 /// Runs the daemon, when that is what this process was started for.
 pub fn daemon() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
-    if arguments.next()? != DAEMON {
-        return None;
+    let word = arguments.next()?;
+    let arguments: Vec<OsString> = arguments.collect();
+    match word.to_str()? {
+        DAEMON => Some(betrfs::daemon::main(arguments)),
+        LIMIT_DAEMON => Some(fuselimit::mount::daemon_main(&arguments)),
+        _ => None,
     }
-    Some(betrfs::daemon::main(arguments.collect()))
 }
 
 /// The name that this process was called by, if it is one of those that other programs look for.
@@ -209,6 +224,9 @@ fn show(device: &Path) {
 /// Mounts a file system.
 pub fn mount(arguments: &Mount) -> anyhow::Result<Exit> {
     let options = arguments.options.join(",");
+    if arguments.kind == MountKind::FuseLimit {
+        return mount_limit(arguments, &options);
+    }
     if MountOptions::asks_remount(&options) {
         let left = betrfs::mount::remount(&arguments.dir, &options).map_err(wrong)?;
         if !left.is_empty() {
@@ -229,6 +247,22 @@ pub fn mount(arguments: &Mount) -> anyhow::Result<Exit> {
     let program = std::env::current_exe()?;
     let launcher = Launcher { program, args: vec![DAEMON.into()] };
     betrfs::mount_daemon(&launcher, &arguments.device, &arguments.dir, &options).map_err(wrong)?;
+    Ok(Exit::Done)
+}
+
+fn mount_limit(arguments: &Mount, options: &str) -> anyhow::Result<Exit> {
+    let parsed = fuselimit::Options::parse(options).map_err(bad_input)?;
+    let source = &arguments.device;
+    if arguments.foreground {
+        let mounted =
+            fuselimit::mount::mount_apart(source, &arguments.dir, &parsed).map_err(anyhow::Error::msg)?;
+        mounted.serve()?;
+        return Ok(Exit::Done);
+    }
+    let program = std::env::current_exe()?;
+    let daemon = (program.as_path(), LIMIT_DAEMON);
+    fuselimit::mount::mount_daemon(daemon, source.as_os_str(), &arguments.dir, options)
+        .map_err(anyhow::Error::msg)?;
     Ok(Exit::Done)
 }
 

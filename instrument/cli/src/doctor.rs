@@ -10,13 +10,14 @@ use crate::options::{self, Options};
 use crate::screen::{self, Exit};
 
 /// The stacks that are looked for.
-const STACKS: [&str; 10] = [
+const STACKS: [&str; 11] = [
     "ext4",
     "xfs",
     "btrfs",
     "tmpfs",
     "ext4@980pro",
     "betrfs",
+    "fuse-limit",
     "f2fs",
     "bcachefs",
     "zfs",

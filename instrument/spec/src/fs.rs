@@ -27,6 +27,8 @@ pub enum FsKind {
     Betrfs,
     /// Memory only, no device.
     Tmpfs,
+    /// loadline's own file system in memory, behind FUSE: what FUSE allows.
+    FuseLimit,
     /// An existing directory, used as it is.
     Dir,
     /// No place at all: the load is simulated, its stack is among its parameters.
@@ -35,7 +37,7 @@ pub enum FsKind {
 
 impl FsKind {
     /// Every kind, in the order in which messages list them.
-    pub const ALL: [FsKind; 13] = [
+    pub const ALL: [FsKind; 14] = [
         FsKind::Ext4,
         FsKind::Ext3,
         FsKind::Ext2,
@@ -47,6 +49,7 @@ impl FsKind {
         FsKind::Bcachefs,
         FsKind::Zfs,
         FsKind::Betrfs,
+        FsKind::FuseLimit,
         FsKind::Dir,
         FsKind::Virtual,
     ];
@@ -65,6 +68,7 @@ impl FsKind {
             FsKind::Zfs => "zfs",
             FsKind::Betrfs => "betrfs",
             FsKind::Tmpfs => "tmpfs",
+            FsKind::FuseLimit => "fuse-limit",
             FsKind::Dir => "dir",
             FsKind::Virtual => "virtual",
         }
@@ -77,7 +81,7 @@ impl FsKind {
 
     /// Whether the file system lies on a block device that mkfs formats.
     pub fn needs_device(self) -> bool {
-        !matches!(self, FsKind::Tmpfs | FsKind::Dir | FsKind::Virtual)
+        !matches!(self, FsKind::Tmpfs | FsKind::FuseLimit | FsKind::Dir | FsKind::Virtual)
     }
 
     /// The program that formats a device, for those that have one.
@@ -91,7 +95,8 @@ impl FsKind {
             FsKind::F2fs => "mkfs.f2fs",
             FsKind::Nilfs2 => "mkfs.nilfs2",
             FsKind::Bcachefs => "mkfs.bcachefs",
-            FsKind::Zfs | FsKind::Betrfs | FsKind::Tmpfs | FsKind::Dir | FsKind::Virtual => return None,
+            FsKind::Zfs | FsKind::Betrfs | FsKind::Tmpfs | FsKind::FuseLimit => return None,
+            FsKind::Dir | FsKind::Virtual => return None,
         })
     }
 
@@ -105,7 +110,8 @@ impl FsKind {
             FsKind::Nilfs2 => "nilfs-tools",
             FsKind::Bcachefs => "bcachefs-tools",
             FsKind::Zfs => "zfsutils-linux",
-            FsKind::Betrfs | FsKind::Tmpfs | FsKind::Dir | FsKind::Virtual => return None,
+            FsKind::Betrfs | FsKind::Tmpfs | FsKind::FuseLimit => return None,
+            FsKind::Dir | FsKind::Virtual => return None,
         })
     }
 
@@ -119,7 +125,7 @@ impl FsKind {
             FsKind::F2fs | FsKind::Nilfs2 | FsKind::Bcachefs => Size::from_mib(128),
             FsKind::Ext2 | FsKind::Ext3 | FsKind::Ext4 => Size::from_mib(8),
             FsKind::Zfs | FsKind::Betrfs => Size::from_mib(64),
-            FsKind::Tmpfs | FsKind::Dir | FsKind::Virtual => Size::from_bytes(0),
+            FsKind::Tmpfs | FsKind::FuseLimit | FsKind::Dir | FsKind::Virtual => Size::from_bytes(0),
         }
     }
 }

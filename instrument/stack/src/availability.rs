@@ -69,7 +69,10 @@ pub(crate) fn check(host: &Host, spec: &StackSpec) -> Result<(), Unavailable> {
     network(host, spec)?;
     match spec.device() {
         Device::Directory(path) => return directory(path),
-        Device::Memory => return tmpfs(host),
+        Device::Memory => {
+            kernel_supports(host, spec.fs())?;
+            return may_mount(host);
+        }
         Device::Image(_) | Device::Block(_) => regime(spec.regime())?,
         Device::Emulated { .. } if spec.is_ublk() => ublk(host)?,
         Device::Emulated { .. } => fuse(host, "an emulated SSD")?,
@@ -126,8 +129,8 @@ fn directory(path: &Utf8Path) -> Result<(), Unavailable> {
     })
 }
 
-/// An emulated SSD is a FUSE file behind a loop device; whether its name is a profile's, its provider knows. betrfs is
-/// served by a process.
+/// An emulated SSD is a FUSE file behind a loop device; whether its name is a profile's, its provider knows. betrfs and
+/// `fuse-limit` are served by a process.
 pub(crate) fn fuse(host: &Host, what: &str) -> Result<(), Unavailable> {
     let fuse = host.path("/dev/fuse");
     rustix::fs::access(fuse.as_str(), Access::READ_OK | Access::WRITE_OK).map_err(|error| {
@@ -164,11 +167,6 @@ fn regime(regime: Option<Regime>) -> Result<(), Unavailable> {
     }
 }
 
-fn tmpfs(host: &Host) -> Result<(), Unavailable> {
-    kernel_supports(host, FsKind::Tmpfs)?;
-    may_mount(host)
-}
-
 fn may_mount(host: &Host) -> Result<(), Unavailable> {
     if !host.has_sys_admin() {
         let reason = "mounting needs root (the capability CAP_SYS_ADMIN)";
@@ -196,7 +194,7 @@ fn kernel_supports(host: &Host, fs: FsKind) -> Result<(), Unavailable> {
                 "make one yourself (zpool create) and measure it as dir:/pool/dataset",
             ));
         }
-        FsKind::Betrfs => return fuse(host, "betrfs"),
+        FsKind::Betrfs | FsKind::FuseLimit => return fuse(host, name),
         _ => format!(
             "use a kernel with {name} (CONFIG_{}_FS), or measure another file system",
             name.to_uppercase()

@@ -21,6 +21,9 @@ use journal::dead_mount;
 use journal::{Journal, Resource, Scope, create_tree, random_word};
 use spec::{Device, FsKind, ImageOptions, Network, Size, StackSpec};
 
+/// The type in mountinfo of `fuse-limit`.
+const FUSE_LIMIT_TYPE: &str = "fuse.fuse-limit";
+
 /// Builds stacks. `Builder::new(work_dir)` and, where wanted, changed fields.
 #[derive(Clone)]
 pub struct Builder {
@@ -30,7 +33,7 @@ pub struct Builder {
     pub erase: Option<Utf8PathBuf>,
     /// Allow images larger than the free space. When it runs out, the stack sees I/O errors.
     pub overcommit: bool,
-    /// The `loadline` executable, which formats and mounts betrfs; without it that file system is unavailable.
+    /// The `loadline` executable, which formats betrfs and mounts it and `fuse-limit`; without it these are unavailable.
     pub program: Option<Utf8PathBuf>,
     /// Runs mkfs, mount and blkid.
     pub runner: Arc<dyn Runner>,
@@ -72,7 +75,7 @@ impl Builder {
         availability::check(&self.host, spec)?;
         self.guarded(spec, journal, |draft| match spec.device() {
             Device::Directory(path) => self.directory(draft, path),
-            Device::Memory => self.tmpfs(draft),
+            Device::Memory => self.in_memory(draft),
             Device::Image(options) => self.image(draft, *options),
             Device::Block(path) => self.block_device(draft, path),
             Device::Emulated { name, .. } => Err(StackError::Unavailable(Unavailable::new(
@@ -168,9 +171,9 @@ impl Builder {
         Ok((data, None))
     }
 
-    fn tmpfs(&self, draft: &mut Draft<'_>) -> Result<(Utf8PathBuf, Option<MountPlan>), StackError> {
+    fn in_memory(&self, draft: &mut Draft<'_>) -> Result<(Utf8PathBuf, Option<MountPlan>), StackError> {
         let tree = self.work_tree(draft)?;
-        // tmpfs takes any word as its source: a unique one proves later that the mount is ours
+        // any word is taken as the source: a unique one proves later that the mount is ours
         let source = format!("loadline-{}", random_word());
         self.mount(draft, &tree, source)
     }
@@ -267,11 +270,11 @@ impl Builder {
         let target = tree.join("mnt");
         std::fs::create_dir(&target).map_err(io_error(&target))?;
         let options = draft.spec.mount_options().to_vec();
+        let own =
+            |fs| Ok::<_, StackError>(mount::own_command(self.program()?, (fs, &options), &source, &target));
         let (fs_type, command) = match draft.spec.fs() {
-            FsKind::Betrfs => {
-                let command = mount::betrfs_command(self.program()?, &options, &source, &target);
-                (dead_mount::BETRFS_TYPE.to_string(), command)
-            }
+            FsKind::Betrfs => (dead_mount::BETRFS_TYPE.to_string(), own(FsKind::Betrfs)?),
+            FsKind::FuseLimit => (FUSE_LIMIT_TYPE.to_string(), own(FsKind::FuseLimit)?),
             fs => (fs.name().to_string(), mount::command(fs.name(), &options, &source, &target)),
         };
         let plan = MountPlan { command, target: target.clone(), source, fs_type, options };
@@ -298,7 +301,7 @@ impl Builder {
     fn program(&self) -> Result<&Utf8Path, StackError> {
         self.program.as_deref().ok_or_else(|| {
             let remedy = "run it from the command `loadline`";
-            Unavailable::new("betrfs is formatted and mounted by the program `loadline`", remedy).into()
+            Unavailable::new("betrfs and fuse-limit are served by the program `loadline`", remedy).into()
         })
     }
 

@@ -4,16 +4,17 @@ use camino::Utf8Path;
 use host::CommandLine;
 use host::mount::is_generic_option;
 use rustix::mount::FsOpenFlags;
+use spec::FsKind;
 
-/// The line by which `program` (loadline) mounts betrfs: its daemon stays in the background. Unless the options name a
-/// transport it is the fastest that works: what is measured is betrfs at its best.
-pub(crate) fn betrfs_command(
+/// The line by which `program` (loadline) mounts `fs`, betrfs or `fuse-limit`: its daemon stays in the background. Unless
+/// the options name a transport it is the fastest that works: what is measured is a file system at its best.
+pub(crate) fn own_command(
     program: &Utf8Path,
-    options: &[String],
+    (fs, options): (FsKind, &[String]),
     source: &str,
     target: &Utf8Path,
 ) -> CommandLine {
-    let mut args: Vec<String> = ["mount", "betrfs", source, target.as_str()].map(str::to_string).into();
+    let mut args: Vec<String> = ["mount", fs.name(), source, target.as_str()].map(str::to_string).into();
     let mut options = options.to_vec();
     if !options.iter().any(|option| option.starts_with("transport=")) {
         options.push("transport=fastest".into());

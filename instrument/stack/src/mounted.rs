@@ -15,7 +15,7 @@ use host::runner::{CommandLine, CommandOutput, Runner};
 use host::{Host, mountinfo};
 use journal::{DeadMount, UndoReport, dead_mount};
 use journal::{Resource, Scope};
-use spec::{Device, StackSpec};
+use spec::{Device, FsKind, StackSpec};
 
 /// How long a busy mount is tried again before a cold remount gives up.
 const REMOUNT_PATIENCE: Duration = Duration::from_secs(5);
@@ -76,7 +76,7 @@ impl MountPlan {
 pub enum Coldness {
     /// Unmounted, the machine's caches dropped, mounted again.
     Remounted,
-    /// Written back and the machine's caches dropped; a directory cannot be unmounted.
+    /// Written back and the machine's caches dropped; a directory cannot be unmounted, nor `fuse-limit`.
     CachesDropped,
     /// Written back only: dropping caches needs root.
     WrittenBack,
@@ -203,7 +203,7 @@ impl MountedStack {
     /// Makes the stack cold: writes it back, unmounts it, drops the machine's clean caches, mounts it again.
     /// All files on it must be closed. After an error it may be left unmounted; take it down then.
     pub fn remount_cold(&self) -> Result<Coldness, StackError> {
-        if *self.spec.device() == Device::Memory {
+        if self.spec.fs() == FsKind::Tmpfs {
             return Ok(Coldness::InMemory);
         }
         // an interrupt waits until the mount is back, and then takes it off for good
@@ -220,7 +220,8 @@ impl MountedStack {
 
     /// As [`MountedStack::remount_cold`], without what a network has in front of it.
     fn remount_served(&self) -> Result<Coldness, StackError> {
-        let Some(plan) = &self.plan else {
+        // a daemon keeps what it has in memory, behind the kernel's caches
+        let Some(plan) = self.plan.as_ref().filter(|_| *self.spec.device() != Device::Memory) else {
             let dropped = self.host.drop_caches();
             return Ok(if dropped.is_ok() { Coldness::CachesDropped } else { Coldness::WrittenBack });
         };

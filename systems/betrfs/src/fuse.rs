@@ -1,16 +1,13 @@
 //! The kernel's requests, one function each. The kernel checks permissions, caches names and attributes for as
 //! long as it likes (nobody but it changes anything) and sends every write at once.
 
-use std::fs::File;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use fusewire::local::{self, Probe};
 use fusewire::wire::{self, Entry, InitWish, Opened, Operation, Request, StatFs, init_flag, open_flag};
-use fusewire::{Answered, FileSystem, Notifier, Reply};
+use fusewire::{Answered, Beat, FileSystem, Notifier, Reply};
 
-use crate::beat::Beat;
 use crate::coherence::Coherence;
 use crate::error::{Error, Result};
 use crate::fs::{Attr, Fs, NewFile, RenameMode, SetAttr, SetTime, Through, Whence, With};
@@ -19,15 +16,8 @@ use crate::listings::{Keeping, Listings};
 use crate::record::Time;
 use crate::syncer::Syncer;
 
-/// Largest request in bytes: what FUSE carries in 256 pages.
-pub(crate) const REQUEST_BYTES_MAX: u32 = 1 << 20;
 /// A write of so many bytes may have to wait until others have been written.
 const LONG: usize = 16 << 10;
-
-/// Inode number of the probe: no file ever gets it.
-const PROBE_INO: u64 = u64::MAX;
-/// The kernel asks for nothing about the probe while it is opened.
-const PROBE_TTL: Duration = Duration::from_secs(3600);
 
 /// What the transport may be told.
 #[derive(Clone, Debug)]
@@ -47,58 +37,11 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// What the kernel is asked for. Each flag may be missing in an older one: slower, but as right.
+    /// What the kernel is asked for.
     pub fn wish(&self) -> InitWish {
-        let mut flags = init_flag::ASYNC_READ
-            | init_flag::ASYNC_DIO
-            | init_flag::EXPORT_SUPPORT
-            | init_flag::BIG_WRITES
-            | init_flag::PARALLEL_DIROPS
-            | init_flag::CACHE_SYMLINKS
-            | init_flag::NO_OPEN_SUPPORT
-            | init_flag::EXPLICIT_INVAL_DATA
-            | init_flag::HANDLE_KILLPRIV_V2;
-        if self.writeback {
-            flags |= init_flag::WRITEBACK_CACHE;
-        }
-        if self.readdirplus {
-            flags |= init_flag::DO_READDIRPLUS;
-        }
-        InitWish {
-            flags,
-            request_bytes_max: REQUEST_BYTES_MAX,
-            max_background: 128,
-            congestion_threshold: 96,
-        }
-    }
-}
-
-/// A file that is there only while the mount is made. The kernel learns at the first OPEN that there is nothing to
-/// open; until then every file that is made has its RELEASE, so one is opened before anybody else can.
-#[derive(Debug)]
-pub(crate) struct Probe {
-    name: String,
-    there: AtomicBool,
-}
-
-impl Probe {
-    pub fn new() -> Probe {
-        let nanoseconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos());
-        let name = format!(".betrfs-{}-{nanoseconds:x}", std::process::id());
-        Probe { name, there: AtomicBool::new(false) }
-    }
-
-    /// Opens the probe in the root directory `dir`, which is served by other threads.
-    pub fn open_in(&self, dir: &Path, notifier: &Notifier) {
-        self.there.store(true, Ordering::Release);
-        // Without it every new file costs a request more.
-        let _ = File::open(dir.join(&self.name));
-        self.there.store(false, Ordering::Release);
-        let _ = notifier.invalidate_entry(key::ROOT, self.name.as_bytes());
-    }
-
-    fn is(&self, parent: u64, name: &[u8]) -> bool {
-        self.there.load(Ordering::Acquire) && parent == key::ROOT && name == self.name.as_bytes()
+        let writeback = if self.writeback { init_flag::WRITEBACK_CACHE } else { 0 };
+        let readdirplus = if self.readdirplus { init_flag::DO_READDIRPLUS } else { 0 };
+        local::wish(writeback | readdirplus)
     }
 }
 
@@ -201,20 +144,13 @@ impl Server {
         }
     }
 
-    /// How the kernel treats the handle of a new file, opened with the `flags` of open(2). One that can only be written
-    /// bypasses the page cache: otherwise the kernel asks at the first write whether the file has capabilities (with
-    /// DIRECT_IO it leaves it to us to take them away), and copies what nobody may ever read.
     fn handle_flags(&self, flags: u32) -> u32 {
-        let write_only = flags & libc::O_ACCMODE as u32 == libc::O_WRONLY as u32;
-        let direct = write_only && !self.settings.keep_new && !self.settings.writeback;
-        open_flag::KEEP_CACHE | open_flag::NOFLUSH | if direct { open_flag::DIRECT_IO } else { 0 }
+        local::handle_flags(flags, self.settings.keep_new || self.settings.writeback)
     }
 
     fn lookup(&self, parent: u64, name: &[u8], reply: Reply<'_>) -> Answered {
-        if self.settings.probe.is(parent, name) {
-            let mode = libc::S_IFREG | 0o400;
-            let attr = wire::Attr { ino: PROBE_INO, nlink: 1, mode, ..wire::Attr::default() };
-            return reply.entry(&Entry { node: PROBE_INO, ttl: PROBE_TTL, attr });
+        if let Some(entry) = self.settings.probe.entry(parent, name) {
+            return reply.entry(&entry);
         }
         match self.fs.lookup(parent, name) {
             Err(Error::NotFound) => reply.entry(&self.absent()),

@@ -8,14 +8,12 @@
 //! | [`error`] | errors and their numbers |
 //! | `fuse`, `syncer`, `coherence` | the kernel's requests; syncs for many at once; what the kernel must forget |
 //! | `listings` | directories as the kernel reads and keeps them |
-//! | `beat` | threads that take turns at writing to a file are not held up by the scheduler |
 //! | [`mod@mount`], [`daemon`], `memory`, `pruner` | mounting in this process, or in one of its own; its memory |
 //! | [`mod@format`] | making file systems, and what may be overwritten |
 //! | [`mod@check`], `overlay` | fsck and dump |
 //!
 //! `docs/betrfs.md` has the guarantees, the layout byte by byte, and the limits.
 
-mod beat;
 pub mod check;
 mod coherence;
 mod contents;

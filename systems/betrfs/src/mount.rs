@@ -2,21 +2,20 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use betree::{Compression, FileStorage, Steps, Storage, UringStorage};
-use fusewire::{Config, Session, Transport, UringSwitch, Way};
+use fusewire::local::{self, Place, Probe, StartError};
+use fusewire::{Session, Transport};
 use host::Host;
-use rustix::mount::{MountFlags, UnmountFlags};
+use rustix::mount::MountFlags;
 
 use crate::check::{CheckReport, check, dump};
 use crate::error::Error;
 use crate::fs::{Fs, Options};
-use crate::fuse::{Probe, REQUEST_BYTES_MAX, Server, Settings};
+use crate::fuse::{Server, Settings};
 use crate::overlay::Shared;
 use crate::pruner::Pruner;
 
@@ -26,8 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const TYPE: &str = "fuse.betrfs";
 /// Inodes in memory, at about half a KiB each.
 const INODES_MAX: usize = 60_000;
-/// Read-ahead of the mount in KiB.
-const READ_AHEAD_KIB: u32 = 2048;
 
 /// What mount(8) passes on, what the kernel shows of a mount (and mount(8) then repeats), and what is so anyway: the
 /// kernel keeps no access times for FUSE, whatever is asked.
@@ -173,8 +170,8 @@ impl Default for MountOptions {
             no_dev: false,
             no_exec: false,
             transport: Transport::Auto,
-            threads: 8,
-            ttl: Duration::from_secs(86_400),
+            threads: local::THREADS,
+            ttl: local::TTL,
             writeback: false,
             keep_new: false,
             direct: true,
@@ -446,7 +443,7 @@ pub fn mount_fs(
     options: &MountOptions,
 ) -> Result<Mounted> {
     let dir = dir.canonicalize().map_err(MountError::io(dir.display().to_string()))?;
-    let probe = Arc::new(Probe::new());
+    let probe = Arc::new(Probe::new("betrfs"));
     let settings = Settings {
         ttl: options.ttl,
         writeback: options.writeback,
@@ -456,66 +453,25 @@ pub fn mount_fs(
         probe: probe.clone(),
     };
     let shown = options.shown_source.as_deref().unwrap_or(source);
-    let mut session = Err(MountError::Daemon("no way to mount".into()));
-    for way in options.transport.ways() {
-        session = start(&fs, &settings, *way, shown, &dir, options);
-        if session.is_ok() {
-            break;
-        }
-    }
-    let session = session?;
+    let place = Place {
+        name: "betrfs",
+        source: shown,
+        dir: &dir,
+        fs_type: TYPE,
+        flags: options.flags(),
+        transport: options.transport,
+        threads: options.threads,
+    };
+    let server = || Arc::new(Server::new(fs.clone(), settings.clone()));
+    let session = place.serve(&settings.wish(), server);
+    let session = session.map_err(|StartError { what, cause }| MountError::Io { what, cause })?;
     let duty = session.duty();
     if let Some(duty) = &duty {
         fs.call_before_waiting(duty.clone());
     }
     probe.open_in(&dir, &session.notifier());
     let pruner = Some(Pruner::start(fs.clone(), session.notifier(), options.inodes_max, duty));
-    let mounted = Mounted { fs, session: Some(session), pruner, dir, claim, source: source.to_owned() };
-    mounted.tune();
-    Ok(mounted)
-}
-
-/// Mounts and serves one way.
-fn start(
-    fs: &Arc<Fs>,
-    settings: &Settings,
-    way: Way,
-    shown: &Path,
-    dir: &Path,
-    options: &MountOptions,
-) -> Result<Session> {
-    let cpus = std::thread::available_parallelism().map_or(1, |n| n.get());
-    let config = Config {
-        wish: settings.wish(),
-        way,
-        name: "betrfs".into(),
-        threads: options.threads,
-        awake: (cpus / 2).max(1),
-        ring_threads: options.threads,
-        ring_entries: 1,
-        pin: true,
-    };
-    let switch = match way {
-        Way::Rings => Some(UringSwitch::on().map_err(MountError::io("switch on FUSE over io_uring"))?),
-        Way::Classic => None,
-    };
-    let fuse = connect(shown, dir, options)?;
-    let started = Session::start(fuse, Arc::new(Server::new(fs.clone(), settings.clone())), &config);
-    drop(switch);
-    started.map_err(|error| {
-        // Somebody's request may wait in it for an answer.
-        let _ = fusewire::force_unmount(dir);
-        MountError::io("connect to FUSE")(error)
-    })
-}
-
-/// Opens a FUSE connection and mounts it.
-fn connect(source: &Path, dir: &Path, options: &MountOptions) -> Result<OwnedFd> {
-    let data = format!(
-        "rootmode=40000,user_id=0,group_id=0,default_permissions,allow_other,max_read={REQUEST_BYTES_MAX}"
-    );
-    fusewire::mount(source, dir, TYPE, options.flags(), &data)
-        .map_err(MountError::io(format!("mount at {}", dir.display())))
+    Ok(Mounted { fs, session: Some(session), pruner, dir, claim, source: source.to_owned() })
 }
 
 impl Mounted {
@@ -529,30 +485,13 @@ impl Mounted {
         &self.dir
     }
 
-    /// Raises the kernel's read-ahead, which FUSE alone can only lower. Without the right to, it stays.
-    fn tune(&self) {
-        let Ok(meta) = std::fs::metadata(&self.dir) else { return };
-        let (major, minor) = (libc::major(meta.dev()), libc::minor(meta.dev()));
-        let path = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
-        let _ = std::fs::write(path, READ_AHEAD_KIB.to_string());
-    }
-
     /// Asks the system to unmount. False if the mount is in use: then it goes, and [`Mounted::wait`] ends, when the
     /// last user has left; nobody new gets in.
     ///
     /// # Errors
     /// [`MountError::Io`].
     pub fn request_unmount(dir: &Path) -> Result<bool> {
-        let what = || format!("unmount {}", dir.display());
-        match rustix::mount::unmount(dir, UnmountFlags::empty()) {
-            Ok(()) => Ok(true),
-            Err(rustix::io::Errno::BUSY) => rustix::mount::unmount(dir, UnmountFlags::DETACH)
-                .map(|()| false)
-                .map_err(|e| MountError::io(what())(e.into())),
-            // Unmounted already.
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => Ok(true),
-            Err(e) => Err(MountError::io(what())(e.into())),
-        }
+        fusewire::unmount(dir).map_err(MountError::io(format!("unmount {}", dir.display())))
     }
 
     /// Unmounts, waits for the last user, closes the file system.

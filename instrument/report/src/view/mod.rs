@@ -431,7 +431,7 @@ fn intended_of(outcome: &Outcome) -> Option<Histogram> {
 
 /// A stack whose data never leaves memory: tmpfs or ramfs by name, or as the kernel named the mounted target.
 fn is_memory(run: &Run, stack: &str) -> bool {
-    const KINDS: [&str; 2] = ["tmpfs", "ramfs"];
+    const KINDS: [&str; 3] = ["tmpfs", "ramfs", "fuse-limit"];
     if KINDS.contains(&stack.split([',', '@', ':']).next().unwrap_or(stack)) {
         return true;
     }

@@ -28,7 +28,7 @@ const STACK_BYTES: usize = 64 << 10;
 /// Lowest priority of the real-time class: before all of the others. (A nice value counts among threads of one session only.)
 const PRIORITY: i32 = 1;
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Cpu {
     /// Writes by another thread than the one before.
     turns: AtomicU64,
@@ -36,10 +36,12 @@ struct Cpu {
 }
 
 /// Finds threads that take turns, and keeps the beat for them.
-pub(crate) struct Beat {
+#[derive(Debug)]
+pub struct Beat {
     shared: Arc<Shared>,
 }
 
+#[derive(Debug)]
 struct Shared {
     /// Of each file of the same number modulo [`FILES`]: half of its inode's number, and who wrote last.
     last: [AtomicU64; FILES],
@@ -71,7 +73,7 @@ impl Beat {
         let starts = turns.is_multiple_of(TURNS_TO_START) && !self.shared.refused.load(Ordering::Relaxed);
         if starts && !cpu.beats.swap(true, Ordering::AcqRel) {
             let shared = self.shared.clone();
-            let named = std::thread::Builder::new().name(format!("betrfs-beat{number}"));
+            let named = std::thread::Builder::new().name(format!("fuse-beat{number}"));
             let started = named.stack_size(STACK_BYTES).spawn(move || shared.beat(number));
             if started.is_err() {
                 self.shared.refused.store(true, Ordering::Relaxed);
