@@ -208,7 +208,7 @@ impl Log {
         s.bytes += len as u64;
         s.unasked += len as u64;
         s.appended = msn;
-        if s.pending.held() && s.pending.bytes() > self.held_max {
+        if s.pending.held() && s.pending.bytes() - s.pending.writable() > self.held_max {
             s.pending.free_oldest();
         }
         Ok(Appended::Done(match s.pending.writable() {
