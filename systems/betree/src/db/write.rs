@@ -333,6 +333,10 @@ impl Inner {
         let Some((first, held)) = self.log.held(upto) else { return false };
         let (changes, record) = batch::of_buffer(spilled);
         let extents = batch::extents(&changes);
+        // What is not the memtable's is not in `spilled`.
+        if first <= applied {
+            return false;
+        }
         // Records that have been written may name the other extents already, and no two may.
         let named = first > applied + 1 && extents.iter().any(|e| e.info().kind != BlockKind::Spilled);
         // What is little less is not worth a flush of the extents.
@@ -373,6 +377,9 @@ impl Inner {
                 self.checkpoint()?;
                 continue;
             }
+            // It is no part of the next memtable.
+            self.log.close_chunk();
+            self.log.free(msn);
             let mut front = self.write_front();
             front.last_msn = msn;
             front.view = Arc::new(View { frozen: Vec::new(), root, applied: msn });
