@@ -3,7 +3,7 @@
 //!
 //! Judges STATES (default 10,000) states after simulated power cuts: each must be the state after some batch, none older
 //! than the last sync, and verify. Trials of all kinds take turns: cuts anywhere, torn superblocks, torn log tails, full
-//! log, full device, power failing again during recovery. A failure names its seed; running with it repeats it. Then
+//! log, full device, power failing again during recovery, held records. A failure names its seed; running with it repeats it. Then
 //! a store on a simulated device is filled to the brim and half emptied ten times.
 
 #[path = "../src/db/tests/model.rs"]
@@ -30,7 +30,8 @@ const ROUNDS: u64 = 20;
 const OUTCOMES: u64 = 5;
 
 fn crashes(states: u64, first: u64, threads: u64) {
-    let (next, judged, spilled) = (AtomicU64::new(first), AtomicU64::new(0), AtomicU64::new(0));
+    let (next, judged) = (AtomicU64::new(first), AtomicU64::new(0));
+    let (spilled, bound) = (AtomicU64::new(0), AtomicU64::new(0));
     let kinds: Mutex<BTreeMap<String, u64>> = Mutex::default();
     let work = || {
         while judged.load(Ordering::Relaxed) < states {
@@ -39,6 +40,7 @@ fn crashes(states: u64, first: u64, threads: u64) {
             let mut trial = Trial::new(seed, kind, Options::tiny());
             (0..ROUNDS).for_each(|round| trial.round(round, OUTCOMES));
             spilled.fetch_add(trial.spilled, Ordering::Relaxed);
+            bound.fetch_add(trial.bound, Ordering::Relaxed);
             let all = judged.fetch_add(trial.judged, Ordering::Relaxed) + trial.judged;
             *kinds.lock().expect("no panic").entry(format!("{:?}", trial.kind)).or_default() += trial.judged;
             if seed.is_multiple_of(20) {
@@ -50,7 +52,8 @@ fn crashes(states: u64, first: u64, threads: u64) {
     let last = next.load(Ordering::Relaxed) - 1;
     println!("seeds {first} to {last}: {} states judged, none wrong", judged.load(Ordering::Relaxed));
     println!("of these {:?}", kinds.into_inner().expect("no panic"));
-    println!("{} KiB of messages were spilled", spilled.into_inner() >> 10);
+    let (spilled, bound) = (spilled.into_inner() >> 10, bound.into_inner() >> 10);
+    println!("{spilled} KiB of messages were spilled, which spared the log {bound} KiB");
 }
 
 /// Fills, deletes half, ten times, with threads in the background.

@@ -1,6 +1,7 @@
 //! Write batches, and their record in the log.
 
 use crate::block::{BlockId, BlockInfo, BlockKind, BlockRef};
+use crate::buffer::Buffer;
 use crate::bytes::{Arena, Bytes};
 use crate::codec::{put_op, put_patch, put_value, read_op, read_patch, read_value};
 use crate::edits::Edits;
@@ -428,15 +429,28 @@ pub const KEY_BYTES_MAX: usize = 16 * 1024;
 /// Longest value in bytes.
 pub const VALUE_BYTES_MAX: u32 = 16 << 20;
 
+/// Added to the length of an extent of spilled messages in a record.
+const SPILLED: u64 = 1 << 32;
+
 /// The extents that a batch refers to.
 pub(crate) fn extents(changes: &[Change]) -> Vec<BlockRef> {
     let mut found: BTreeMap<BlockId, BlockRef> = BTreeMap::new();
     for change in changes {
-        if let Change::Key(_, Op { base: Base::Value(Value::Slice(s)), .. }) = change {
+        let Change::Key(_, op) = change else { continue };
+        for s in op.slices() {
             found.entry(s.extent.id()).or_insert_with(|| s.extent.clone());
         }
     }
     found.into_values().collect()
+}
+
+/// The changes that a buffer stands for, and their record.
+pub(crate) fn of_buffer(buffer: &Buffer) -> (Vec<Change>, Vec<u8>) {
+    let deletes = buffer.tombs().iter().map(Change::DeleteRange);
+    let ops = buffer.ops().iter().map(|(key, op)| Change::Key(key.clone(), op.clone()));
+    let changes: Vec<Change> = deletes.chain(ops).collect();
+    let record = encode(&changes);
+    (changes, record)
 }
 
 /// Encodes the record of a batch, but for its number.
@@ -446,7 +460,8 @@ pub(crate) fn encode(changes: &[Change]) -> Vec<u8> {
     put_int(&mut out, extents.len() as u64);
     for e in &extents {
         put_int(&mut out, e.id());
-        put_int(&mut out, e.info().len as u64);
+        let spilled = if e.info().kind == BlockKind::Spilled { SPILLED } else { 0 };
+        put_int(&mut out, e.info().len as u64 | spilled);
         put_segments(&mut out, &e.info().segments);
         put_int(&mut out, e.info().sums.len() as u64);
         e.info().sums.iter().for_each(|s| put_u32(&mut out, *s));
@@ -481,10 +496,12 @@ pub(crate) fn decode(
     let mut r = Reader::new(bytes);
     let mut extents: BTreeMap<BlockId, BlockRef> = BTreeMap::new();
     for _ in 0..r.count()? {
-        let (id, len) = (r.int()?, r.int32()?);
+        let (id, len) = (r.int()?, r.int()?);
+        let kind = if len & SPILLED == 0 { BlockKind::Extent } else { BlockKind::Spilled };
+        let len = u32::try_from(len & !SPILLED).map_err(|_| Malformed("extent too long"))?;
         let segments = read_segments(&mut r)?;
         let sums = (0..r.count()?).map(|_| r.u32()).collect::<Decoded<_>>()?;
-        let info = BlockInfo { kind: BlockKind::Extent, segments, len, head_len: 0, sums, out: Vec::new() };
+        let info = BlockInfo { kind, segments, len, head_len: 0, sums, out: Vec::new() };
         extents.insert(id, adopt(info)?);
     }
     let mut changes = Vec::new();

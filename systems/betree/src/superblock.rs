@@ -12,9 +12,9 @@ use crate::table::{put_segments, read_segments};
 use crate::wire::{Decoded, Malformed, Reader, put_int, put_u32, put_u64};
 
 /// The first seven bytes, and the version of the format as the eighth.
-const MAGIC: [u8; 8] = *b"\"BEtree2";
+const MAGIC: [u8; 8] = *b"\"BEtree3";
 /// Versions that are understood; what is written is of the newest.
-const VERSIONS: std::ops::RangeInclusive<u8> = b'1'..=b'2';
+const VERSIONS: std::ops::RangeInclusive<u8> = b'1'..=b'3';
 /// Most segments a copy of the table may be in, so that a superblock fits its unit.
 pub const TABLE_SEGMENTS_MAX: usize = 150;
 /// First unit of the log.
@@ -267,7 +267,7 @@ mod tests {
     fn another_version_is_refused_by_name() {
         let s = SimStorage::new(16 * UNIT as u64);
         let mut unit = sample(2).encode().expect("encode");
-        unit[7] = b'3';
+        unit[7] = b'9';
         let crc = crc32c::crc32c(&unit[..UNIT - 4]);
         unit[UNIT - 4..].copy_from_slice(&crc.to_le_bytes());
         s.corrupt(0, &unit);

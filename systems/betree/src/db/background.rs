@@ -184,13 +184,16 @@ fn syncer(inner: &Inner) {
     let mut last = Instant::now();
     let nap = inner.options.sync_interval.map_or(LOG_NAP, |interval| interval.min(LOG_NAP));
     while !inner.stopping() && inner.failure.get().is_none() {
-        let due = inner.options.sync_interval.is_some_and(|interval| last.elapsed() >= interval);
-        if due {
-            inner.note(inner.log.commit(true));
-            last = Instant::now();
+        if let Some(interval) = inner.options.sync_interval {
+            // A held record must not wait for another nap when it is nearly as old as that.
+            let age = interval.saturating_sub(nap);
+            if last.elapsed() >= interval || inner.log.holds_for(age) {
+                inner.note(inner.log.secure(age));
+                last = Instant::now();
+            }
         }
         if inner.log.wait(nap) {
-            inner.note(inner.log.commit(false));
+            inner.note(inner.log.commit_ready());
         }
     }
 }

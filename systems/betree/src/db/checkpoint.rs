@@ -94,9 +94,10 @@ impl Inner {
 
     fn unpin(&self, msn: u64) {
         let mut pins = self.pins.lock().unwrap_or_else(|e| e.into_inner());
-        while pins.front().is_some_and(|(n, _)| *n <= msn) {
-            pins.pop_front();
-        }
+        let later = pins.split_off(&(msn + 1));
+        // Their blocks are freed when the lock has been given back.
+        let _done = std::mem::replace(&mut *pins, later);
+        drop(pins);
     }
 
     /// Tells the storage about space freed by this checkpoint. The space is out of circulation meanwhile.

@@ -25,7 +25,7 @@ use crate::memtable::Memtable;
 use crate::message::Op;
 use crate::node::NodeRef;
 use crate::store::Store;
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, RwLock};
 
@@ -93,8 +93,8 @@ pub(super) struct Inner {
     pub(super) front: RwLock<Front>,
     /// [`Front::waiting`] when the lock was last held alone.
     pub(super) waiting: AtomicUsize,
-    /// Extents that log records still needed by a recovery refer to.
-    pub(super) pins: Mutex<VecDeque<(u64, Vec<BlockRef>)>>,
+    /// Extents that log records still needed by a recovery refer to, by the number of the record.
+    pub(super) pins: Mutex<BTreeMap<u64, Vec<BlockRef>>>,
     /// Set by the first failure after which the outcome of writes is unknown.
     pub(super) failure: OnceLock<String>,
     /// Freed units when a writer was last told that space is out, plus one; and refusals since.

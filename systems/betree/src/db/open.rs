@@ -2,6 +2,7 @@
 
 use super::background::Background;
 use super::inner::{Checkpoint, Front, Inner, Signals, View};
+use super::space::memtable_bytes_max;
 use super::write::add_changes;
 use super::{Db, Options};
 use crate::batch::{self, Change};
@@ -131,6 +132,9 @@ pub(crate) fn ring(uuid: &u64, life: u64, log_units: u64) -> Ring {
     Ring { start: LOG_START * UNIT as u64, len: log_units * UNIT as u64, uuid: *uuid, life }
 }
 
+/// Records of so many full memtables may be held: of the one that fills, and of the one that is being applied.
+const MEMTABLES_HELD: usize = 2;
+
 pub(super) fn assemble(storage: Arc<dyn Storage>, options: Options, found: &Found) -> Inner {
     let table = Table::new(LOG_START + found.log_units, found.units, options.discard);
     let (shape, steps) = (found.shape, options.steps);
@@ -146,10 +150,13 @@ pub(super) fn assemble(storage: Arc<dyn Storage>, options: Options, found: &Foun
         store.helpers = HELPERS.into();
     }
     let ring = ring(&found.uuid, found.life, found.log_units);
+    let held = MEMTABLES_HELD * memtable_bytes_max(&options, found.units);
     let root = store.empty_tree();
     Inner {
         options,
-        log: Log::new(storage, ring, found.log_pos, found.log_seq, found.msn).behind(&store.flight),
+        log: Log::new(storage, ring, found.log_pos, found.log_seq, found.msn)
+            .behind(&store.flight)
+            .holding(held),
         uuid: found.uuid,
         life: found.life,
         units: found.units,

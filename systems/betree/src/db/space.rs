@@ -1,5 +1,6 @@
 //! Space: what a writer may take, and what is kept for deletes and checkpoints.
 
+use super::Options;
 use super::inner::{Inner, View};
 use crate::error::{Error, Result};
 use crate::key::KeyRange;
@@ -10,6 +11,12 @@ use std::sync::atomic::Ordering;
 
 /// A checkpoint for the sake of space frees at least this part of all.
 const FREED_PART_MIN: u64 = 64;
+
+/// Bytes at which a memtable is full, with space on storage of `units`.
+pub(super) fn memtable_bytes_max(options: &Options, units: u64) -> usize {
+    let share = (units as usize * UNIT / 128).max(4096);
+    options.memtable_bytes.min(share)
+}
 
 impl Inner {
     pub(super) fn memtable_bytes(&self) -> usize {
@@ -22,8 +29,7 @@ impl Inner {
     }
 
     fn memtable_bytes_max(&self) -> usize {
-        let share = (self.units as usize * UNIT / 128).max(4096);
-        self.options.memtable_bytes.min(share)
+        memtable_bytes_max(&self.options, self.units)
     }
 
     /// Messages that may be applied between two checkpoints when space is short: what they rewrite, in the worst

@@ -48,6 +48,8 @@ pub struct Stats {
     pub extent_bytes_written: u64,
     /// Bytes of messages since opening that were written to extents to wait in inner nodes.
     pub spilled_bytes: u64,
+    /// Of the log's records, bytes for which a record stands that refers to what was spilled.
+    pub bound_bytes: u64,
     /// See [`Stats::checkpoints`].
     pub reads: u64,
     /// See [`Stats::checkpoints`].
@@ -119,6 +121,7 @@ impl Inner {
             node_bytes_written: n(&c.node_bytes_written),
             extent_bytes_written: n(&c.extent_bytes_written),
             spilled_bytes: n(&c.spilled_bytes),
+            bound_bytes: n(&c.bound_bytes),
             reads: n(&c.reads),
             bytes_read: n(&c.bytes_read),
             flushes_down: n(&c.flushes_down),

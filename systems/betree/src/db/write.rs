@@ -123,7 +123,7 @@ impl Inner {
             staged.add_to(&mut front.active);
             self.pin(msn, std::mem::take(&mut staged.binds));
             if front.active.memory() >= memtable_bytes {
-                freeze(&mut front);
+                self.freeze_front(&mut front);
                 self.progress.notify_all();
             }
             self.waiting.store(front.waiting(), Ordering::Relaxed);
@@ -132,7 +132,7 @@ impl Inner {
         match waiting {
             Waiting::Little => {}
             Waiting::Enough if self.options.background => self.log.wake(),
-            Waiting::Enough | Waiting::TooMuch => self.log.commit(false).map_err(|e| self.fail(e))?,
+            Waiting::Enough | Waiting::TooMuch => self.log.commit_ready().map_err(|e| self.fail(e))?,
         }
         Ok(msn)
     }
@@ -210,7 +210,8 @@ impl Inner {
     /// Keeps extents in place as long as a recovery could meet their record.
     pub(super) fn pin(&self, msn: u64, extents: Vec<BlockRef>) {
         if !extents.is_empty() {
-            self.pins.lock().unwrap_or_else(|e| e.into_inner()).push_back((msn, extents));
+            let mut pins = self.pins.lock().unwrap_or_else(|e| e.into_inner());
+            pins.entry(msn).or_default().extend(extents);
         }
     }
 
@@ -293,8 +294,13 @@ impl Inner {
             let frozen = front.view.frozen[1..].to_vec();
             front.view = Arc::new(View { frozen, root, applied: oldest.last_msn });
             self.waiting.store(front.waiting(), Ordering::Relaxed);
+            drop(front);
+            self.bind_log(oldest, view.applied, spilled.as_ref());
             oldest.loose
         };
+        if !self.options.background {
+            self.log.commit_ready().map_err(|e| self.fail(e))?;
+        }
         if loose >= TRIM_BYTES {
             heap::trim();
         }
@@ -303,6 +309,46 @@ impl Inner {
         let keep = self.unwritten_max() * if self.options.background { 2 } else { 1 };
         self.write_what_fits(keep)?;
         Ok(true)
+    }
+
+    /// Lets one record that refers to what was spilled of a memtable stand for the records of its batches, as far as they have not
+    /// been written: so the bytes are written once. `applied` is the last message before it. The tree is locked, so nothing of
+    /// `spilled` has left it.
+    fn bind_log(&self, memtable: &Frozen, applied: u64, spilled: Option<&Buffer>) {
+        let upto = memtable.last_msn;
+        let spilled = spilled.filter(|s| s.spilled_bytes() >= memtable.buffer.weight() / 2);
+        let Some(spilled) = spilled else {
+            self.log.free(upto);
+            self.log.release_held();
+            return;
+        };
+        if !self.bind_held(upto, applied, spilled) {
+            self.log.free(upto);
+        }
+        // The next one is likely to be like this one.
+        self.log.hold();
+    }
+
+    fn bind_held(&self, upto: u64, applied: u64, spilled: &Buffer) -> bool {
+        let Some((first, held)) = self.log.held(upto) else { return false };
+        let (changes, record) = batch::of_buffer(spilled);
+        let extents = batch::extents(&changes);
+        // What is not the memtable's is not in `spilled`.
+        if first <= applied {
+            return false;
+        }
+        // Records that have been written may name the other extents already, and no two may.
+        let named = first > applied + 1 && extents.iter().any(|e| e.info().kind != BlockKind::Spilled);
+        // What is little less is not worth a flush of the extents.
+        if named || record.len() as u64 > (held / 2).min(self.log.record_bytes_max() as u64) {
+            return false;
+        }
+        self.pin(upto, extents);
+        let bound = self.log.bind(upto, &record);
+        if bound {
+            count(&self.store.counters.bound_bytes, held);
+        }
+        bound
     }
 
     /// A batch with clones: all writers wait, everything before is applied, and the batch becomes a new root.
@@ -331,6 +377,9 @@ impl Inner {
                 self.checkpoint()?;
                 continue;
             }
+            // It is no part of the next memtable.
+            self.log.close_chunk();
+            self.log.free(msn);
             let mut front = self.write_front();
             front.last_msn = msn;
             front.view = Arc::new(View { frozen: Vec::new(), root, applied: msn });
@@ -377,20 +426,21 @@ impl Inner {
     pub(super) fn freeze(&self) {
         let mut front = self.write_front();
         if !front.active.is_empty() {
-            freeze(&mut front);
+            self.freeze_front(&mut front);
         }
+    }
+
+    /// Replaces the memtable by an empty one.
+    fn freeze_front(&self, front: &mut Front) {
+        let (memory, loose) = (front.active.memory(), front.active.loose());
+        let buffer = Arc::new(std::mem::take(&mut front.active).freeze());
+        let mut frozen = front.view.frozen.clone();
+        frozen.push(Frozen { buffer, memory, loose, last_msn: front.last_msn });
+        front.view = Arc::new(View { frozen, root: front.view.root.clone(), applied: front.view.applied });
+        self.log.close_chunk();
     }
 }
 
 fn too_long(bytes: usize, max: usize) -> Error {
     Error::Invalid(format!("batch of {bytes} log bytes, at most {max} are allowed"))
-}
-
-/// Replaces the memtable by an empty one.
-fn freeze(front: &mut Front) {
-    let (memory, loose) = (front.active.memory(), front.active.loose());
-    let buffer = Arc::new(std::mem::take(&mut front.active).freeze());
-    let mut frozen = front.view.frozen.clone();
-    frozen.push(Frozen { buffer, memory, loose, last_msn: front.last_msn });
-    front.view = Arc::new(View { frozen, root: front.view.root.clone(), applied: front.view.applied });
 }

@@ -5,10 +5,14 @@
 //! sync, the leader first waits a moment for those that are missing (`gather`). A frame holds the store's number, the life it was written in, and its place in the sequence, so frames of an
 //! earlier lap, life or store are never taken for its continuation.
 //!
+//! Records of a memtable that will be spilled may be *held* (`pending`): the bytes are in extents a moment later, and one record that
+//! refers to them stands for all. Whoever wants a held record on storage gets it as it is.
+//!
 //! Positions count bytes since the store was made; position modulo ring length is the place on storage. A frame
 //! never wraps: if it does not fit before the end of the ring, it goes to the start of the next lap.
 
 mod gather;
+mod pending;
 mod replay;
 #[cfg(test)]
 mod tests;
@@ -20,6 +24,7 @@ use crate::flight::Flight;
 use crate::storage::{BufPool, PooledBuf, Storage, round_up};
 use crate::wire::{put_u32, put_u64};
 use gather::{Gather, Wait};
+use pending::{Chunk, Pending};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -48,13 +53,16 @@ struct Frame {
     last_msn: u64,
     pos: u64,
     seq: u64,
+    /// Bytes of the batches in it, as they were written.
+    stands_for: u64,
 }
 
 struct State {
-    buf: Vec<u8>,
-    buf_first: u64,
-    /// Some record in `buf` refers to an extent that has not been flushed.
-    binds: bool,
+    pending: Pending,
+    /// Bytes of batches since somebody asked for a sync.
+    unasked: u64,
+    /// What the frames stand for, which a recovery would have to apply.
+    burden: u64,
     /// Where the next frame goes, and its number.
     head: u64,
     seq: u64,
@@ -86,6 +94,8 @@ pub(crate) struct Log {
     ripe: Condvar,
     state: Mutex<State>,
     turn: Condvar,
+    /// Bytes of records that may be held.
+    held_max: usize,
     /// A leader that gathers syncs waits here.
     gathered: Condvar,
 }
@@ -114,9 +124,9 @@ impl Log {
     /// A log whose next frame goes to `pos` with number `seq`, after message `msn`.
     pub fn new(storage: Arc<dyn Storage>, ring: Ring, pos: u64, seq: u64, msn: u64) -> Self {
         let state = State {
-            buf: Vec::new(),
-            buf_first: msn + 1,
-            binds: false,
+            pending: Pending::default(),
+            unasked: 0,
+            burden: 0,
             head: pos,
             seq,
             frames: VecDeque::new(),
@@ -139,8 +149,15 @@ impl Log {
             ripe: Condvar::new(),
             state: Mutex::new(state),
             turn: Condvar::new(),
+            held_max: ring.len as usize / 4,
             gathered: Condvar::new(),
         }
+    }
+
+    /// Holds at most so many bytes of records, and never more than a quarter of the ring.
+    pub fn holding(mut self, bytes: usize) -> Self {
+        self.held_max = self.held_max.min(bytes);
+        self
     }
 
     /// Names the extents that must be on storage before a record that refers to one.
@@ -158,10 +175,11 @@ impl Log {
         (self.ring.len / 8) as usize
     }
 
-    /// Part of the ring in use, in thousandths.
+    /// Part of the ring in use, in thousandths; or half of what a recovery has to apply as a part of it, if that is more, so that
+    /// records in few bytes do not make recoveries long.
     pub fn fill(&self) -> u64 {
         let s = self.lock();
-        self.used(&s) * 1000 / self.ring.len
+        self.used(&s).max(s.burden / 2) * 1000 / self.ring.len
     }
 
     /// Where the next frame goes, in bytes since the store was made, and the length of the ring.
@@ -170,7 +188,7 @@ impl Log {
     }
 
     fn used(&self, s: &State) -> u64 {
-        s.head - s.frames.front().map_or(s.head, |f| f.pos) + s.buf.len() as u64
+        s.head - s.frames.front().map_or(s.head, |f| f.pos) + s.pending.bytes() as u64
     }
 
     /// Adds the record of message `msn`, given in pieces, unless the ring would get too full.
@@ -181,20 +199,19 @@ impl Log {
             return Err(Error::ReadOnly(why.clone()));
         }
         // Twice the pending bytes: the frame may have to skip the end of the ring. A tenth stays free.
-        let pending = round_up(s.buf.len() + len + HEADER + 4) as u64;
+        let pending = round_up(s.pending.bytes() + len + HEADER + 4) as u64;
         if self.used(&s) + 2 * pending > self.ring.len / 10 * 9 {
             return Ok(Appended::Full);
         }
-        if s.buf.is_empty() {
-            s.buf_first = msn;
-        }
-        let (before, ripe) = (s.buf.len(), BUFFER_BYTES.min(self.ring.len as usize / 16));
-        put_u32(&mut s.buf, len as u32);
-        record.iter().for_each(|piece| s.buf.extend_from_slice(piece));
-        s.binds |= binds;
+        let (before, ripe) = (s.pending.writable(), BUFFER_BYTES.min(self.ring.len as usize / 16));
+        s.pending.add(msn, len, record, binds);
         s.bytes += len as u64;
+        s.unasked += len as u64;
         s.appended = msn;
-        Ok(Appended::Done(match s.buf.len() {
+        if s.pending.held() && s.pending.bytes() - s.pending.writable() > self.held_max {
+            s.pending.free_oldest();
+        }
+        Ok(Appended::Done(match s.pending.writable() {
             n if n >= ripe * BEHIND_MAX => Waiting::TooMuch,
             n if n >= ripe && before < ripe => Waiting::Enough,
             _ => Waiting::Little,
@@ -212,10 +229,80 @@ impl Log {
     pub fn wait(&self, time: Duration) -> bool {
         let ripe = BUFFER_BYTES.min(self.ring.len as usize / 16);
         let s = self.lock();
-        if s.buf.len() >= ripe {
+        if s.pending.is_ripe(ripe) {
             return true;
         }
-        self.ripe.wait_timeout(s, time).unwrap_or_else(|e| e.into_inner()).0.buf.len() >= ripe
+        self.ripe.wait_timeout(s, time).unwrap_or_else(|e| e.into_inner()).0.pending.is_ripe(ripe)
+    }
+
+    /// Holds the records of messages to come, until somebody wants them on storage, they are [bound](Log::bind) or
+    /// [freed](Log::free), or there are too many. Not if somebody syncs now and then: he would have to wait for them to be written.
+    pub fn hold(&self) {
+        let mut s = self.lock();
+        if s.unasked >= self.held_max as u64 {
+            s.pending.hold();
+        }
+    }
+
+    /// No record is held any longer.
+    pub fn release_held(&self) {
+        self.lock().pending.release();
+        self.ripe.notify_all();
+    }
+
+    /// A memtable ends with what has been appended so far.
+    pub fn close_chunk(&self) {
+        let mut s = self.lock();
+        if s.pending.held() {
+            s.pending.close();
+        }
+    }
+
+    /// The number of the first record that is held before the end of a memtable at message `upto`, and the bytes of all such.
+    pub fn held(&self, upto: u64) -> Option<(u64, u64)> {
+        self.lock().pending.replaceable(upto)
+    }
+
+    /// One record in the place of those held up to message `upto`, at the end of a memtable: it says what that memtable does, in
+    /// all, and refers to extents. Applying it after some of the messages that it stands for comes to the same as applying it
+    /// after none. False if they are being written.
+    pub fn bind(&self, upto: u64, record: &[u8]) -> bool {
+        let mut s = self.lock();
+        let Some((_, held)) = s.pending.replaceable(upto) else { return false };
+        let bound = s.pending.replace(upto, record);
+        s.bytes = s.bytes + record.len() as u64 - held;
+        drop(s);
+        self.ripe.notify_all();
+        bound
+    }
+
+    /// What is held up to message `upto` is to be written as it is.
+    pub fn free(&self, upto: u64) {
+        self.lock().pending.free(upto);
+        self.ripe.notify_all();
+    }
+
+    /// Writes what is not held.
+    pub fn commit_ready(&self) -> Result<()> {
+        let Some(target) = self.lock().pending.last_ready() else { return Ok(()) };
+        self.reach(target, false).map(|_| ())
+    }
+
+    /// Makes durable what is not held, and all if a held record has waited for `age`.
+    pub fn secure(&self, age: Duration) -> Result<()> {
+        let target = {
+            let s = self.lock();
+            match s.pending.held_since() {
+                Some(since) if since.elapsed() < age => s.pending.last_ready().unwrap_or(s.written),
+                _ => s.appended,
+            }
+        };
+        self.reach(target, true).map(|_| ())
+    }
+
+    /// True if a held record has waited for `age`.
+    pub fn holds_for(&self, age: Duration) -> bool {
+        self.lock().pending.held_since().is_some_and(|since| since.elapsed() >= age)
     }
 
     /// Number of the last message that is known to survive a power cut.
@@ -230,10 +317,10 @@ impl Log {
 
     /// Bytes of memory for records that have not been written, and for writing them.
     pub fn memory(&self) -> usize {
-        self.lock().buf.capacity() + self.pool.bytes()
+        self.lock().pending.memory() + self.pool.bytes()
     }
 
-    /// Bytes of records appended.
+    /// Bytes of records appended, of those bound to extents only what was written of them.
     pub fn bytes(&self) -> u64 {
         self.lock().bytes
     }
@@ -244,6 +331,7 @@ impl Log {
         let mut s = self.lock();
         // What is durable already takes part in no flush.
         if s.durable < s.appended {
+            s.unasked = 0;
             s.asked += 1;
             if s.goal.is_some_and(|goal| s.asked >= goal) {
                 self.gathered.notify_one();
@@ -278,10 +366,15 @@ impl Log {
                 continue;
             }
             s.writing = true;
-            if sync {
+            if s.pending.last_ready().unwrap_or(s.written) < target {
+                s.pending.release();
+            }
+            if sync && s.pending.is_one() {
                 s = self.gather(s);
             }
             let job = self.take_frame(&mut s);
+            // Of several frames the last is flushed.
+            let sync = sync && job.as_ref().map_or(s.written, |job| job.last_msn) >= target;
             let served = if sync { std::mem::take(&mut s.asked) } else { 0 };
             drop(s);
             let writing = Writing(self);
@@ -327,25 +420,19 @@ impl Log {
 
     /// Makes a frame of the pending records and assigns its place.
     fn take_frame(&self, s: &mut State) -> Option<Job> {
-        if s.buf.is_empty() {
-            return None;
-        }
-        let mut payload = std::mem::take(&mut s.buf);
-        let binds = std::mem::take(&mut s.binds);
+        let Chunk { first, last: last_msn, bytes: payload, binds, stands_for, .. } = s.pending.take()?;
         let size = round_up(HEADER + payload.len()) as u64;
         let room = self.ring.len - s.head % self.ring.len;
         if size > room {
             s.head += room;
         }
-        let (pos, seq, last_msn) = (s.head, s.seq, s.appended);
-        let buf = self.frame(seq, s.buf_first, last_msn, &payload);
-        s.frames.push_back(Frame { last_msn, pos, seq });
+        let (pos, seq) = (s.head, s.seq);
+        let buf = self.frame(seq, first, last_msn, &payload);
+        s.frames.push_back(Frame { last_msn, pos, seq, stands_for });
+        s.burden += stands_for;
         s.head += size;
         s.seq += 1;
-        if payload.capacity() <= 2 * BEHIND_MAX * BUFFER_BYTES {
-            payload.clear();
-            s.buf = payload;
-        }
+        s.pending.give_back(payload);
         Some(Job { pos, last_msn, binds, buf })
     }
 
@@ -379,7 +466,7 @@ impl Log {
     /// After a recovery: messages up to `msn` have been applied and need no record of this life.
     pub fn resume(&self, msn: u64) {
         let mut s = self.lock();
-        (s.appended, s.written, s.durable, s.buf_first) = (msn, msn, msn, msn + 1);
+        (s.appended, s.written, s.durable) = (msn, msn, msn);
     }
 
     /// Where a recovery must start that has everything up to message `msn`: position and number of a frame.
@@ -392,7 +479,7 @@ impl Log {
     pub fn release(&self, msn: u64) {
         let mut s = self.lock();
         while s.frames.front().is_some_and(|f| f.last_msn <= msn) {
-            s.frames.pop_front();
+            s.burden -= s.frames.pop_front().map_or(0, |f| f.stands_for);
         }
         s.durable = s.durable.max(msn);
     }

@@ -195,3 +195,127 @@ fn nothing_is_answered_before_it_is_durable_however_many_sync() {
     });
     assert_eq!(log.durable(), 600);
 }
+
+/// A log of 1 MiB whose records are held, after `n` records of 1,000 bytes.
+fn held(storage: &SimStorage, n: u64) -> (Log, Ring) {
+    let ring = Ring { len: 256 * UNIT as u64, ..RING };
+    let log = Log::new(Arc::new(storage.clone()), ring, 0, 1, 0).holding(10_000);
+    // Nobody has synced for long enough.
+    for msn in 1..=12 {
+        assert!(taken(log.append(msn, &[&[msn as u8; 1000]], false)));
+    }
+    log.hold();
+    for msn in 13..=12 + n {
+        assert!(taken(log.append(msn, &[&[msn as u8; 1000]], false)));
+    }
+    (log, ring)
+}
+
+fn numbers(storage: &SimStorage, ring: &Ring) -> Vec<(u64, usize)> {
+    messages(storage, ring, 0, 1, 0).into_iter().map(|(n, r)| (n, r.len())).collect()
+}
+
+/// What a recovery finds of messages `from..=upto`, each with its own record.
+fn whole(from: u64, upto: u64) -> Vec<(u64, usize)> {
+    (from..=upto).map(|n| (n, 1000)).collect()
+}
+
+#[test]
+fn held_records_are_written_when_somebody_wants_them() {
+    let storage = SimStorage::new(300 * UNIT as u64);
+    let (log, ring) = held(&storage, 5);
+    log.commit_ready().expect("commit");
+    assert_eq!(numbers(&storage, &ring), whole(1, 12), "what came before may be written");
+    assert_eq!(log.bytes(), 17_000);
+    let asked = log.ask();
+    assert_eq!(log.sync_to(asked).expect("sync"), 17);
+    assert_eq!(numbers(&storage, &ring), whole(1, 17));
+    // After a sync nothing is held until it has been quiet for long enough.
+    log.hold();
+    assert!(taken(log.append(18, &[&[18; 1000]], false)));
+    log.commit_ready().expect("commit");
+    assert_eq!(numbers(&storage, &ring), whole(1, 18));
+}
+
+#[test]
+fn one_record_stands_for_those_of_a_memtable() {
+    let storage = SimStorage::new(300 * UNIT as u64);
+    let (log, ring) = held(&storage, 4);
+    assert!(!log.bind(16, b"one"), "no memtable has ended there");
+    log.close_chunk();
+    assert!(taken(log.append(17, &[&[17; 1000]], false)));
+    assert_eq!(log.held(16), Some((13, 4000)));
+    assert!(log.bind(16, b"one for all"));
+    log.commit_ready().expect("commit");
+    let bound = |n: u64| (n, if n == 16 { 11 } else { 2 });
+    let expected: Vec<_> = whole(1, 12).into_iter().chain((13..=16).map(bound)).collect();
+    assert_eq!(numbers(&storage, &ring), expected);
+    // A recovery that begins within them applies it too: it is the record of the last.
+    assert_eq!(messages(&storage, &ring, 0, 1, 15), vec![(16, b"one for all".to_vec())]);
+    assert!(!log.bind(16, b"again"), "it has been written");
+    log.commit(true).expect("commit");
+    assert_eq!(numbers(&storage, &ring).last(), Some(&(17, 1000)));
+    assert_eq!(log.durable(), 17);
+}
+
+#[test]
+fn what_is_not_bound_is_written_as_it_is() {
+    let storage = SimStorage::new(300 * UNIT as u64);
+    let (log, ring) = held(&storage, 3);
+    log.close_chunk();
+    assert!(taken(log.append(16, &[&[16; 1000]], false)));
+    log.free(15);
+    assert!(!log.bind(15, b"too late"));
+    log.commit_ready().expect("commit");
+    assert_eq!(numbers(&storage, &ring), whole(1, 15), "the next memtable's is held");
+    log.release_held();
+    log.commit_ready().expect("commit");
+    assert_eq!(numbers(&storage, &ring), whole(1, 16));
+}
+
+#[test]
+fn held_records_are_neither_many_nor_old() {
+    let storage = SimStorage::new(300 * UNIT as u64);
+    let (log, ring) = held(&storage, 4);
+    let (soon, late) = (Duration::from_secs(3600), Duration::ZERO);
+    assert!(!log.holds_for(soon) && log.holds_for(late));
+    log.secure(soon).expect("secure");
+    assert_eq!((log.durable(), numbers(&storage, &ring)), (12, whole(1, 12)));
+    log.secure(late).expect("secure");
+    assert_eq!((log.durable(), numbers(&storage, &ring)), (16, whole(1, 16)));
+    assert!(!log.holds_for(late), "they are held no longer");
+    // Beyond what may be held the oldest are ready, chunk by chunk.
+    log.hold();
+    for msn in 17..=30 {
+        log.close_chunk();
+        assert!(taken(log.append(msn, &[&[msn as u8; 1000]], false)));
+    }
+    log.commit_ready().expect("commit");
+    let found = numbers(&storage, &ring);
+    assert!(found.len() > 16 && found.len() < 30 && found == whole(1, found.len() as u64), "{found:?}");
+}
+
+#[test]
+fn what_a_recovery_has_to_apply_asks_for_a_checkpoint() {
+    let storage = SimStorage::new(300 * UNIT as u64);
+    let (log, ring) = held(&storage, 0);
+    let mut msn = 12;
+    let mut fill = log.fill();
+    // 110 memtables of 10 records, each bound to a few bytes: more than a ring's length in all.
+    for _ in 0..110 {
+        for _ in 0..10 {
+            msn += 1;
+            assert!(taken(log.append(msn, &[&[1; 1000]], false)));
+        }
+        log.close_chunk();
+        log.hold();
+        log.bind(msn, b"few");
+        log.commit_ready().expect("commit");
+        assert!(log.fill() >= fill);
+        fill = log.fill();
+    }
+    assert!(log.position().0 < ring.len / 2, "the ring is not the reason");
+    assert!(fill >= 500, "{fill}");
+    log.release(msn);
+    assert_eq!(log.fill(), 0);
+}

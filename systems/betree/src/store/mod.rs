@@ -42,6 +42,7 @@ pub struct Counters {
     pub(crate) extent_bytes_written: AtomicU64,
     /// Of these, bytes of messages that wait in inner nodes.
     pub(crate) spilled_bytes: AtomicU64,
+    pub(crate) bound_bytes: AtomicU64,
     /// Bytes of messages that came back out of extents to go to leaves.
     pub(crate) drained_bytes: AtomicU64,
     pub(crate) bytes_read: AtomicU64,

@@ -60,6 +60,45 @@ impl World {
         batch
     }
 
+    /// A batch that changes a little here and there, and seldom something large; the model already has its effect.
+    pub fn scattered(&mut self) -> WriteBatch {
+        let mut batch = WriteBatch::new();
+        let key = |i: u64| format!("s/{i:04}").into_bytes();
+        for _ in 0..1 + self.below(3) {
+            let (i, byte) = (self.below(1200), self.below(256) as u8);
+            match self.below(60) {
+                0..30 => {
+                    let value = vec![byte; 60 + self.below(240) as usize];
+                    batch.put(&key(i), &value);
+                    self.model.insert(key(i), value);
+                }
+                30..55 => {
+                    let (off, bytes) = (self.below(200) as usize, vec![byte; 60 + self.below(90) as usize]);
+                    batch.patch(&key(i), off as u32, &bytes);
+                    let value = self.model.entry(key(i)).or_default();
+                    value.resize(value.len().max(off + bytes.len()), 0);
+                    value[off..off + bytes.len()].copy_from_slice(&bytes);
+                }
+                55..58 => {
+                    batch.delete(&key(i));
+                    self.model.remove(&key(i));
+                }
+                58 => {
+                    let range = KeyRange::new(&key(i), &key(i + 20));
+                    batch.delete_range(&range);
+                    self.model.retain(|k, _| !range.contains(k));
+                }
+                _ => {
+                    let value = vec![byte; 9000];
+                    batch.put(&key(i), &value);
+                    self.model.insert(key(i), value);
+                }
+            }
+        }
+        self.batches += 1;
+        batch
+    }
+
     pub fn write(&mut self, db: &Db) {
         let batch = self.batch();
         assert_eq!(db.write(batch).expect("write"), db.last_msn());

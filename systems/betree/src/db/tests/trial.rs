@@ -5,7 +5,7 @@
 
 use super::model::{Model, World, contents};
 use crate::storage::{FaultPlan, SimStorage};
-use crate::{Db, Error, FsckOptions, Options, Severity, fsck};
+use crate::{Db, Error, FsckOptions, Options, Severity, WriteBatch, fsck};
 use std::collections::VecDeque;
 
 const UNIT: u64 = 4096;
@@ -25,11 +25,20 @@ pub enum Kind {
     FullDevice,
     /// Power fails several times more while recovering.
     Recovery,
+    /// Cuts among scattered writes of which hardly any is synced, so that the log's records are held.
+    Held,
 }
 
 /// All kinds.
-pub const KINDS: [Kind; 6] =
-    [Kind::Plain, Kind::Superblock, Kind::LogTail, Kind::FullLog, Kind::FullDevice, Kind::Recovery];
+pub const KINDS: [Kind; 7] = [
+    Kind::Plain,
+    Kind::Superblock,
+    Kind::LogTail,
+    Kind::FullLog,
+    Kind::FullDevice,
+    Kind::Recovery,
+    Kind::Held,
+];
 
 /// A trial.
 pub struct Trial {
@@ -44,6 +53,8 @@ pub struct Trial {
     pub judged: u64,
     /// Bytes of messages that were written to extents, see `Stats::spilled_bytes`.
     pub spilled: u64,
+    /// And those that spared the log as much, see `Stats::bound_bytes`.
+    pub bound: u64,
 }
 
 impl Trial {
@@ -56,7 +67,21 @@ impl Trial {
         let storage = SimStorage::new(units * UNIT);
         Db::create(storage.clone(), options.clone()).expect("create").close().expect("close");
         let states = VecDeque::from([(0, Model::new())]);
-        Trial { seed, kind, world: World::new(seed), storage, options, states, judged: 0, spilled: 0 }
+        Trial {
+            seed,
+            kind,
+            world: World::new(seed),
+            storage,
+            options,
+            states,
+            judged: 0,
+            spilled: 0,
+            bound: 0,
+        }
+    }
+
+    fn batch(&mut self) -> WriteBatch {
+        if self.kind == Kind::Held { self.world.scattered() } else { self.world.batch() }
     }
 
     fn durable(&mut self, msn: u64) {
@@ -67,10 +92,14 @@ impl Trial {
 
     /// Writes until the power fails.
     fn run_until_cut(&mut self, db: &Db, round: u64) {
-        let turns = if self.kind == Kind::LogTail { 4 } else { 12 };
+        let turns = match self.kind {
+            Kind::LogTail => 4,
+            Kind::Held => 1500,
+            _ => 12,
+        };
         loop {
             let before = self.world.model.clone();
-            let batch = self.world.batch();
+            let batch = self.batch();
             let next = db.last_msn() + 1;
             self.states.push_back((next, self.world.model.clone()));
             match db.write(batch) {
@@ -120,6 +149,7 @@ impl Trial {
                 (0..self.world.below(30)).for_each(|_| self.write_one(&db));
                 self.world.below(24)
             }
+            Kind::Held => 1 + self.world.below(500),
             _ => 1 + self.world.below(120),
         };
         self.storage.set_faults(FaultPlan { power_off_after: Some(writes), ..FaultPlan::default() });
@@ -128,6 +158,7 @@ impl Trial {
             self.run_until_cut(&db, round);
         }
         self.spilled += db.stats().spilled_bytes;
+        self.bound += db.stats().bound_bytes;
         drop(db);
         for _ in 1..outcomes {
             let found = self.storage.power_cut(self.world.below(u64::MAX));

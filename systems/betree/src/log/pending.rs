@@ -1,0 +1,203 @@
+//! Records that wait to be written.
+//!
+//! They are kept in *chunks*, each of which becomes a frame. While records are *held*, nobody writes them of himself: what
+//! becomes of their memtable may spare it (see [`Pending::replace`]). A chunk that is *ready* is held no longer.
+
+use super::BUFFER_BYTES;
+use crate::wire::put_u32;
+use std::collections::VecDeque;
+use std::time::Instant;
+
+/// Held records make chunks of so many bytes, so that no frame gets long.
+const CHUNK_BYTES: usize = 4 * BUFFER_BYTES;
+
+/// The record of a batch without changes.
+const EMPTY: [u8; 2] = [0, 0];
+
+/// Consecutive records, as a frame has them.
+#[derive(Default)]
+pub(super) struct Chunk {
+    /// Numbers of the first and the last record.
+    pub first: u64,
+    pub last: u64,
+    pub bytes: Vec<u8>,
+    /// Some record refers to an extent that has not been flushed.
+    pub binds: bool,
+    /// Bytes of the batches in it, as they were written.
+    pub stands_for: u64,
+    /// When its first record came.
+    since: Option<Instant>,
+}
+
+/// See the module's description.
+#[derive(Default)]
+pub(super) struct Pending {
+    closed: VecDeque<Chunk>,
+    /// So many of these are ready.
+    ready: usize,
+    /// What takes the next record.
+    open: Chunk,
+    /// Bytes of all.
+    bytes: usize,
+    held: bool,
+}
+
+impl Pending {
+    /// Adds the record of message `msn`, given in pieces.
+    pub fn add(&mut self, msn: u64, len: usize, record: &[&[u8]], binds: bool) {
+        if self.open.bytes.is_empty() {
+            (self.open.first, self.open.since) = (msn, Some(Instant::now()));
+        }
+        let chunk = &mut self.open;
+        put_u32(&mut chunk.bytes, len as u32);
+        record.iter().for_each(|piece| chunk.bytes.extend_from_slice(piece));
+        chunk.binds |= binds;
+        chunk.last = msn;
+        chunk.stands_for += len as u64;
+        self.bytes += len + 4;
+        if self.held && chunk.bytes.len() >= CHUNK_BYTES {
+            self.close();
+        }
+    }
+
+    /// No chunk has records of before and of after this moment.
+    pub fn close(&mut self) {
+        if !self.open.bytes.is_empty() {
+            let next = Chunk { bytes: Vec::with_capacity(CHUNK_BYTES + BUFFER_BYTES), ..Chunk::default() };
+            self.closed.push_back(std::mem::replace(&mut self.open, next));
+        }
+    }
+
+    /// Bytes that wait.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes of memory.
+    pub fn memory(&self) -> usize {
+        self.open.bytes.capacity() + self.closed.iter().map(|c| c.bytes.capacity()).sum::<usize>()
+    }
+
+    /// True if nothing may be written as yet that is not ready.
+    pub fn held(&self) -> bool {
+        self.held
+    }
+
+    /// Holds what comes from now on.
+    pub fn hold(&mut self) {
+        if !self.held {
+            self.close();
+            self.ready = self.closed.len();
+            self.held = true;
+        }
+    }
+
+    /// Nothing is held any longer.
+    pub fn release(&mut self) {
+        if self.held {
+            self.close();
+            self.ready = self.closed.len();
+            self.held = false;
+        }
+    }
+
+    /// Since when the oldest record that is held waits.
+    pub fn held_since(&self) -> Option<Instant> {
+        self.held.then(|| self.closed.get(self.ready).unwrap_or(&self.open).since).flatten()
+    }
+
+    /// The last message that may be written now.
+    pub fn last_ready(&self) -> Option<u64> {
+        match self.ready.checked_sub(1) {
+            _ if !self.held && !self.open.bytes.is_empty() => Some(self.open.last),
+            last => Some(self.closed.get(last?)?.last),
+        }
+    }
+
+    /// True if somebody should write: something is ready that was held, or more than `ripe` bytes wait.
+    pub fn is_ripe(&self, ripe: usize) -> bool {
+        self.ready > 0 || !self.held && self.open.bytes.len() >= ripe
+    }
+
+    /// True if all that waits makes one frame.
+    pub fn is_one(&self) -> bool {
+        self.closed.len() + usize::from(!self.open.bytes.is_empty()) <= 1
+    }
+
+    /// Bytes that wait although they may be written.
+    pub fn writable(&self) -> usize {
+        if !self.held {
+            return self.bytes;
+        }
+        self.closed.iter().take(self.ready).map(|c| c.bytes.len()).sum()
+    }
+
+    /// Makes the oldest chunk that is held ready.
+    pub fn free_oldest(&mut self) {
+        self.ready = self.closed.len().min(self.ready + 1);
+    }
+
+    /// The held chunks that end with message `upto`, if they are there from the first of them on.
+    fn held_upto(&self, upto: u64) -> Option<usize> {
+        let n = self.closed.iter().skip(self.ready).take_while(|c| c.last <= upto).count();
+        let last = self.closed.get((self.ready + n).checked_sub(1)?)?;
+        (n > 0 && last.last == upto).then_some(n)
+    }
+
+    /// The number of the first record that [`Pending::replace`] would spare, and the bytes of all such records.
+    pub fn replaceable(&self, upto: u64) -> Option<(u64, u64)> {
+        let n = self.held_upto(upto)?;
+        let chunks = || self.closed.iter().skip(self.ready).take(n);
+        Some((chunks().next()?.first, chunks().map(|c| c.stands_for).sum()))
+    }
+
+    /// Puts one record in the place of all that are held up to message `upto`, and makes it ready; false if that was too late.
+    ///
+    /// It is the record of `upto`, and those of the messages before are empty: a recovery that begins between them applies it.
+    pub fn replace(&mut self, upto: u64, record: &[u8]) -> bool {
+        let Some(n) = self.held_upto(upto) else { return false };
+        let replaced: Vec<Chunk> = self.closed.drain(self.ready..self.ready + n).collect();
+        let first = replaced[0].first;
+        let empty = (upto - first) as usize;
+        let mut bytes = Vec::with_capacity(4 * empty + 4 + record.len());
+        for _ in 0..empty {
+            put_u32(&mut bytes, EMPTY.len() as u32);
+            bytes.extend_from_slice(&EMPTY);
+        }
+        put_u32(&mut bytes, record.len() as u32);
+        bytes.extend_from_slice(record);
+        self.bytes = self.bytes - replaced.iter().map(|c| c.bytes.len()).sum::<usize>() + bytes.len();
+        let stands_for = replaced.iter().map(|c| c.stands_for).sum();
+        let chunk = Chunk { first, last: upto, bytes, binds: true, stands_for, since: replaced[0].since };
+        self.closed.insert(self.ready, chunk);
+        self.ready += 1;
+        true
+    }
+
+    /// Makes ready what is held up to message `upto`.
+    pub fn free(&mut self, upto: u64) {
+        self.ready += self.closed.iter().skip(self.ready).take_while(|c| c.last <= upto).count();
+    }
+
+    /// Takes the next chunk to write.
+    pub fn take(&mut self) -> Option<Chunk> {
+        let chunk = if self.ready > 0 {
+            self.ready -= 1;
+            self.closed.pop_front()?
+        } else if !self.held && !self.open.bytes.is_empty() {
+            std::mem::take(&mut self.open)
+        } else {
+            return None;
+        };
+        self.bytes -= chunk.bytes.len();
+        Some(chunk)
+    }
+
+    /// Gives back the memory of a chunk that has been written.
+    pub fn give_back(&mut self, mut bytes: Vec<u8>) {
+        if self.open.bytes.capacity() == 0 && bytes.capacity() <= 2 * CHUNK_BYTES {
+            bytes.clear();
+            self.open.bytes = bytes;
+        }
+    }
+}
