@@ -8,7 +8,7 @@ use crate::bytes::Bytes;
 use crate::error::Result;
 use crate::key::{End, Key, KeyRange};
 use crate::message::{Base, ExtentSlice, Op, Value};
-use crate::store::SLICE_GAP_MAX;
+use crate::store::{For, SLICE_GAP_MAX};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -101,9 +101,13 @@ impl Cursor {
     }
 
     fn value(&mut self, op: &Op) -> Result<Option<Vec<u8>>> {
-        let Base::Value(Value::Slice(slice)) = &op.base else { return self.inner.store.value_of(op) };
+        let Base::Value(Value::Slice(slice)) = &op.base else {
+            return self.inner.store.value_of(op, For::Caller);
+        };
         let bytes = self.slice(slice)?;
-        let edits = self.inner.store.edits_of(op, |s| self.inner.store.read_slice(s).map(Bytes::from))?;
+        let store = &self.inner.store;
+        let edits =
+            store.edits_of(op, |s| store.read_slice(s, For::Caller).map(|lent| Bytes::from(&lent[..])))?;
         Ok(match edits {
             Some(edits) => edits.apply(Some(bytes)),
             None => Some(bytes),
@@ -124,7 +128,7 @@ impl Cursor {
         self.ask_for_runs();
         match self.runs.front() {
             Some(run) => run.bytes(&self.inner.store, slice),
-            None => self.inner.store.read_slice(slice),
+            None => Ok(self.inner.store.read_slice(slice, For::Caller)?.to_vec()),
         }
     }
 
@@ -164,8 +168,14 @@ impl Cursor {
             let Some((i, slice)) = next else { return };
             let (run, end) = self.run_from(slice, i);
             at = end;
-            let run = Arc::new(Run::new(run));
-            prefetch.ask_run(&run);
+            let run = match self.inner.store.at_hand(&run, For::Caller) {
+                Some(lent) => Arc::new(Run::read(run, lent)),
+                None => {
+                    let run = Arc::new(Run::new(run));
+                    prefetch.ask_run(&run);
+                    run
+                }
+            };
             self.runs.push_back(run);
         }
     }
