@@ -27,6 +27,12 @@ impl Lent {
     pub fn of(buf: Arc<PooledBuf>, off: usize, len: usize) -> Option<Lent> {
         (off.checked_add(len)? <= buf.len()).then_some(Lent { buf, off, len })
     }
+
+    /// `len` of these bytes from `off` on; None if there are fewer.
+    pub fn part(&self, off: usize, len: usize) -> Option<Lent> {
+        let fits = off.checked_add(len)? <= self.len;
+        fits.then(|| Lent { buf: self.buf.clone(), off: self.off + off, len })
+    }
 }
 
 impl Deref for Lent {

@@ -53,22 +53,18 @@ impl Run {
     }
 
     /// The bytes of `slice`, which the run covers; an error is reported once and met again by reading again.
-    pub fn bytes(&self, store: &Store, slice: &ExtentSlice) -> Result<Vec<u8>> {
+    pub fn bytes(&self, store: &Store, slice: &ExtentSlice) -> Result<Lent> {
         self.fetch(store);
         let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
         while matches!(*state, State::Reading) {
             state = self.ready.wait(state).unwrap_or_else(|e| e.into_inner());
         }
-        match &*state {
-            State::Read(Ok(bytes)) => {
-                let at = (slice.off - self.slice.off) as usize;
-                Ok(bytes[at..at + slice.len as usize].to_vec())
-            }
-            // Damage elsewhere in the run does not concern this slice.
-            _ => {
-                drop(state);
-                Ok(store.read_slice(slice, For::Caller)?.to_vec())
-            }
-        }
+        let there = match &*state {
+            State::Read(Ok(bytes)) => bytes.part((slice.off - self.slice.off) as usize, slice.len as usize),
+            _ => None,
+        };
+        drop(state);
+        // Damage elsewhere in the run does not concern this slice.
+        there.map_or_else(|| store.read_slice(slice, For::Caller), Ok)
     }
 }

@@ -220,3 +220,18 @@ fn place_of_value(storage: &SimStorage, value: &[u8]) -> usize {
     let unit = image.chunks(UNIT).position(|unit| *unit == value[..UNIT]).expect("the value");
     unit * UNIT
 }
+
+#[test]
+fn a_visit_shows_what_a_scan_returns() {
+    for seed in seeds(3) {
+        let db = Db::create(sim(4096), options(CachedExtents::All, 256 << 10)).expect("create");
+        let mut world = World::new(seed);
+        (0..150).for_each(|_| world.write(&db));
+        let mut shown = Vec::new();
+        let mut scan = db.scan(&KeyRange::all());
+        while let Some(one) = scan.visit(|key, value| shown.push((key.to_vec(), value.to_vec()))) {
+            one.expect("scan");
+        }
+        assert!(shown.into_iter().eq(world.model), "seed {seed}");
+    }
+}
