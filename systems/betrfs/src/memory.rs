@@ -53,7 +53,8 @@ mod tests {
     #[test]
     fn a_limit_on_the_process_sizes_the_cache_in_process_and_no_mounts_cache() {
         let dir = tempfile::tempdir().unwrap();
-        let host = Host::rooted(dir.path().to_owned().try_into().unwrap());
+        let root = camino::Utf8PathBuf::try_from(dir.path().to_owned()).unwrap();
+        let host = Host::rooted(root);
         std::fs::create_dir_all(host.path("/proc/self")).unwrap();
         std::fs::create_dir_all(host.path("/cg/a")).unwrap();
         let write = |file: &str, text: &str| host.write(file, text).unwrap();
