@@ -80,6 +80,32 @@ pub fn enable_memory(host: &Host, hierarchy: &Hierarchy) -> Result<(), Unavailab
     })
 }
 
+/// Bytes of memory that this process's group may have, the groups above it included; None without a limit, or where that
+/// cannot be told. On v1 no limit is a number larger than any memory: the machine's is none either.
+pub fn memory_limit(host: &Host) -> Option<u64> {
+    let mounts = host.mounts().ok()?;
+    let groups = host.read("/proc/self/cgroup").ok()?;
+    let has_memory = |list: &str| list.split(',').any(|word| word == "memory");
+    let v1 = mounts.iter().find(|m| m.fs_type == "cgroup" && has_memory(&m.options));
+    let (mount, file) = match v1 {
+        Some(mount) => (mount, "memory.limit_in_bytes"),
+        None => (mounts.iter().find(|m| m.fs_type == "cgroup2")?, "memory.max"),
+    };
+    // number:controllers:path; v2 has no controllers
+    let path = groups.lines().find_map(|line| {
+        let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
+        let wanted = if v1.is_some() { has_memory(controllers) } else { controllers.is_empty() };
+        wanted.then_some(path)
+    })?;
+    // of a mount that shows a part of the hierarchy
+    let root = mount.root.as_str().trim_end_matches('/');
+    let below = path.strip_prefix(root).unwrap_or(path).trim_matches('/');
+    let group = mount.target.join(below);
+    let limits = group.ancestors().take_while(|dir| dir.starts_with(&mount.target));
+    let least = limits.filter_map(|dir| host.read(dir.join(file)).ok()?.trim().parse::<u64>().ok()).min()?;
+    (least < host.memory_bytes().unwrap_or(u64::MAX)).then_some(least)
+}
+
 /// Processes of a group.
 pub fn pids(host: &Host, group: &Utf8Path) -> Vec<u32> {
     let text = host.read(group.join("cgroup.procs")).unwrap_or_default();
@@ -131,4 +157,59 @@ fn remove_tree(host: &Host, group: &Utf8Path, parent: &Utf8Path, depth: u32) -> 
         !matches!(&result, Err(error) if error.raw_os_error() == Some(libc::EBUSY))
     });
     result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine of 4,000 MiB with these mounts, groups of this process, and limits.
+    fn host(dir: &tempfile::TempDir, mounts: &str, groups: &str, limits: &[(&str, &str)]) -> Host {
+        let host = Host::rooted(Utf8PathBuf::from_path_buf(dir.path().to_owned()).unwrap());
+        std::fs::create_dir_all(host.path("/proc/self")).unwrap();
+        host.write("/proc/meminfo", "MemTotal:       4096000 kB\n").unwrap();
+        host.write("/proc/self/mountinfo", mounts).unwrap();
+        host.write("/proc/self/cgroup", groups).unwrap();
+        for (file, limit) in limits {
+            let file = Utf8Path::new(file);
+            std::fs::create_dir_all(host.path(file.parent().unwrap())).unwrap();
+            host.write(file, limit).unwrap();
+        }
+        host
+    }
+
+    const V1: &str = "35 31 0:32 / /cg/memory rw - cgroup cgroup rw,memory\n";
+    const V2: &str = "35 31 0:32 / /cg rw - cgroup2 none rw\n";
+    const NONE: &str = "9223372036854771712\n";
+
+    #[test]
+    fn the_least_limit_from_the_group_upwards_counts() {
+        let dir = tempfile::tempdir().unwrap();
+        let limits = [
+            ("/cg/memory/memory.limit_in_bytes", NONE),
+            ("/cg/memory/a/memory.limit_in_bytes", "1000000\n"),
+            ("/cg/memory/a/b/memory.limit_in_bytes", "2000000\n"),
+        ];
+        let found = memory_limit(&host(&dir, V1, "9:cpu:/\n4:memory:/a/b\n0::/\n", &limits));
+        assert_eq!(found, Some(1_000_000));
+        assert_eq!(memory_limit(&host(&dir, V1, "4:memory:/\n", &limits)), None);
+
+        let dir = tempfile::tempdir().unwrap();
+        let limits = [("/cg/a/memory.max", "max\n"), ("/cg/a/b/memory.max", "3000000\n")];
+        assert_eq!(memory_limit(&host(&dir, V2, "0::/a/b\n", &limits)), Some(3_000_000));
+        assert_eq!(memory_limit(&host(&dir, V2, "0::/a\n", &limits)), None);
+    }
+
+    #[test]
+    fn a_part_of_the_hierarchy_may_be_all_that_is_seen_and_too_much_is_no_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let mounts = "35 31 0:32 /box /cg/memory rw - cgroup cgroup rw,memory\n";
+        let limits = [
+            ("/cg/memory/memory.limit_in_bytes", "5000000000\n"),
+            ("/cg/memory/a/memory.limit_in_bytes", "7000\n"),
+        ];
+        assert_eq!(memory_limit(&host(&dir, mounts, "4:memory:/box/a\n", &limits)), Some(7000));
+        assert_eq!(memory_limit(&host(&dir, mounts, "4:memory:/box\n", &limits)), None, "more than there is");
+        assert_eq!(memory_limit(&host(&dir, "", "0::/\n", &[])), None);
+    }
 }

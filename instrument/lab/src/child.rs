@@ -264,7 +264,8 @@ fn run_wml(
                 .map_err(|error| error.to_string())?
         }
         Some(options) => {
-            let options = betrfs::MountOptions::parse(options).map_err(|error| error.to_string())?;
+            let options =
+                betrfs::MountOptions::parse_in_process(options).map_err(|error| error.to_string())?;
             let fs = betrfs::mount::open(&request.root, &options).map_err(|error| error.to_string())?;
             let volume = InProcess::new(fs);
             let outcome = engine::run_on(model, &volume, &request.options, control, &mut heard);

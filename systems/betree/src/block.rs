@@ -1,6 +1,8 @@
 //! Blocks: what the translation table knows about a node or an extent on storage, and counted references.
 
+use crate::held::Held;
 use crate::storage::UNIT;
+use std::fmt;
 use std::sync::{Arc, Mutex};
 
 /// Number of a block. Numbers are never reused within the life of an open store.
@@ -114,10 +116,10 @@ impl Reaper {
     }
 }
 
-#[derive(Debug)]
 struct Counted {
     id: BlockId,
     info: Arc<BlockInfo>,
+    held: Option<Arc<Held>>,
     reaper: Arc<Reaper>,
 }
 
@@ -128,13 +130,34 @@ impl Drop for Counted {
 }
 
 /// A reference that keeps a block's space from being reused. Made by the table, which counts it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct BlockRef(Arc<Counted>);
+
+impl fmt::Debug for BlockRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BlockRef").field("id", &self.0.id).field("info", &self.0.info).finish()
+    }
+}
 
 impl BlockRef {
     /// A reference that the maker has counted; `reaper` is told when the last clone goes.
     pub fn new(id: BlockId, info: Arc<BlockInfo>, reaper: Arc<Reaper>) -> Self {
-        BlockRef(Arc::new(Counted { id, info, reaper }))
+        BlockRef(Arc::new(Counted { id, info, held: None, reaper }))
+    }
+
+    /// The same of an extent of which something may be in memory.
+    pub(crate) fn with_held(
+        id: BlockId,
+        info: Arc<BlockInfo>,
+        held: Option<Arc<Held>>,
+        reaper: Arc<Reaper>,
+    ) -> Self {
+        BlockRef(Arc::new(Counted { id, info, held, reaper }))
+    }
+
+    /// Where what of it is in memory is found, if that is kept.
+    pub(crate) fn held(&self) -> Option<&Held> {
+        self.0.held.as_deref()
     }
 
     /// The block's number.

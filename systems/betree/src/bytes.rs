@@ -4,6 +4,7 @@
 //! so those of a node, and of a memtable, lie in few chunks; a [`Bytes`] is a place in one and keeps it alive. Whoever
 //! keeps a few of many for long must copy them ([`Bytes::detached`], [`Arena`]), or they keep the rest.
 
+use crate::mapping::{MAPPED_MIN, Mapping};
 use std::borrow::Borrow;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -14,14 +15,11 @@ use std::ops::Deref;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Mutex};
 
-const PAGE: usize = 4096;
 /// An [`Arena`] begins with a chunk of this many bytes; each further one is twice as large.
 const CHUNK_MIN: usize = 1 << 10;
 /// Up to this.
 const CHUNK_MAX: usize = 256 << 10;
 
-/// Chunks of this many bytes and more come from the kernel directly.
-const MAPPED_MIN: usize = 64 << 10;
 /// Bytes of such chunks that are kept for use again.
 const SPARE_BYTES_MAX: usize = 8 << 20;
 /// A chunk used again may be larger than wanted by this part of it.
@@ -34,56 +32,35 @@ struct Chunk {
     mapped: Option<Mapping>,
 }
 
-/// Memory from the kernel. Chunks come and go by the hundred with each memtable, in all sizes: on the heap they would
-/// leave holes that nothing else fits.
-struct Mapping {
-    start: NonNull<u8>,
-    size: usize,
-}
-
-// SAFETY: plain memory with one owner.
-unsafe impl Send for Mapping {}
-// SAFETY: as above; nothing is done with it through a shared reference.
-unsafe impl Sync for Mapping {}
-
 /// Mappings that wait to be used again, the oldest first.
 static SPARE: Mutex<VecDeque<Mapping>> = Mutex::new(VecDeque::new());
 
-impl Mapping {
-    fn new(size: usize) -> Option<Mapping> {
-        let size = size.next_multiple_of(PAGE);
-        {
-            let mut spare = SPARE.lock().unwrap_or_else(|e| e.into_inner());
-            let fits = |m: &Mapping| m.size >= size && m.size - size <= size / SPARE_LOSS;
-            if let Some(at) = spare.iter().position(fits) {
-                return spare.swap_remove_back(at);
-            }
+/// A mapping of `size` bytes or a little more. Chunks come and go by the hundred with each memtable.
+fn mapping(size: usize) -> Option<Mapping> {
+    {
+        let mut spare = SPARE.lock().unwrap_or_else(|e| e.into_inner());
+        let fits = |m: &Mapping| m.size() >= size && m.size() - size <= size / SPARE_LOSS;
+        if let Some(at) = spare.iter().position(fits) {
+            return spare.swap_remove_back(at);
         }
-        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping anywhere touches nothing that there is.
-        let start = unsafe { libc::mmap(ptr::null_mut(), size, access, kind | libc::MAP_POPULATE, -1, 0) };
-        let start = NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED)?;
-        Some(Mapping { start, size })
     }
+    Mapping::new(size)
+}
 
-    /// Keeps it for use again; what is too much then goes, the oldest first.
-    fn give_back(self) {
-        let mut gone = Vec::new();
-        {
-            let mut spare = SPARE.lock().unwrap_or_else(|e| e.into_inner());
-            spare.push_back(self);
-            let mut bytes: usize = spare.iter().map(|m| m.size).sum();
-            while bytes > SPARE_BYTES_MAX {
-                let Some(oldest) = spare.pop_front() else { break };
-                bytes -= oldest.size;
-                gone.push(oldest);
-            }
-        }
-        for mapping in gone {
-            // SAFETY: the mapping is of this size, and its owner gave it up.
-            unsafe { libc::munmap(mapping.start.as_ptr().cast(), mapping.size) };
-        }
+/// Keeps a mapping for use again; what is too much then goes, the oldest first.
+fn give_back(mapping: Mapping) {
+    let mut gone = Vec::new();
+    let mut spare = SPARE.lock().unwrap_or_else(|e| e.into_inner());
+    spare.push_back(mapping);
+    let mut bytes: usize = spare.iter().map(Mapping::size).sum();
+    while bytes > SPARE_BYTES_MAX {
+        let Some(oldest) = spare.pop_front() else { break };
+        bytes -= oldest.size();
+        gone.push(oldest);
     }
+    // The kernel takes its time: not under the lock.
+    drop(spare);
+    drop(gone);
 }
 
 // SAFETY: a chunk is plain memory. Only the arena that made it writes to it, and only where no `Bytes` reads (see
@@ -95,9 +72,9 @@ unsafe impl Sync for Chunk {}
 impl Chunk {
     fn new(size: usize) -> Chunk {
         if size >= MAPPED_MIN
-            && let Some(mapping) = Mapping::new(size)
+            && let Some(mapping) = mapping(size)
         {
-            return Chunk { start: mapping.start, size, mapped: Some(mapping) };
+            return Chunk { start: mapping.start(), size, mapped: Some(mapping) };
         }
         let memory: Box<[MaybeUninit<u8>]> = Box::new_uninit_slice(size);
         let start = NonNull::from(Box::leak(memory)).cast();
@@ -108,7 +85,7 @@ impl Chunk {
 impl Drop for Chunk {
     fn drop(&mut self) {
         if let Some(mapping) = self.mapped.take() {
-            return mapping.give_back();
+            return give_back(mapping);
         }
         let memory = ptr::slice_from_raw_parts_mut(self.start.as_ptr().cast::<MaybeUninit<u8>>(), self.size);
         // SAFETY: the memory is a leaked box of this size (of bytes that need no dropping), and nobody refers to it

@@ -5,6 +5,7 @@
 
 use crate::block::{BlockId, BlockRef, scatter};
 use crate::error::{Doing, Error, Result};
+use crate::held::Lent;
 use crate::storage::{PooledBuf, Storage};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +18,7 @@ const BYTES_MAX: usize = 16 << 20;
 struct Job {
     /// Keeps the space from being used for something else.
     block: BlockRef,
-    buf: PooledBuf,
+    buf: Arc<PooledBuf>,
 }
 
 #[derive(Default)]
@@ -47,7 +48,7 @@ impl Flight {
     }
 
     /// Hands over an extent; waits while too many bytes are on their way.
-    pub fn send(&self, block: BlockRef, buf: PooledBuf) -> Result<()> {
+    pub fn send(&self, block: BlockRef, buf: Arc<PooledBuf>) -> Result<()> {
         let mut s = self.lock();
         loop {
             if let Some(why) = &s.failed {
@@ -72,12 +73,12 @@ impl Flight {
     }
 
     /// Bytes `[off, off + len)` of an extent that is still on its way.
-    pub fn read(&self, id: BlockId, off: usize, len: usize) -> Option<Vec<u8>> {
+    pub fn read(&self, id: BlockId, off: usize, len: usize) -> Option<Lent> {
         if self.count.load(Ordering::Acquire) == 0 {
             return None;
         }
-        let job = self.lock().jobs.get(&id).cloned()?;
-        job.buf.get(off..off + len).map(<[u8]>::to_vec)
+        let buf = self.lock().jobs.get(&id)?.buf.clone();
+        Lent::of(buf, off, len)
     }
 
     /// Returns when every extent handed over before is on storage, though not flushed.
@@ -101,13 +102,14 @@ impl Flight {
         self.turn.notify_all();
     }
 
-    /// Writes what is sent until [`Flight::close`] is called and all is written.
-    pub fn run(&self, storage: &dyn Storage) {
-        while self.work(storage) || !self.lock().closed {}
+    /// Writes what is sent until [`Flight::close`] is called and all is written. `keep` gets each extent that is on storage, before
+    /// it is no longer found here.
+    pub fn run(&self, storage: &dyn Storage, keep: &dyn Fn(&BlockRef, Arc<PooledBuf>)) {
+        while self.work(storage, keep) || !self.lock().closed {}
     }
 
     /// Writes one extent, waiting a moment for one to come; false if there was none.
-    fn work(&self, storage: &dyn Storage) -> bool {
+    fn work(&self, storage: &dyn Storage, keep: &dyn Fn(&BlockRef, Arc<PooledBuf>)) -> bool {
         let mut s = self.lock();
         if s.queue.is_empty() && !s.closed {
             let moment = Duration::from_millis(50);
@@ -117,6 +119,9 @@ impl Flight {
         drop(s);
         let places = scatter(job.block.info(), &job.buf);
         let written = storage.write_many(&places).doing("writing an extent");
+        if written.is_ok() {
+            keep(&job.block, job.buf.clone());
+        }
         let mut s = self.lock();
         if let Err(e) = written {
             s.failed.get_or_insert(e.to_string());

@@ -2,7 +2,8 @@
 
 use crate::block::{BlockId, BlockRef};
 use crate::key::{Key, KeyRange, Translation, common_prefix_len};
-use crate::node::{Edge, Home, Inner, Leaf, LeafPart, Meter, Node, Part, Slot};
+use crate::meter::Meter;
+use crate::node::{Edge, Home, Inner, Leaf, LeafPart, Node, Part, Slot};
 use crate::wire::{Decoded, Malformed, Reader, put_bytes, put_end, put_int, put_u32};
 use crate::{codec::Body, key::End};
 use std::sync::Arc;

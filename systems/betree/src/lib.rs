@@ -5,7 +5,7 @@
 //! encoding), [`alloc`] (free space).
 //!
 //! With references to storage: [`block`] (what is where), [`table`] (the translation table), `node` (nodes in
-//! memory), `cache`, `store` (loading and writing nodes), `tree` (applying messages, reading, cloning ranges).
+//! memory), `held` (extents in memory), `cache`, `store` (loading and writing nodes), `tree` (applying messages, reading, cloning ranges).
 //!
 //! The database: [`storage`] (files, io_uring, a simulation with faults), `log`, `superblock`, [`batch`], [`db`];
 //! offline, `fsck` (checking, repairing, salvaging) and `dump` (storage as text).
@@ -27,10 +27,13 @@ mod flight;
 mod fsck;
 mod header;
 mod heap;
+mod held;
 pub mod key;
 mod log;
+mod mapping;
 mod memtable;
 pub mod message;
+mod meter;
 mod node;
 pub mod ranges;
 mod steps;
@@ -43,7 +46,7 @@ pub mod wire;
 
 pub use batch::WriteBatch;
 pub use codec::Compression;
-pub use db::{Cursor, Db, Options, Stats, VerifyReport};
+pub use db::{CachedExtents, Cursor, Db, Options, Stats, VerifyReport};
 pub use dump::{Dump, dump};
 pub use error::{Error, Result};
 pub use fsck::{Finding, FsckOptions, FsckReport, LossKind, LostKeys, Severity, fsck};

@@ -8,34 +8,9 @@ use crate::block::{BlockId, BlockRef};
 use crate::buffer::{Buffer, MEMORY_OVERHEAD};
 use crate::codec::{Basement, Body};
 use crate::key::{Key, KeyRange, Translation};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use crate::meter::{Evictable, Meter};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-
-/// Bytes of parts held in memory, see [`Part::memory`].
-#[derive(Debug, Default)]
-pub struct Meter {
-    resident: AtomicUsize,
-    dirty: AtomicUsize,
-    unwritten: AtomicUsize,
-}
-
-impl Meter {
-    /// Bytes in memory.
-    pub fn resident(&self) -> usize {
-        self.resident.load(Ordering::Relaxed)
-    }
-
-    /// Bytes in memory that are not on storage yet.
-    #[cfg(test)]
-    pub fn dirty(&self) -> usize {
-        self.dirty.load(Ordering::Relaxed)
-    }
-
-    /// Bytes that writing all new nodes would take, about: whole nodes, unchanged parts included.
-    pub fn unwritten(&self) -> usize {
-        self.unwritten.load(Ordering::Relaxed)
-    }
-}
 
 /// Where a part is on storage.
 #[derive(Clone, Debug)]
@@ -79,7 +54,7 @@ impl<T: Body> Part<T> {
         let weight = body.weight();
         let entries = body.entries().len() as u32;
         let memory = memory_of(weight as u32, entries);
-        meter.resident.fetch_add(memory, Ordering::Relaxed);
+        meter.add(memory);
         meter.dirty.fetch_add(memory, Ordering::Relaxed);
         Self::make(weight as u32, entries, PartState { body: Some(Arc::new(body)), home: None }, meter)
     }
@@ -119,7 +94,7 @@ impl<T: Body> Part<T> {
     /// Notes that `state` now has its body in memory again.
     pub(crate) fn loaded(&self, state: &mut PartState<T>, body: Arc<T>) {
         state.body = Some(body);
-        self.meter.resident.fetch_add(self.memory(), Ordering::Relaxed);
+        self.meter.add(self.memory());
     }
 
     /// The part has been written to `home`. Returns true if it was dirty.
@@ -153,24 +128,12 @@ impl<T> Drop for Part<T> {
         let memory = self.memory();
         let state = self.state.get_mut().unwrap_or_else(|e| e.into_inner());
         if state.body.is_some() {
-            self.meter.resident.fetch_sub(memory, Ordering::Relaxed);
+            self.meter.remove(memory);
             if state.home.is_none() {
                 self.meter.dirty.fetch_sub(memory, Ordering::Relaxed);
             }
         }
     }
-}
-
-/// What the cache can drop from memory.
-pub trait Evictable: Send + Sync {
-    /// Used since the last call?
-    fn take_hot(&self) -> bool;
-    /// Was evicted before, and loaded again since?
-    fn is_ghost(&self) -> bool;
-    /// Size in memory in bytes.
-    fn size(&self) -> usize;
-    /// Drops the content if it is on storage.
-    fn evict(&self);
 }
 
 impl<T: Body> Evictable for Part<T> {
@@ -190,7 +153,7 @@ impl<T: Body> Evictable for Part<T> {
         let mut state = self.lock();
         if state.home.is_some() && state.body.take().is_some() {
             self.ghost.store(true, Ordering::Relaxed);
-            self.meter.resident.fetch_sub(self.memory(), Ordering::Relaxed);
+            self.meter.remove(self.memory());
         }
     }
 }

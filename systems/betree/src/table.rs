@@ -6,6 +6,7 @@
 
 use crate::alloc::FreeMap;
 use crate::block::{BlockId, BlockInfo, BlockKind, BlockRef, Reaper, Segment};
+use crate::held::Held;
 use crate::wire::{Decoded, Malformed, Reader, put_int, put_u32};
 use std::collections::{HashMap, HashSet};
 use std::ops::{Deref, DerefMut};
@@ -14,7 +15,17 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 struct Entry {
     info: Arc<BlockInfo>,
+    /// What of an extent is in memory; goes when the space is free.
+    held: Option<Arc<Held>>,
     refs: u32,
+}
+
+impl Entry {
+    fn new(info: Arc<BlockInfo>, refs: u32) -> Entry {
+        // What is spilled is wanted once, much later.
+        let held = (info.kind == BlockKind::Extent).then(Arc::default);
+        Entry { info, held, refs }
+    }
 }
 
 struct Inner {
@@ -134,8 +145,10 @@ impl Table {
         let info = Arc::new(info);
         inner.inner_nodes += usize::from(info.kind == BlockKind::Inner);
         inner.spilled_units += spilled_units(&info);
-        inner.blocks.insert(id, Entry { info: info.clone(), refs: 1 });
-        BlockRef::new(id, info, self.reaper.clone())
+        let entry = Entry::new(info.clone(), 1);
+        let held = entry.held.clone();
+        inner.blocks.insert(id, entry);
+        BlockRef::with_held(id, info, held, self.reaper.clone())
     }
 
     /// A new reference to a living block.
@@ -143,7 +156,7 @@ impl Table {
         let mut inner = self.lock();
         let e = inner.blocks.get_mut(&id)?;
         e.refs += 1;
-        Some(BlockRef::new(id, e.info.clone(), self.reaper.clone()))
+        Some(BlockRef::with_held(id, e.info.clone(), e.held.clone(), self.reaper.clone()))
     }
 
     /// Free units.
@@ -244,7 +257,7 @@ impl Table {
             inner.next_id = inner.next_id.max(id + 1);
             inner.inner_nodes += usize::from(info.kind == BlockKind::Inner);
             inner.spilled_units += spilled_units(&info);
-            inner.blocks.insert(id, Entry { info: Arc::new(info), refs: 0 });
+            inner.blocks.insert(id, Entry::new(Arc::new(info), 0));
         }
         r.finish()?;
         let edges: Vec<(BlockId, BlockId)> =

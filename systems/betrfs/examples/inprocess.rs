@@ -250,7 +250,7 @@ fn main() -> Done<()> {
     let image = arguments.next().ok_or("inprocess IMAGE [MIB] [FILES] [OPTIONS] [LAST]")?;
     let mib = arguments.next().map_or(Ok(1024), |n| n.parse())?;
     let files = arguments.next().map_or(Ok(200_000), |n| n.parse())?;
-    let options = MountOptions::parse(&arguments.next().unwrap_or_default())?;
+    let options = MountOptions::parse_in_process(&arguments.next().unwrap_or_default())?;
     let last = arguments.next().unwrap_or_default();
     let mut format = FormatOptions::default();
     (format.erase, format.size) = (true, Some((mib << 20) * 4 + (2 << 30)));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use betree::{Compression, FileStorage, Steps, Storage, UringStorage};
+use betree::{CachedExtents, Compression, FileStorage, Steps, Storage, UringStorage};
 use fusewire::local::{self, Place, Probe, StartError};
 use fusewire::{Session, Transport};
 use host::Host;
@@ -16,6 +16,7 @@ use crate::check::{CheckReport, check, dump};
 use crate::error::Error;
 use crate::fs::{Fs, Options};
 use crate::fuse::{Server, Settings};
+use crate::memory;
 use crate::overlay::Shared;
 use crate::pruner::Pruner;
 
@@ -163,7 +164,10 @@ pub struct MountOptions {
 impl Default for MountOptions {
     fn default() -> MountOptions {
         MountOptions {
-            fs: Options::with_store(betree::Options { cache_bytes: cache_bytes(), ..Default::default() }),
+            fs: Options::with_store(betree::Options {
+                cache_bytes: memory::cache_bytes(&Host::system()),
+                ..Default::default()
+            }),
             shown_source: None,
             read_only: false,
             no_suid: false,
@@ -181,12 +185,6 @@ impl Default for MountOptions {
             inodes_max: INODES_MAX,
         }
     }
-}
-
-/// A cache for most purposes: an eighth of the free memory, from 64 MiB to 1 GiB.
-fn cache_bytes() -> usize {
-    let free = Host::system().available_memory();
-    free.map_or(256 << 20, |bytes| (bytes as usize / 8).clamp(64 << 20, 1 << 30))
 }
 
 fn size(text: &str) -> Option<u64> {
@@ -208,7 +206,21 @@ impl MountOptions {
     /// # Errors
     /// [`MountError::BadOption`].
     pub fn parse(text: &str) -> Result<MountOptions> {
+        MountOptions::default().with(text)
+    }
+
+    /// The same for [`open`]: the default size of the cache follows the limit on this process's memory, if it has one.
+    ///
+    /// # Errors
+    /// [`MountError::BadOption`].
+    pub fn parse_in_process(text: &str) -> Result<MountOptions> {
         let mut options = MountOptions::default();
+        options.fs.store.cache_bytes = memory::cache_bytes_in_process(&Host::system());
+        options.with(text)
+    }
+
+    fn with(self, text: &str) -> Result<MountOptions> {
+        let mut options = self;
         for option in text.split(',').filter(|o| !o.is_empty()) {
             options.set(option).map_err(|why| MountError::BadOption { option: option.into(), why })?;
         }
@@ -403,7 +415,7 @@ pub fn remount(dir: &Path, options: &str) -> Result<Vec<String>> {
     Ok(left)
 }
 
-/// Opens the file system on `source` for use in this process only.
+/// Opens the file system on `source` for use in this process only; [`MountOptions::parse_in_process`] reads options for that.
 ///
 /// # Errors
 /// As [`mount`]. Nobody is kept from using the device at the same time, which would destroy it.
@@ -421,12 +433,15 @@ pub fn open(source: &Path, options: &MountOptions) -> Result<Fs> {
 /// [`MountError::Busy`] if somebody uses the device for more than a minute; [`MountError::Fs`] if it holds no file
 /// system; [`MountError::Io`].
 pub fn mount(source: &Path, dir: &Path, options: &MountOptions) -> Result<Mounted> {
-    crate::memory::limit_heaps();
+    memory::limit_heaps();
     let claim = Claim::take(source, PATIENCE)?;
     let mut within = options.fs.clone();
     // A quarter and up to 32 MiB for what the store does not count: slack of the allocator, above all.
     let cache = within.store.cache_bytes;
     within.store.cache_bytes -= cache / 4 + (cache / 8).min(32 << 20);
+    // What is read stays in the kernel's page cache, what is written only there where it is told to.
+    let kernel_keeps = options.writeback || options.keep_new;
+    within.store.cached_extents = if kernel_keeps { CachedExtents::Nothing } else { CachedExtents::Written };
     let fs = Fs::open(storage(source, options)?, &within).map_err(MountError::fs(source))?;
     mount_fs(Arc::new(fs), Some(claim), source, dir, options)
 }

@@ -67,7 +67,7 @@ impl Background {
             spawn("betree-prefetch", Box::new(move |inner| prefetcher(inner, &receiver))),
             spawn("betree-prefetch", Box::new(move |inner| prefetcher(inner, &other))),
         ];
-        let write = || spawn("betree-extents", Box::new(|i| i.store.flight.run(&*i.store.storage)));
+        let write = || spawn("betree-extents", Box::new(|i| i.store.write_flight()));
         let senders = [write(), write()];
         let prefetch = Some(Prefetch(requests));
         let mut started =

@@ -6,10 +6,12 @@ use super::run::Run;
 use crate::buffer::Buffer;
 use crate::bytes::Bytes;
 use crate::error::Result;
+use crate::held::Lent;
 use crate::key::{End, Key, KeyRange};
 use crate::message::{Base, ExtentSlice, Op, Value};
-use crate::store::SLICE_GAP_MAX;
+use crate::store::{For, SLICE_GAP_MAX};
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// Messages of the memtable that a scan copies; if there are more in its range, the memtable is frozen instead.
@@ -100,18 +102,30 @@ impl Cursor {
         }
     }
 
-    fn value(&mut self, op: &Op) -> Result<Option<Vec<u8>>> {
-        let Base::Value(Value::Slice(slice)) = &op.base else { return self.inner.store.value_of(op) };
+    fn value(&mut self, op: &Op) -> Result<Option<Found>> {
+        let plain = op.edits.is_none() && op.older.is_none();
+        let slice = match &op.base {
+            Base::Value(Value::Inline(bytes)) if plain => return Ok(Some(Found::There(bytes.clone()))),
+            Base::Value(Value::Slice(slice)) => slice,
+            _ => return Ok(self.inner.store.value_of(op, For::Caller)?.map(Found::Own)),
+        };
         let bytes = self.slice(slice)?;
-        let edits = self.inner.store.edits_of(op, |s| self.inner.store.read_slice(s).map(Bytes::from))?;
-        Ok(match edits {
-            Some(edits) => edits.apply(Some(bytes)),
-            None => Some(bytes),
-        })
+        if plain {
+            return Ok(Some(Found::Lent(bytes)));
+        }
+        let store = &self.inner.store;
+        let edits =
+            store.edits_of(op, |s| store.read_slice(s, For::Caller).map(|lent| Bytes::from(&lent[..])))?;
+        let bytes = Some(bytes.to_vec());
+        let whole = match edits {
+            Some(edits) => edits.apply(bytes),
+            None => bytes,
+        };
+        Ok(whole.map(Found::Own))
     }
 
     /// The bytes of a slice; what the queue needs of the same extent is read with it, and the next runs ahead of time.
-    fn slice(&mut self, slice: &ExtentSlice) -> Result<Vec<u8>> {
+    fn slice(&mut self, slice: &ExtentSlice) -> Result<Lent> {
         let at = self.runs.iter().position(|run| run.covers(slice));
         match at {
             Some(i) => _ = self.runs.drain(..i),
@@ -124,7 +138,7 @@ impl Cursor {
         self.ask_for_runs();
         match self.runs.front() {
             Some(run) => run.bytes(&self.inner.store, slice),
-            None => self.inner.store.read_slice(slice),
+            None => self.inner.store.read_slice(slice, For::Caller),
         }
     }
 
@@ -164,8 +178,14 @@ impl Cursor {
             let Some((i, slice)) = next else { return };
             let (run, end) = self.run_from(slice, i);
             at = end;
-            let run = Arc::new(Run::new(run));
-            prefetch.ask_run(&run);
+            let run = match self.inner.store.at_hand(&run, For::Caller) {
+                Some(lent) => Arc::new(Run::read(run, lent)),
+                None => {
+                    let run = Arc::new(Run::new(run));
+                    prefetch.ask_run(&run);
+                    run
+                }
+            };
             self.runs.push_back(run);
         }
     }
@@ -200,10 +220,32 @@ impl Inner {
     }
 }
 
-impl Iterator for Cursor {
-    type Item = Result<(Vec<u8>, Vec<u8>)>;
+/// A value that was found, where it is.
+enum Found {
+    There(Bytes),
+    Lent(Lent),
+    Own(Vec<u8>),
+}
 
-    fn next(&mut self) -> Option<Self::Item> {
+impl Deref for Found {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Found::There(bytes) => bytes,
+            Found::Lent(lent) => lent,
+            Found::Own(bytes) => bytes,
+        }
+    }
+}
+
+impl Cursor {
+    /// Shows the next pair to `each`: what [`Iterator::next`] does, without a copy. `None` at the end and after an error.
+    pub fn visit(&mut self, each: impl FnOnce(&[u8], &[u8])) -> Option<Result<()>> {
+        Some(self.step()?.map(|(key, value)| each(&key, &value)))
+    }
+
+    fn step(&mut self) -> Option<Result<(Key, Found)>> {
         while !self.failed {
             match self.refill() {
                 Ok(true) => {}
@@ -215,7 +257,7 @@ impl Iterator for Cursor {
             }
             let (key, op) = self.queue.pop_front()?;
             match self.value(&op) {
-                Ok(Some(value)) => return Some(Ok((key.to_vec(), value))),
+                Ok(Some(value)) => return Some(Ok((key, value))),
                 Ok(None) => {}
                 Err(e) => {
                     self.failed = true;
@@ -224,5 +266,17 @@ impl Iterator for Cursor {
             }
         }
         None
+    }
+}
+
+impl Iterator for Cursor {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let pair = |(key, value): (Key, Found)| match value {
+            Found::Own(value) => (key.to_vec(), value),
+            value => (key.to_vec(), value.to_vec()),
+        };
+        Some(self.step()?.map(pair))
     }
 }

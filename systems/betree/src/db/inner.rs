@@ -24,7 +24,7 @@ use crate::log::Log;
 use crate::memtable::Memtable;
 use crate::message::Op;
 use crate::node::NodeRef;
-use crate::store::Store;
+use crate::store::{For, Store};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, RwLock};
@@ -159,7 +159,7 @@ impl Inner {
             Some(op) if op.is_resolved() => op,
             newer => self.store.find(&view.root, key, newer)?,
         };
-        self.store.value_of(&op)
+        self.store.value_of(&op, For::Caller)
     }
 
     pub(super) fn ask_sync(&self) -> Result<u64> {

@@ -19,6 +19,7 @@ mod write;
 pub(crate) use open::{Numbered, batches, ring};
 pub(crate) use repair::{Plan, rebuild};
 
+pub use crate::store::CachedExtents;
 pub use cursor::Cursor;
 pub use options::Options;
 pub use stats::Stats;

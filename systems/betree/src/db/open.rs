@@ -146,6 +146,7 @@ pub(super) fn assemble(storage: Arc<dyn Storage>, options: Options, found: &Foun
     let (compression, cache) = (options.compression, options.cache_bytes);
     let mut store = Store::new(storage.clone(), table, shape, compression, cache, steps);
     store.counters.stacked_flushes = flushes;
+    store.extents = options.cached_extents;
     if options.background {
         store.helpers = HELPERS.into();
     }

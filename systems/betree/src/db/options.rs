@@ -4,7 +4,7 @@ use crate::codec::Compression;
 use crate::error::{Error, Result};
 use crate::steps::Steps;
 use crate::storage::UNIT;
-use crate::store::Shape;
+use crate::store::{CachedExtents, Shape};
 use std::time::Duration;
 
 /// Options of a store. The node sizes and the log's size are fixed at creation; opening ignores them.
@@ -24,8 +24,10 @@ pub struct Options {
     /// 128th of the storage, and much less when space is short, so that applying it fits the free space. About four
     /// times as much may be in use: one that fills, two that wait, and what the tree makes of one.
     pub memtable_bytes: usize,
-    /// Bytes of nodes kept in memory. Default 256 MiB. A quarter of it may be nodes not written yet.
+    /// Bytes of nodes and extents kept in memory. Default 256 MiB. A quarter of it may be nodes not written yet.
     pub cache_bytes: usize,
+    /// Which extents stay in memory within these bytes. Default those that were just written or read.
+    pub cached_extents: CachedExtents,
     /// Compression of nodes. Default none. Extents are never compressed.
     pub compression: Compression,
     /// Values of at least this many bytes, and batches whose values of 2 KiB and more add up to it, go to extents
@@ -55,6 +57,7 @@ impl Default for Options {
             log_bytes: 0,
             memtable_bytes: 32 << 20,
             cache_bytes: 256 << 20,
+            cached_extents: CachedExtents::All,
             compression: Compression::None,
             extent_bytes: 64 << 10,
             checkpoint_interval: Duration::from_secs(60),

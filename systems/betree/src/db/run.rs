@@ -1,15 +1,16 @@
 //! Runs: parts of extents that a scan reads with one request each, some of them ahead of time.
 
 use crate::error::{Error, Result};
+use crate::held::Lent;
 use crate::message::ExtentSlice;
-use crate::store::Store;
+use crate::store::{For, Store};
 use std::sync::{Condvar, Mutex};
 
 enum State {
     /// Nobody has begun to read.
     Wanted,
     Reading,
-    Read(std::result::Result<Vec<u8>, Error>),
+    Read(std::result::Result<Lent, Error>),
 }
 
 /// Part of an extent, read once by whoever comes first: a prefetching thread or the scan.
@@ -23,6 +24,11 @@ pub(super) struct Run {
 impl Run {
     pub fn new(slice: ExtentSlice) -> Self {
         Run { slice, state: Mutex::new(State::Wanted), ready: Condvar::new() }
+    }
+
+    /// A run that is in memory.
+    pub fn read(slice: ExtentSlice, lent: Lent) -> Self {
+        Run { slice, state: Mutex::new(State::Read(Ok(lent))), ready: Condvar::new() }
     }
 
     /// True if the run holds all of `slice`.
@@ -41,28 +47,24 @@ impl Run {
             }
             *state = State::Reading;
         }
-        let read = store.read_slice(&self.slice);
+        let read = store.read_slice(&self.slice, For::Caller);
         *self.state.lock().unwrap_or_else(|e| e.into_inner()) = State::Read(read);
         self.ready.notify_all();
     }
 
     /// The bytes of `slice`, which the run covers; an error is reported once and met again by reading again.
-    pub fn bytes(&self, store: &Store, slice: &ExtentSlice) -> Result<Vec<u8>> {
+    pub fn bytes(&self, store: &Store, slice: &ExtentSlice) -> Result<Lent> {
         self.fetch(store);
         let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
         while matches!(*state, State::Reading) {
             state = self.ready.wait(state).unwrap_or_else(|e| e.into_inner());
         }
-        match &*state {
-            State::Read(Ok(bytes)) => {
-                let at = (slice.off - self.slice.off) as usize;
-                Ok(bytes[at..at + slice.len as usize].to_vec())
-            }
-            // Damage elsewhere in the run does not concern this slice.
-            _ => {
-                drop(state);
-                store.read_slice(slice)
-            }
-        }
+        let there = match &*state {
+            State::Read(Ok(bytes)) => bytes.part((slice.off - self.slice.off) as usize, slice.len as usize),
+            _ => None,
+        };
+        drop(state);
+        // Damage elsewhere in the run does not concern this slice.
+        there.map_or_else(|| store.read_slice(slice, For::Caller), Ok)
     }
 }

@@ -25,13 +25,13 @@ pub struct Stats {
     pub durable_msn: u64,
     /// Number of the last batch that the tree includes.
     pub applied_msn: u64,
-    /// Bytes of node parts in memory.
+    /// Bytes of node parts and extents in memory.
     pub cached_bytes: usize,
     /// Bytes of new nodes not written yet.
     pub unwritten_bytes: usize,
     /// Bytes in the memtable and the frozen ones.
     pub memtable_bytes: usize,
-    /// Bytes of memory accounted for, about: node parts, memtables, extents on their way, transfer buffers, log records.
+    /// Bytes of memory accounted for, about: node parts, extents, memtables, extents on their way, transfer buffers, log records.
     pub memory_bytes: usize,
     /// Part of the log in use, in thousandths.
     pub log_fill: u64,
@@ -54,6 +54,8 @@ pub struct Stats {
     pub reads: u64,
     /// See [`Stats::checkpoints`].
     pub bytes_read: u64,
+    /// Bytes of extents since opening that were wanted and in memory.
+    pub extent_bytes_at_hand: u64,
     /// See [`Stats::checkpoints`].
     pub flushes_down: u64,
     /// See [`Stats::checkpoints`].
@@ -64,7 +66,7 @@ pub struct Stats {
     pub log_position_bytes: u64,
     /// Length of that ring.
     pub log_ring_bytes: u64,
-    /// Parts of nodes that left memory since opening because the cache was full.
+    /// Parts of nodes and of extents that left memory since opening because the cache was full.
     pub evictions: u64,
     /// Transfer buffers allocated since opening.
     pub buffers_made: u64,
@@ -124,6 +126,7 @@ impl Inner {
             bound_bytes: n(&c.bound_bytes),
             reads: n(&c.reads),
             bytes_read: n(&c.bytes_read),
+            extent_bytes_at_hand: n(&c.extent_bytes_at_hand),
             flushes_down: n(&c.flushes_down),
             subtrees_dropped: n(&c.subtrees_dropped),
             log_bytes: self.log.bytes(),

@@ -12,7 +12,7 @@ use crate::key::{End, Key, KeyRange, Translation};
 use crate::message::{ExtentSlice, Op};
 use crate::node::{Edge, Inner, Leaf, LeafPart, Node, NodeRef, Slot};
 use crate::ranges::RangeSet;
-use crate::store::Store;
+use crate::store::{For, Store};
 use std::collections::{HashMap, HashSet};
 
 /// Extents with the numbers of their chunks that do not match their checksum.
@@ -152,7 +152,7 @@ impl<'a> BadExtents<'a> {
             if let Some(slice) = self.moved.get(&place) {
                 return Ok(slice.clone());
             }
-            let bytes = store.read_slice(s)?;
+            let bytes = store.read_slice(s, For::Tree)?;
             let extent = store.write_extent(info.kind, &[&bytes])?;
             let slice = ExtentSlice { extent, off: 0, len: s.len };
             self.moved.insert(place, slice.clone());

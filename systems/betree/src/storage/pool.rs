@@ -2,18 +2,24 @@
 
 use super::AlignedBuf;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Smallest size class, as a power of two.
 const CLASS_MIN: u32 = 14;
+/// Sizes between two powers of two, the larger one included: what is kept for long wastes a fifth at most.
+const STEPS: usize = 4;
 /// Size classes: 16 KiB to 64 MiB.
-const CLASSES: usize = 13;
+const CLASSES: usize = 12 * STEPS + 1;
+/// All classes together keep so many times what one may.
+const KEEP_CLASSES: usize = 8;
 
 struct Shared {
     free: [Mutex<Vec<AlignedBuf>>; CLASSES],
     /// Bytes that each class may keep.
     keep_bytes: usize,
+    /// Bytes that all keep.
+    kept: AtomicUsize,
     made: AtomicU64,
     reused: AtomicU64,
 }
@@ -23,56 +29,73 @@ struct Shared {
 pub(crate) struct BufPool(Arc<Shared>);
 
 /// A buffer that returns to its pool when dropped.
+#[derive(Default)]
 pub(crate) struct PooledBuf {
     buf: Option<AlignedBuf>,
     pool: Option<BufPool>,
 }
 
-fn class_of(len: usize) -> Option<usize> {
-    let class = len.max(1).next_power_of_two().trailing_zeros().max(CLASS_MIN) - CLASS_MIN;
-    ((class as usize) < CLASSES).then_some(class as usize)
+/// The class of buffers that hold `len` bytes, and their size; with `snug` it may lie between two powers of two.
+fn class_of(len: usize, snug: bool) -> Option<(usize, usize)> {
+    let least = 1usize << CLASS_MIN;
+    if len <= least {
+        return Some((0, least));
+    }
+    // `len` is above this power of two, and at most the next.
+    let power = (len - 1).ilog2();
+    let step = (1usize << power) / STEPS;
+    let steps = if snug { len.div_ceil(step) } else { 2 * STEPS };
+    let class = (power - CLASS_MIN) as usize * STEPS + steps - STEPS;
+    (class < CLASSES).then_some((class, steps * step))
 }
 
 impl BufPool {
     /// A pool that keeps at most `keep_bytes` of each size class; 0 keeps nothing.
     pub fn new(keep_bytes: usize) -> Self {
         let free = std::array::from_fn(|_| Mutex::default());
-        BufPool(Arc::new(Shared { free, keep_bytes, made: AtomicU64::new(0), reused: AtomicU64::new(0) }))
+        let (kept, made, reused) = (AtomicUsize::new(0), AtomicU64::new(0), AtomicU64::new(0));
+        BufPool(Arc::new(Shared { free, keep_bytes, kept, made, reused }))
     }
 
     /// A buffer of `len` bytes, rounded up to whole units, with any content.
     pub fn take(&self, len: usize) -> PooledBuf {
-        let class = if self.0.keep_bytes > 0 { class_of(len) } else { None };
-        let Some(class) = class else {
+        self.take_of(len, class_of(len, false))
+    }
+
+    /// The same that is hardly larger than it must be: for what will stay.
+    pub fn take_snug(&self, len: usize) -> PooledBuf {
+        self.take_of(len, class_of(len, true))
+    }
+
+    fn take_of(&self, len: usize, class: Option<(usize, usize)>) -> PooledBuf {
+        let Some((class, size)) = class.filter(|_| self.0.keep_bytes > 0) else {
             self.0.made.fetch_add(1, Ordering::Relaxed);
             return PooledBuf { buf: Some(AlignedBuf::zeroed(len)), pool: None };
         };
         let found = self.0.free[class].lock().unwrap_or_else(|e| e.into_inner()).pop();
         let counter = if found.is_some() { &self.0.reused } else { &self.0.made };
         counter.fetch_add(1, Ordering::Relaxed);
-        let mut buf = found.unwrap_or_else(|| AlignedBuf::zeroed(1 << (class as u32 + CLASS_MIN)));
+        if found.is_some() {
+            self.0.kept.fetch_sub(size, Ordering::Relaxed);
+        }
+        let mut buf = found.unwrap_or_else(|| AlignedBuf::zeroed(size));
         buf.set_len(len);
         PooledBuf { buf: Some(buf), pool: Some(self.clone()) }
     }
 
     /// A buffer that holds the `parts` one after the other and then zeros to a whole unit.
     pub fn filled(&self, parts: &[&[u8]]) -> PooledBuf {
-        let mut buf = self.take(parts.iter().map(|p| p.len()).sum());
-        let mut at = 0;
-        for part in parts {
-            buf[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
-        }
-        buf[at..].fill(0);
-        buf
+        fill(self.take(parts.iter().map(|p| p.len()).sum()), parts)
+    }
+
+    /// The same that is hardly larger than it must be.
+    pub fn filled_snug(&self, parts: &[&[u8]]) -> PooledBuf {
+        fill(self.take_snug(parts.iter().map(|p| p.len()).sum()), parts)
     }
 
     /// Bytes of buffers that wait to be used again.
     pub fn bytes(&self) -> usize {
-        let classes = self.0.free.iter().enumerate();
-        let kept =
-            classes.map(|(i, c)| c.lock().unwrap_or_else(|e| e.into_inner()).len() << (i as u32 + CLASS_MIN));
-        kept.sum()
+        self.0.kept.load(Ordering::Relaxed)
     }
 
     /// Buffers allocated, and buffers used again.
@@ -81,15 +104,37 @@ impl BufPool {
     }
 }
 
+fn fill(mut buf: PooledBuf, parts: &[&[u8]]) -> PooledBuf {
+    let mut at = 0;
+    for part in parts {
+        buf[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    buf[at..].fill(0);
+    buf
+}
+
+impl PooledBuf {
+    /// Bytes of memory that it takes.
+    pub fn memory(&self) -> usize {
+        self.buf.as_ref().map_or(0, AlignedBuf::capacity)
+    }
+}
+
 impl Drop for PooledBuf {
     fn drop(&mut self) {
         let (Some(buf), Some(pool)) = (self.buf.take(), self.pool.take()) else { return };
         let capacity = buf.capacity();
-        let Some(class) = class_of(capacity) else { return };
-        let mut free = pool.0.free[class].lock().unwrap_or_else(|e| e.into_inner());
-        if free.len() * capacity < pool.0.keep_bytes {
+        let Some((class, _)) = class_of(capacity, true) else { return };
+        let shared = &pool.0;
+        let mut free = shared.free[class].lock().unwrap_or_else(|e| e.into_inner());
+        let all = shared.kept.load(Ordering::Relaxed) + capacity;
+        if free.len() * capacity < shared.keep_bytes && all <= KEEP_CLASSES * shared.keep_bytes {
+            shared.kept.fetch_add(capacity, Ordering::Relaxed);
             free.push(buf);
+            return;
         }
+        drop(free);
     }
 }
 
@@ -140,5 +185,24 @@ mod tests {
         assert_eq!(pool.counts(), (18, 2));
         assert!(pool.take(1 << 30).len() == 1 << 30, "larger than any class");
         drop(again);
+    }
+
+    #[test]
+    fn snug_buffers_waste_a_fifth_at_most_and_all_classes_together_keep_little() {
+        let pool = BufPool::new(1 << 20);
+        for len in (1..70).map(|i| i * 15_011).chain((14..=26).flat_map(|p| [1usize << p, (1 << p) + 1])) {
+            let (rounded, least) = (len.next_multiple_of(UNIT), 1 << CLASS_MIN);
+            let buf = pool.take_snug(len);
+            assert_eq!(buf.len(), rounded);
+            assert!(buf.memory() <= (rounded + rounded / 4).max(least), "{len}: {}", buf.memory());
+            let normal = pool.take(len);
+            assert!(normal.memory() < 2 * rounded.max(least) && normal.memory() >= rounded);
+            drop((buf, normal));
+            assert!(pool.bytes() <= KEEP_CLASSES << 20);
+        }
+        assert!(pool.bytes() > 4 << 20);
+        let kept = pool.bytes();
+        let one = pool.take_snug(100_000);
+        assert_eq!(pool.bytes() + one.memory(), kept, "one of them");
     }
 }

@@ -38,18 +38,19 @@ impl Store {
 
     /// Reads bytes `[off, off + len)` of a block; returns a buffer and where in it they start.
     pub(crate) fn read_block(&self, info: &BlockInfo, off: usize, len: usize) -> Result<(PooledBuf, usize)> {
-        self.read_blocks(&[(info, off, len)]).map(|mut read| read.swap_remove(0))
+        self.read_blocks(&[(info, off, len)], false).map(|mut read| read.swap_remove(0))
     }
 
     /// Reads bytes `[off, off + len)` of each of several blocks side by side; returns for each a buffer and where in it
-    /// they start.
+    /// they start. With `stay` the buffers are hardly larger than they must be.
     pub(super) fn read_blocks(
         &self,
         wanted: &[(&BlockInfo, usize, usize)],
+        stay: bool,
     ) -> Result<Vec<(PooledBuf, usize)>> {
         let start = |off: usize| off / UNIT * UNIT;
-        let mut bufs: Vec<_> =
-            wanted.iter().map(|(_, off, len)| self.pool.take(off + len - start(*off))).collect();
+        let take = |len| if stay { self.pool.take_snug(len) } else { self.pool.take(len) };
+        let mut bufs: Vec<_> = wanted.iter().map(|(_, off, len)| take(off + len - start(*off))).collect();
         let mut reads: Vec<(u64, &mut [u8])> = Vec::with_capacity(wanted.len());
         for ((info, off, len), buf) in wanted.iter().zip(&mut bufs) {
             let mut rest = &mut buf[..];
@@ -199,7 +200,7 @@ impl Store {
         }
         let wanted: Vec<_> =
             stretches.iter().map(|(block, off, len)| (&**block.info(), *off as usize, *len)).collect();
-        let read = self.read_blocks(&wanted)?;
+        let read = self.read_blocks(&wanted, false)?;
         let runs = stretches.iter().zip(read);
         Ok(Runs(runs.map(|((block, off, len), (buf, skip))| (block.id(), *off, *len, buf, skip)).collect()))
     }

@@ -4,13 +4,14 @@ mod extents;
 mod load;
 mod write;
 
-pub(crate) use extents::SLICE_GAP_MAX;
+pub(crate) use extents::{For, SLICE_GAP_MAX};
 
 use crate::block::BlockInfo;
 use crate::cache::Cache;
 use crate::codec::{Body, Compression};
 use crate::flight::Flight;
-use crate::node::{Meter, Node, NodeRef, Part, Slot};
+use crate::meter::Meter;
+use crate::node::{Node, NodeRef, Part, Slot};
 use crate::steps::Steps;
 use crate::storage::{BufPool, Storage, UNIT, round_up};
 use crate::table::Table;
@@ -34,6 +35,28 @@ pub struct Shape {
     pub fanout: usize,
 }
 
+/// Which extents stay in the cache, as long as nothing else needs the room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CachedExtents {
+    /// None.
+    Nothing,
+    /// What was just written. What is read does not count as used: whoever reads keeps it, as the kernel does in its page cache.
+    Written,
+    /// What was just written or read.
+    #[default]
+    All,
+}
+
+impl CachedExtents {
+    pub(crate) fn written(self) -> bool {
+        self != CachedExtents::Nothing
+    }
+
+    pub(crate) fn read(self) -> bool {
+        self == CachedExtents::All
+    }
+}
+
 /// Counts of work done since the store was opened.
 #[derive(Debug, Default)]
 pub struct Counters {
@@ -45,6 +68,8 @@ pub struct Counters {
     pub(crate) bound_bytes: AtomicU64,
     /// Bytes of messages that came back out of extents to go to leaves.
     pub(crate) drained_bytes: AtomicU64,
+    /// Bytes of extents that were wanted and in memory.
+    pub(crate) extent_bytes_at_hand: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) reads: AtomicU64,
     pub(crate) flushes_down: AtomicU64,
@@ -83,6 +108,7 @@ pub struct Store {
     /// Extents that are being written; with threads that do it, `behind` is set.
     pub(crate) flight: Arc<Flight>,
     pub(crate) behind: bool,
+    pub(crate) extents: CachedExtents,
     /// Space is short: inner nodes keep fewer messages, so that they hardly grow.
     pub(crate) short: AtomicBool,
     /// New nodes in the order made, so children before parents.
@@ -115,6 +141,7 @@ impl Store {
             helpers: AtomicUsize::new(0),
             flight: Arc::default(),
             behind: false,
+            extents: CachedExtents::Nothing,
             pool: BufPool::new(if steps.malloc { POOL_BYTES } else { 0 }),
             short: AtomicBool::new(false),
             dirty: Mutex::default(),

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::key::{End, Key, KeyRange};
 use crate::message::{Base, ExtentSlice, Op, Value};
 use crate::node::{Edge, Inner, Leaf, LeafPart, Node, NodeRef, Part};
-use crate::store::{Store, count};
+use crate::store::{For, Store, count};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -165,7 +165,7 @@ impl Store {
                     || slice.len as usize > large && edits.weight() >= slice.len as usize / 4
                     || edits.len_after(slice.len) > slice.len =>
             {
-                self.value_of(op)?
+                self.value_of(op, For::Tree)?
             }
             (Base::Value(Value::Inline(bytes)), None) if bytes.len() > large && self.steps.page_sharing => {
                 Some(bytes.to_vec())

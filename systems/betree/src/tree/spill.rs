@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::message::{Base, ExtentSlice, Op, Piece, Value};
 use crate::node::{Inner, Node, NodeRef};
-use crate::store::{SLICE_GAP_MAX, Store, count};
+use crate::store::{For, SLICE_GAP_MAX, Store, count};
 use std::ops::Range;
 use std::sync::atomic::Ordering;
 
@@ -218,7 +218,9 @@ impl Store {
             op.slices().skip(skip).cloned()
         });
         let read = self.read_together(wanted.collect())?;
-        let bytes = |s: &ExtentSlice| read.bytes(s).map_or_else(|| self.read_slice(s).map(Bytes::from), Ok);
+        let bytes = |s: &ExtentSlice| {
+            read.bytes(s).map_or_else(|| self.read_slice(s, For::Tree).map(|lent| Bytes::from(&lent[..])), Ok)
+        };
         let mut ops = Vec::with_capacity(batch.ops().len());
         for (key, op) in batch.ops() {
             let mut whole = op.clone();
@@ -261,8 +263,8 @@ impl Store {
             });
             rest = &rest[n..];
         }
-        let read = self.read_slices(&stretches)?;
-        Ok(Stretches(stretches.into_iter().zip(read.into_iter().map(Bytes::from)).collect()))
+        let read = self.read_slices(&stretches, For::Tree)?;
+        Ok(Stretches(stretches.into_iter().zip(read.iter().map(|lent| Bytes::from(&lent[..]))).collect()))
     }
 }
 

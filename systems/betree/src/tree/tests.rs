@@ -7,7 +7,7 @@ use crate::memtable::Memtable;
 use crate::message::Op;
 use crate::node::NodeRef;
 use crate::storage::SimStorage;
-use crate::store::{Shape, Store};
+use crate::store::{For, Shape, Store};
 use crate::table::Table;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -31,7 +31,7 @@ fn scan(store: &Store, root: &NodeRef, range: KeyRange, ahead: bool) -> Model {
         let chunk = store.chunk(root, &window, ahead).expect("scan");
         for (k, op) in &chunk.entries {
             assert!(window.contains(k), "{k:?} outside {window:?}");
-            let value = store.value_of(op).expect("read").expect("entries have values");
+            let value = store.value_of(op, For::Caller).expect("read").expect("entries have values");
             assert!(out.insert(k.to_vec(), value).is_none(), "key {k:?} seen twice");
         }
         match chunk.upto {
@@ -46,7 +46,7 @@ fn scan(store: &Store, root: &NodeRef, range: KeyRange, ahead: bool) -> Model {
 }
 
 fn get(store: &Store, root: &NodeRef, key: &[u8]) -> Option<Vec<u8>> {
-    store.value_of(&store.find(root, key, None).expect("find")).expect("read")
+    store.value_of(&store.find(root, key, None).expect("find"), For::Caller).expect("read")
 }
 
 struct World {

@@ -153,9 +153,12 @@ impl Fs {
                 filling.place(first, &value);
             }
         } else {
-            for item in self.db.scan(&key::blocks(&home, first, Some(last + 1))) {
-                let (key, value) = item?;
-                filling.place(key::block_number(&key).unwrap_or(first), &value);
+            let mut blocks = self.db.scan(&key::blocks(&home, first, Some(last + 1)));
+            let mut place = |key: &[u8], value: &[u8]| {
+                filling.place(key::block_number(key).unwrap_or(first), value);
+            };
+            while let Some(shown) = blocks.visit(&mut place) {
+                shown?;
             }
         }
         filling.zero_rest();

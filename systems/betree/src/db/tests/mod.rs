@@ -1,6 +1,7 @@
 //! The database against a sorted map: random batches, power cuts, faults, full storage, threads.
 
 mod crash;
+mod extents;
 mod faults;
 pub(crate) mod model;
 mod space;
