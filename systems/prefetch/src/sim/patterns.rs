@@ -49,14 +49,8 @@ impl Noise {
     /// Late threads as they are on two processors with four readers and little else. Measured: nine of ten sleeps and
     /// wake-ups are late by up to 50 us, one in a hundred by 0.2 ms, one in a thousand by milliseconds; the notebook has
     /// the figures.
-    pub const USUAL: Noise = Noise {
-        seed: 1,
-        read_one_in: 0,
-        read_ns: 0,
-        late_one_in: 200,
-        late_ns: 3_000_000,
-        wake_ns: 50_000,
-    };
+    pub const USUAL: Noise =
+        Noise { seed: 1, read_one_in: 0, read_ns: 0, late_one_in: 200, late_ns: 3_000_000, wake_ns: 50_000 };
 }
 
 /// The patterns of the do-no-harm matrix.
