@@ -81,7 +81,13 @@ impl Pairs {
     fn learn(&self, bytes: u64, ns: u64) {
         let rate = u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1));
         self.rates.note(u64::try_from(rate).unwrap_or(u64::MAX));
-        self.rate.store(self.rates.middle(), Relaxed);
+        let known = self.rate.load(Relaxed);
+        let rate = match self.paired.load(Relaxed) {
+            true => self.rates.middle(),
+            // A wait behind our own requests can only be too long.
+            false => self.rates.second_highest().max(known - known / T.sample.pow(2)),
+        };
+        self.rate.store(rate, Relaxed);
     }
 
     /// The bandwidth, bytes/s; 0 while no two misses were seen in one queue.

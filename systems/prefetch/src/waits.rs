@@ -47,6 +47,13 @@ impl<const N: usize> Recent<N> {
         if len == 0 { 0 } else { values.get(len / 3).copied().unwrap_or(0) }
     }
 
+    /// The second highest, of one or two the highest; 0 of none.
+    pub fn second_highest(&self) -> u64 {
+        let (values, len) = self.sorted();
+        let from_top = if len < 3 { 1 } else { 2 };
+        len.checked_sub(from_top).and_then(|at| values.get(at)).copied().unwrap_or(0)
+    }
+
     /// Once there are `N`: of all but the longest, a hiccup perhaps, the one in which half of their time was spent.
     pub fn full_weighty(&self) -> Option<u64> {
         let (values, len) = self.sorted();

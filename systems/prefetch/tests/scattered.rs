@@ -13,7 +13,10 @@ const DEVICES: [(&str, u64, u64); 4] = [
 ];
 
 const NOISES: [(&str, Noise); 3] = [
-    ("idle", Noise { seed: 0, read_one_in: 0, read_ns: 0, late_one_in: 0, late_ns: 0, wake_ns: 0 }),
+    (
+        "idle",
+        Noise { seed: 0, read_one_in: 0, read_ns: 0, late_one_in: 0, late_ns: 0, wake_ns: 0, run_ns: 0 },
+    ),
     (
         "used",
         Noise {
@@ -23,6 +26,7 @@ const NOISES: [(&str, Noise); 3] = [
             late_one_in: 16,
             late_ns: 5_000_000,
             wake_ns: 100_000,
+            run_ns: 0,
         },
     ),
     (
@@ -34,6 +38,7 @@ const NOISES: [(&str, Noise); 3] = [
             late_one_in: 6,
             late_ns: 20_000_000,
             wake_ns: 300_000,
+            run_ns: 0,
         },
     ),
 ];

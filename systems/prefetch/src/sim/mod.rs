@@ -80,7 +80,7 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
             let late = noise.late(trace.noise.read_one_in, trace.noise.read_ns);
             let there = machine.read(thread, offset, len, now);
             let waits = there > now + Machine::copy_ns(len);
-            clocks[thread] = there + late + if waits { noise.below(trace.noise.wake_ns) } else { 0 };
+            clocks[thread] = there + late + if waits { noise.below(trace.noise.run_ns) } else { 0 };
             continue;
         };
         next[thread] += 1;
@@ -203,7 +203,8 @@ impl Shell {
         let done_ns = machine.prefetch(request.offset, request.len, now_ns).max(now_ns + 1_000);
         let done_ns = self.noticed(done_ns);
         self.asked_ns = now_ns;
-        self.asks_late_ns = self.random.woken(&self.noise);
+        // What comes seldom and late came when it noticed the step before.
+        self.asks_late_ns = self.random.below(self.noise.run_ns);
         self.steps.push_back((request.len, cached, now_ns, done_ns));
     }
 }

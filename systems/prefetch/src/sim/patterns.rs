@@ -41,16 +41,25 @@ pub struct Noise {
     pub late_one_in: u64,
     /// By up to so much, ns.
     pub late_ns: u64,
-    /// Each other time it comes later by up to so much, as does a reader that waited for the device, ns.
+    /// Each other time it comes later by up to so much, ns.
     pub wake_ns: u64,
+    /// A reader that waited for the device, or a fetching thread that slept until its turn, runs later by up to so much, ns.
+    pub run_ns: u64,
 }
 
 impl Noise {
     /// Late threads as they are on two processors with four readers and little else. Measured: nine of ten sleeps and
     /// wake-ups are late by up to 50 us, one in a hundred by 0.2 ms, one in a thousand by milliseconds; the notebook has
     /// the figures.
-    pub const USUAL: Noise =
-        Noise { seed: 1, read_one_in: 0, read_ns: 0, late_one_in: 200, late_ns: 3_000_000, wake_ns: 50_000 };
+    pub const USUAL: Noise = Noise {
+        seed: 1,
+        read_one_in: 0,
+        read_ns: 0,
+        late_one_in: 200,
+        late_ns: 3_000_000,
+        wake_ns: 50_000,
+        run_ns: 50_000,
+    };
 }
 
 /// The patterns of the do-no-harm matrix.
