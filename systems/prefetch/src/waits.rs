@@ -47,6 +47,12 @@ impl<const N: usize> Recent<N> {
         if len == 0 { 0 } else { values.get(len / 3).copied().unwrap_or(0) }
     }
 
+    /// A quarter of them is more, three quarters are less; 0 of none.
+    pub fn upper(&self) -> u64 {
+        let (values, len) = self.sorted();
+        if len == 0 { 0 } else { values.get(len * 3 / 4).copied().unwrap_or(0) }
+    }
+
     /// The second highest, of one or two the highest; 0 of none.
     pub fn second_highest(&self) -> u64 {
         let (values, len) = self.sorted();
