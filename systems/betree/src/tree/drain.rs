@@ -49,13 +49,19 @@ impl Store {
         };
         let here = edges.iter().position(|e| e.range.contains(key));
         if let Some(i) = here.filter(|i| edges[*i].child.level() > 0) {
-            let mut below = match &edges[i].buffer {
-                Some(_) => self.flush(&Working::old(edges[i].clone()))?,
-                None => vec![edges[i].clone()],
-            };
-            if let Some(j) = below.iter().position(|e| e.range.contains(key)) {
-                let drained = self.drain_node(self.load_exact(&below[j])?, &below[j].range, key)?;
-                below.splice(j..=j, drained);
+            let mut below = vec![edges[i].clone()];
+            // What takes an edge's place may be edges of the node below, with messages of their own.
+            while let Some(j) = below.iter().position(|e| e.range.contains(key)) {
+                let next = if below[j].buffer.is_some() {
+                    self.flush(&Working::old(below[j].clone()))?
+                } else if below[j].child.level() > 0 {
+                    let drained = self.drain_node(self.load_exact(&below[j])?, &below[j].range, key)?;
+                    below.splice(j..=j, drained);
+                    break;
+                } else {
+                    break;
+                };
+                below.splice(j..=j, next);
             }
             edges.splice(i..=i, below);
             return Ok(self.pack_edges(edges, range));
