@@ -25,9 +25,11 @@ impl FileState {
             if slow {
                 self.counters.slow += 1;
                 self.counters.blocked_ns += elapsed;
+                let live = |other: &Stream| other.is_active() && self.streams.is_late(other);
                 // Forward reads may wait for the rest of the kernel's own read-ahead only. The first ones of a file may
                 // go on where unseen ones were, and what is prefetched for one stream another may meet.
                 let partial = match stream.course.shape {
+                    _ if self.streams.iter().any(live) => true,
                     Shape::Forward => true,
                     Shape::Unknown if stream.course.run_reads <= 1 => self.counters.reads <= T.sample,
                     Shape::Unknown => stream.course.is_upwards(),
