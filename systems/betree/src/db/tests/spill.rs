@@ -1,6 +1,6 @@
 //! Messages that wait in inner nodes with their bytes in extents.
 
-use super::model::{Model, contents};
+use super::model::{Model, World, contents};
 use super::*;
 use crate::db::drain::Drained;
 use crate::key::Key;
@@ -184,4 +184,27 @@ fn a_damaged_leaf_does_not_stop_the_draining() {
     assert!(steps.contains(&Drained::Damaged) && steps.contains(&Drained::Passed), "{steps:?}");
     assert_eq!(db.get(&key(50)).expect("get"), Some(vec![1; 20]));
     assert!(matches!(db.get(b"a07"), Err(Error::Corrupt { .. })));
+}
+
+/// Nodes become small by range deletes and clones while messages wait in them, and are drained at any moment.
+#[test]
+fn draining_changes_nothing_that_can_be_read() {
+    for seed in seeds(12) {
+        println!("seed {seed}");
+        let options = Options { memtable_bytes: 2048, fanout: 4, ..Options::tiny() };
+        let db = Db::create(sim(8192), options).expect("create");
+        let mut world = World::new(seed);
+        let (mut from, mut passed) = (Key::default(), 0);
+        for turn in 0..600 {
+            let batch = if world.below(3) == 0 { world.batch() } else { world.scattered() };
+            db.write(batch).expect("write");
+            if world.below(4) == 0 {
+                let least = 1 + world.below(2000) as usize;
+                passed += u32::from(db.inner.drain_next(&mut from, least).expect("drain") == Drained::Passed);
+                assert!(contents(&db) == world.model, "seed {seed}, turn {turn}");
+            }
+        }
+        assert!(passed > 20, "seed {seed}: {passed} nodes were drained: this test has tried little");
+        assert_sound(&db);
+    }
 }
