@@ -318,6 +318,24 @@ suite_kill9() {
     figures="$rounds times, seeds $((seed + 1)) to $((seed + rounds)): clean, a prefix with all that was synced"
 }
 
+# Small writes anywhere in one file, seldom synced, so that the store holds records of its log back; then kill -9.
+suite_scatter9() {
+    local round rounds=${KILL_ROUNDS:-20} client
+    fresh 4096 || return 1
+    for ((round = 1; round <= rounds; round++)); do
+        rm -f "$mnt/scattered"
+        be_nice "$load" scatter "$mnt" "$work/scatter9-ops" $((seed + round)) 1024 100000 60 &
+        client=$!
+        sleep $((RANDOM % 8 + 3)).$((RANDOM % 10))
+        kill_daemon
+        wait $client || return 1
+        fsck_betrfs || return 1
+        mount_betrfs || return 1
+        be_nice "$load" scattered "$mnt" "$work/scatter9-ops" $((seed + round)) 1024 || return 1
+    done
+    figures="$rounds times, seeds $((seed + 1)) to $((seed + rounds)): all writes up to one, with all that was synced"
+}
+
 suite_full() {
     local mib
     figures=
