@@ -31,26 +31,28 @@ type Done = Result<String, String>;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let done = match words[..] {
-        ["random", dir, log, seed, threads, seconds] => {
-            number(seconds).and_then(|s| random(dir, log, number(seed)?, number(threads)?, s))
-        }
-        ["check", dir, log, seed, threads] => {
-            number(threads).and_then(|threads| check(dir, log, number(seed)?, threads))
-        }
-        ["scatter", dir, log, seed, mib, every, seconds] => [seed, mib, every, seconds]
-            .map(number)
-            .into_iter()
-            .collect::<Result<Vec<_>, _>>()
-            .and_then(|n| scatter::scatter(Path::new(dir), Path::new(log), n[0], n[1], n[2], n[3])),
-        ["scattered", dir, log, seed, mib] => number(seed)
-            .and_then(|seed| scatter::scattered(Path::new(dir), Path::new(log), seed, number(mib)?)),
-        ["fill", dir, seed, rounds] => {
-            number(rounds).and_then(|rounds| fill::fill(Path::new(dir), number(seed)?, rounds))
-        }
-        ["files", dir, count] => number(count).and_then(|count| fill::files(Path::new(dir), count)),
-        _ => Err("load random|check|scatter|scattered|fill|files; see the head of examples/load/main.rs".into()),
-    };
+    let done =
+        match words[..] {
+            ["random", dir, log, seed, threads, seconds] => {
+                number(seconds).and_then(|s| random(dir, log, number(seed)?, number(threads)?, s))
+            }
+            ["check", dir, log, seed, threads] => {
+                number(threads).and_then(|threads| check(dir, log, number(seed)?, threads))
+            }
+            ["scatter", dir, log, seed, mib, every, seconds] => [seed, mib, every, seconds]
+                .map(number)
+                .into_iter()
+                .collect::<Result<Vec<_>, _>>()
+                .and_then(|n| scatter::scatter(Path::new(dir), Path::new(log), n[0], n[1], n[2], n[3])),
+            ["scattered", dir, log, seed, mib] => number(seed)
+                .and_then(|seed| scatter::scattered(Path::new(dir), Path::new(log), seed, number(mib)?)),
+            ["fill", dir, seed, rounds] => {
+                number(rounds).and_then(|rounds| fill::fill(Path::new(dir), number(seed)?, rounds))
+            }
+            ["files", dir, count] => number(count).and_then(|count| fill::files(Path::new(dir), count)),
+            _ => Err("load random|check|scatter|scattered|fill|files; see the head of examples/load/main.rs"
+                .into()),
+        };
     match done {
         Ok(words) => {
             println!("{words}");

@@ -89,7 +89,9 @@ pub fn scattered(dir: &Path, log: &Path, seed: u64, mib: u64) -> Done {
     let wrong: Vec<_> = (0..blocks as usize).filter(|&at| want[at] != found[at]).collect();
     if let Some(&at) = wrong.first() {
         let (count, w, f) = (wrong.len(), want[at], found[at]);
-        return Err(format!("{count} blocks are not of {last} writes; block {at} is of write {f} instead of {w}"));
+        return Err(format!(
+            "{count} blocks are not of {last} writes; block {at} is of write {f} instead of {w}"
+        ));
     }
     if last < durable {
         return Err(format!("{last} writes are there, {durable} were synced"));
