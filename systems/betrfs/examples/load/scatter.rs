@@ -51,8 +51,7 @@ pub fn scatter(dir: &Path, log: &Path, seed: u64, mib: u64, every: u64, seconds:
         }
         match done.map_err(|e| (e.raw_os_error(), e)) {
             Ok(()) => {}
-            // ENOTCONN, ECONNABORTED, EIO, with io_uring ECANCELED: the daemon is gone.
-            Err((Some(107 | 103 | 5 | 125), _)) => return Ok(format!("connection lost at write {n}")),
+            Err((Some(libc::ENOTCONN | libc::ECONNABORTED | libc::ECANCELED), _)) => return Ok(format!("connection lost at write {n}")),
             Err((_, e)) => return Err(format!("write {n}: {e}")),
         }
     }
