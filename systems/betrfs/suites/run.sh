@@ -13,7 +13,7 @@
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../../.." && pwd)
-suites=(pjdfstest fsx stress dbench chaos linux git sqlite rocksdb kill9 full many xfstests)
+suites=(pjdfstest fsx stress dbench chaos linux git sqlite rocksdb kill9 scatter9 full many xfstests)
 
 work=${BETRFS_WORK:-$(mktemp -d /tmp/betrfs-suites.XXXXXX)}
 mkdir -p "$work"

@@ -17,6 +17,7 @@ missing() {
         programs=(tar xz make gcc flex bison bc)
         [ -r "$(linux_source)" ] || echo "/usr/src/linux-source-*.tar.xz"
         ;;
+    scatter9) programs=(python3) ;;
     git) programs=(git) ;;
     sqlite) programs=(sqlite3) ;;
     rocksdb) programs=(db_bench ldb) ;;
@@ -316,6 +317,32 @@ suite_kill9() {
         be_nice "$load" check "$mnt" "$work/kill9-ops" $((seed + round)) 4 || return 1
     done
     figures="$rounds times, seeds $((seed + 1)) to $((seed + rounds)): clean, a prefix with all that was synced"
+}
+
+# The counter $1 of the mounted file system's statistics.
+counter() {
+    python3 -c 'import os, sys; print(dict(l.split() for l in os.getxattr(sys.argv[1], "betrfs.statistics").decode().splitlines())[sys.argv[2]])' "$mnt" "$1"
+}
+
+# Small writes anywhere in one file, seldom synced, so that the store holds records of its log back; then kill -9.
+suite_scatter9() {
+    local round rounds=${KILL_ROUNDS:-20} client bound=0
+    fresh 4096 || return 1
+    for ((round = 1; round <= rounds; round++)); do
+        rm -f "$mnt/scattered"
+        be_nice "$load" scatter "$mnt" "$work/scatter9-ops" $((seed + round)) 1024 100000 60 &
+        client=$!
+        sleep $((RANDOM % 8 + 3)).$((RANDOM % 10))
+        bound=$((bound + $(counter bound_bytes) / 1048576))
+        kill_daemon
+        wait $client || return 1
+        fsck_betrfs || return 1
+        mount_betrfs || return 1
+        be_nice "$load" scattered "$mnt" "$work/scatter9-ops" $((seed + round)) 1024 || return 1
+    done
+    # Without any the suite has not tried what it is for.
+    ((bound > 0)) || { echo "no record was bound"; return 1; }
+    figures="$rounds times, seeds $((seed + 1)) to $((seed + rounds)): all writes up to one, with all that was synced; records of $bound MiB were bound"
 }
 
 suite_full() {

@@ -4,6 +4,8 @@
 //! |---|---|
 //! | `load random DIR LOG SEED THREADS SECONDS` | random operations, each thread on its directory, checked as it goes; two more threads get in each other's way in a third |
 //! | `load check DIR LOG SEED THREADS` | after a crash or remount: each directory is in a state not older than its last fsync |
+//! | `load scatter DIR LOG SEED MIB EVERY SECONDS` | writes of 4 KiB anywhere in one file, a sync after every EVERY |
+//! | `load scattered DIR LOG SEED MIB` | after a crash: of these the first, none older missing, all that was synced |
 //! | `load fill DIR SEED ROUNDS` | fills to the last byte, deletes half, fills again |
 //! | `load files DIR COUNT` | makes, looks at and removes many small files |
 //!
@@ -12,6 +14,7 @@
 
 mod chaos;
 mod fill;
+mod scatter;
 mod walk;
 
 use std::fs::File;
@@ -28,19 +31,28 @@ type Done = Result<String, String>;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let done = match words[..] {
-        ["random", dir, log, seed, threads, seconds] => {
-            number(seconds).and_then(|s| random(dir, log, number(seed)?, number(threads)?, s))
-        }
-        ["check", dir, log, seed, threads] => {
-            number(threads).and_then(|threads| check(dir, log, number(seed)?, threads))
-        }
-        ["fill", dir, seed, rounds] => {
-            number(rounds).and_then(|rounds| fill::fill(Path::new(dir), number(seed)?, rounds))
-        }
-        ["files", dir, count] => number(count).and_then(|count| fill::files(Path::new(dir), count)),
-        _ => Err("load random|check|fill|files; see the head of examples/load/main.rs".into()),
-    };
+    let done =
+        match words[..] {
+            ["random", dir, log, seed, threads, seconds] => {
+                number(seconds).and_then(|s| random(dir, log, number(seed)?, number(threads)?, s))
+            }
+            ["check", dir, log, seed, threads] => {
+                number(threads).and_then(|threads| check(dir, log, number(seed)?, threads))
+            }
+            ["scatter", dir, log, seed, mib, every, seconds] => [seed, mib, every, seconds]
+                .map(number)
+                .into_iter()
+                .collect::<Result<Vec<_>, _>>()
+                .and_then(|n| scatter::scatter(Path::new(dir), Path::new(log), n[0], n[1], n[2], n[3])),
+            ["scattered", dir, log, seed, mib] => number(seed)
+                .and_then(|seed| scatter::scattered(Path::new(dir), Path::new(log), seed, number(mib)?)),
+            ["fill", dir, seed, rounds] => {
+                number(rounds).and_then(|rounds| fill::fill(Path::new(dir), number(seed)?, rounds))
+            }
+            ["files", dir, count] => number(count).and_then(|count| fill::files(Path::new(dir), count)),
+            _ => Err("load random|check|scatter|scattered|fill|files; see the head of examples/load/main.rs"
+                .into()),
+        };
     match done {
         Ok(words) => {
             println!("{words}");

@@ -32,6 +32,8 @@ impl Fs {
             ("nodes_written", stats.nodes_written),
             ("node_bytes_written", stats.node_bytes_written),
             ("extent_bytes_written", stats.extent_bytes_written),
+            ("spilled_bytes", stats.spilled_bytes),
+            ("bound_bytes", stats.bound_bytes),
             ("reads", stats.reads),
             ("bytes_read", stats.bytes_read),
             ("flushes_down", stats.flushes_down),

@@ -92,6 +92,8 @@ pub struct Tally {
     pub operations: u64,
     /// Operations that survived although they were not synced.
     pub unsynced_survived: u64,
+    /// Bytes that the log was spared, see `betree::Stats::bound_bytes`.
+    pub bound_bytes: u64,
 }
 
 impl AddAssign for Tally {
@@ -106,6 +108,7 @@ impl AddAssign for Tally {
         self.refused += o.refused;
         self.operations += o.operations;
         self.unsynced_survived += o.unsynced_survived;
+        self.bound_bytes += o.bound_bytes;
     }
 }
 
@@ -114,7 +117,8 @@ impl fmt::Display for Tally {
         write!(
             f,
             "{} states: {} in recoveries, {} in a row; cuts with unflushed log {}, superblock {}, blocks {}, with a \
-             full log {}; {} operations, {} refused for space, {} not synced but found",
+             full log {}; {} operations, {} refused for space, {} not synced but found; \
+             {} KiB spared in the log",
             self.states,
             self.in_recovery,
             self.in_a_row,
@@ -124,7 +128,8 @@ impl fmt::Display for Tally {
             self.full_logs,
             self.operations,
             self.refused,
-            self.unsynced_survived
+            self.unsynced_survived,
+            self.bound_bytes >> 10
         )
     }
 }
@@ -248,7 +253,9 @@ impl Trial {
         self.tally.superblocks += any(0, LOG_START);
         self.tally.log_tails += any(LOG_START, log_end);
         self.tally.blocks += any(log_end, u64::MAX);
-        self.tally.full_logs += u64::from(fs.store().stats().log_fill >= 700);
+        let stats = fs.store().stats();
+        self.tally.full_logs += u64::from(stats.log_fill >= 700);
+        self.tally.bound_bytes += stats.bound_bytes;
     }
 
     /// Checks and opens a copy of `storage`; returns which of `states` it is in.
