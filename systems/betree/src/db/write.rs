@@ -330,13 +330,12 @@ impl Inner {
     }
 
     fn bind_held(&self, upto: u64, applied: u64, spilled: &Buffer) -> bool {
-        let Some((first, held)) = self.log.held(upto) else { return false };
+        // What is not the memtable's is not in `spilled`.
+        let Some((first, held)) = self.log.held(upto).filter(|(first, _)| *first > applied) else {
+            return false;
+        };
         let (changes, record) = batch::of_buffer(spilled);
         let extents = batch::extents(&changes);
-        // What is not the memtable's is not in `spilled`.
-        if first <= applied {
-            return false;
-        }
         // Records that have been written may name the other extents already, and no two may.
         let named = first > applied + 1 && extents.iter().any(|e| e.info().kind != BlockKind::Spilled);
         // What is little less is not worth a flush of the extents.
