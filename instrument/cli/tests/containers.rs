@@ -4,17 +4,8 @@ mod common;
 
 use std::process::Output;
 
-use common::{Place, names, text};
+use common::{Place, WORKLOAD, names, text};
 use needs::needs;
-
-const WORKLOAD: &str = "define fileset name=files,path=/tmp,size=4k,entries=50,dirwidth=20,prealloc=80\n\
-    define process name=p { thread name=t,instances=2 {\n\
-      flowop createfile name=create,filesetname=files,fd=1\n\
-      flowop writewholefile name=write,fd=1,srcfd=1,iosize=4k\n\
-      flowop fsync name=sync,fd=1\n\
-      flowop closefile name=close,fd=1\n\
-      flowop deletefile name=delete,filesetname=files\n\
-    } }\nrun 60\n";
 
 fn place() -> Place {
     let place = Place::new();

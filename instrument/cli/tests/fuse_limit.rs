@@ -5,21 +5,12 @@ mod common;
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::{Place, names, text};
+use common::{Place, WORKLOAD, names, text};
 use needs::needs;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// How long a process may take to come or to go.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-const WORKLOAD: &str = "define fileset name=files,path=/tmp,size=4k,entries=50,dirwidth=20,prealloc=80\n\
-    define process name=p { thread name=t,instances=2 {\n\
-      flowop createfile name=create,filesetname=files,fd=1\n\
-      flowop writewholefile name=write,fd=1,srcfd=1,iosize=4k\n\
-      flowop fsync name=sync,fd=1\n\
-      flowop closefile name=close,fd=1\n\
-      flowop deletefile name=delete,filesetname=files\n\
-    } }\nrun 60\n";
 
 fn fs_type(path: &str) -> Option<String> {
     let mounts = host::Host::system().mounts().expect("the table of mounts");

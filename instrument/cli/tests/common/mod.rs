@@ -20,6 +20,16 @@ pub fn found(doctor: &str, of: u32) -> Vec<&str> {
     found
 }
 
+/// Two threads that make, sync and delete small files for a minute.
+pub const WORKLOAD: &str = "define fileset name=files,path=/tmp,size=4k,entries=50,dirwidth=20,prealloc=80\n\
+    define process name=p { thread name=t,instances=2 {\n\
+      flowop createfile name=create,filesetname=files,fd=1\n\
+      flowop writewholefile name=write,fd=1,srcfd=1,iosize=4k\n\
+      flowop fsync name=sync,fd=1\n\
+      flowop closefile name=close,fd=1\n\
+      flowop deletefile name=delete,filesetname=files\n\
+    } }\nrun 60\n";
+
 /// A directory with a home of its own, for commands as their user runs them. On a disk: /tmp may be memory.
 pub struct Place {
     pub dir: tempfile::TempDir,
