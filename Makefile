@@ -49,7 +49,8 @@ check: setup-tests fmt clippy doc test mpi
 # Ranks that speak through MPI. Not in `test`: the feature needs an MPI library and libclang, and builds what nothing else uses.
 mpi:
 	@scripts/setup.sh --mpi
-	@if ! command -v mpicc >/dev/null; then echo "Not run: cluster's tests over MPI need mpicc (libopenmpi-dev)"; exit; fi; set -ex; \
+	@if ! echo '#include <mpi.h>' | mpicc -E -x c - >/dev/null 2>&1; then \
+		echo "Not run: cluster's tests over MPI need mpicc and mpi.h (libopenmpi-dev)"; exit; fi; set -ex; \
 		$(CARGO) clippy --locked -p loadline-cluster --features mpi --all-targets -- -D warnings; \
 		$(CARGO) test --locked -p loadline-cluster --features mpi --test mpi
 

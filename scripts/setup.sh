@@ -5,10 +5,12 @@
 set -euo pipefail
 
 packages=()
-need() { # program, file:path, glob:pattern of paths, or lib:name of a shared library; package
+need() { # program, file:path, glob:pattern of paths, lib:name of a shared library, or mpi: (C programs over MPI); package
     case "$1" in
     file:*) [ -e "${1#file:}" ] || packages+=("$2") ;;
     glob:*) compgen -G "${1#glob:}" >/dev/null || packages+=("$2") ;;
+    # openmpi-bin brings mpicc, without the headers that it needs.
+    mpi:) echo '#include <mpi.h>' | mpicc -E -x c - >/dev/null 2>&1 || packages+=("$2") ;;
     lib:*) [[ "$(PATH="$PATH:/usr/sbin:/sbin" ldconfig -p 2>/dev/null)" == *"${1#lib:}"* ]] || packages+=("$2") ;;
     *) PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null 2>&1 || packages+=("$2") ;;
     esac
@@ -63,7 +65,7 @@ need_for_tests() {
 # What builds and runs ranks that speak through MPI (`make mpi`).
 need_for_mpi() {
     need mpirun openmpi-bin
-    need mpicc libopenmpi-dev
+    need mpi: libopenmpi-dev
     need 'glob:/usr/lib/llvm-*/lib/clang/*/include/stddef.h' libclang-dev
 }
 for extra in "$@"; do
