@@ -8,6 +8,9 @@ pub(crate) const MAPPED_MIN: usize = 64 << 10;
 
 const PAGE: usize = 4096;
 
+/// `MADV_POPULATE_WRITE` of linux/mman.h (5.14).
+const POPULATE_WRITE: libc::c_int = 23;
+
 /// Zero-filled memory that begins at a page.
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -25,9 +28,13 @@ impl Mapping {
         let size = size.next_multiple_of(PAGE);
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping anywhere touches nothing that there is.
-        let start = unsafe { libc::mmap(ptr::null_mut(), size, access, kind | libc::MAP_POPULATE, -1, 0) };
-        let start = NonNull::new(start.cast()).filter(|_| start != libc::MAP_FAILED)?;
-        Some(Mapping { start, size })
+        let start = unsafe { libc::mmap(ptr::null_mut(), size, access, kind, -1, 0) };
+        let start = NonNull::new(start).filter(|_| start != libc::MAP_FAILED)?;
+        // Not by MAP_POPULATE, which does nothing in a process that locks its memory as far as it is touched, as a daemon
+        // does. An older kernel refuses: then each page comes when it is touched.
+        // SAFETY: this changes nothing that can be read in the mapping.
+        unsafe { libc::madvise(start.as_ptr(), size, POPULATE_WRITE) };
+        Some(Mapping { start: start.cast(), size })
     }
 
     /// Its first byte.
