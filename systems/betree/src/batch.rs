@@ -326,13 +326,6 @@ impl WriteBatch {
         &self.body
     }
 
-    /// The changes.
-    pub(crate) fn pending(&self) -> impl Iterator<Item = Pending<'_>> {
-        let mut r = Reader::new(&self.body);
-        // What was encoded here can be decoded.
-        std::iter::from_fn(move || if r.remaining() == 0 { None } else { next_pending(&mut r).ok() })
-    }
-
     /// The changes, for those who look at them more closely. Keys and values share the batch's memory.
     pub(crate) fn into_changes(self) -> Vec<Change> {
         let body = Bytes::from(self.body.into_vec());
@@ -367,6 +360,13 @@ impl WriteBatch {
         }
         batch
     }
+}
+
+/// The changes of a batch's `body`.
+pub(crate) fn pending(body: &[u8]) -> impl Iterator<Item = Pending<'_>> {
+    let mut r = Reader::new(body);
+    // What was encoded here can be decoded.
+    std::iter::from_fn(move || if r.remaining() == 0 { None } else { next_pending(&mut r).ok() })
 }
 
 const KEY: u8 = 0;
@@ -536,7 +536,7 @@ mod tests {
         batch.delete_range(&KeyRange::prefix(b"f/")).clone_range(b"g/", b"h/").rename_range(b"i/", b"j/");
         assert_eq!(batch.check(), Ok(()));
         let bytes = [&batch.head(), batch.body()].concat();
-        assert_eq!((batch.len(), batch.pending().count()), (8, 8));
+        assert_eq!((batch.len(), pending(batch.body()).count()), (8, 8));
         let changes = batch.clone().into_changes();
         assert_eq!(bytes, encode(&changes), "batch and record agree");
         assert_eq!(batch.body(), WriteBatch::from_changes(&changes).body());

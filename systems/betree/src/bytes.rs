@@ -20,8 +20,8 @@ const CHUNK_MIN: usize = 1 << 10;
 /// Up to this.
 const CHUNK_MAX: usize = 256 << 10;
 
-/// Bytes of such chunks that are kept for use again.
-const SPARE_BYTES_MAX: usize = 8 << 20;
+/// Bytes of such chunks that are kept for use again: those of a memtable.
+const SPARE_BYTES_MAX: usize = 32 << 20;
 /// A chunk used again may be larger than wanted by this part of it.
 const SPARE_LOSS: usize = 8;
 

@@ -1,7 +1,7 @@
 //! The memtable: the buffer in front of the root, which takes messages one by one.
 
 use crate::buffer::{Buffer, ENTRY_OVERHEAD, Found, MEMORY_OVERHEAD, entry_weight};
-use crate::bytes::Arena;
+use crate::bytes::{Arena, Bytes};
 use crate::edits::Edits;
 use crate::key::{Key, KeyRange};
 use crate::message::{Base, Op, Value};
@@ -75,10 +75,21 @@ impl Recent {
     }
 }
 
+/// `bytes`, copied, or where they lie already: `within` a string of which they are a part.
+fn keep(arena: &mut Arena, within: Option<&Bytes>, bytes: &[u8]) -> Bytes {
+    within.map_or_else(|| arena.add(&[bytes]), |whole| whole.place_of(bytes))
+}
+
 impl Memtable {
-    /// Sets the value of one key.
-    pub fn put(&mut self, key: &[u8], value: &[u8]) {
-        let value_of = |arena: &mut Arena| Op::new(Base::Value(Value::Inline(arena.add(&[value]))), None);
+    /// Copies a batch's changes: messages that are added from [within](Memtable::put) it need no copy each.
+    pub fn copy(&mut self, body: &[u8]) -> Bytes {
+        self.arena.add(&[body])
+    }
+
+    /// Sets the value of one key. Both may lie `within` a string that was [copied](Memtable::copy).
+    pub fn put(&mut self, within: Option<&Bytes>, key: &[u8], value: &[u8]) {
+        let value_of =
+            |arena: &mut Arena| Op::new(Base::Value(Value::Inline(keep(arena, within, value))), None);
         let at = Recent::at(key);
         if let Some(place) = self.recent.find(at, key) {
             let old = &mut self.ops[place as usize];
@@ -87,12 +98,12 @@ impl Memtable {
             return;
         }
         let mark = self.arena.mark();
-        match self.order.entry(self.arena.add(&[key])) {
+        match self.order.entry(keep(&mut self.arena, within, key)) {
             Entry::Occupied(entry) => {
                 self.recent.note(at, entry.key(), *entry.get());
                 let old = &mut self.ops[*entry.into_mut() as usize];
-                // SAFETY: the key that was added went with the entry, and nobody else had it: what was noted is the
-                // key in the map.
+                // SAFETY: if a key was added, it went with the entry, and nobody else had it: what was noted is the key in
+                // the map.
                 unsafe { self.arena.rewind(mark) };
                 self.weight = self.weight - old.weight() + value.len();
                 *old = value_of(&mut self.arena);
@@ -107,23 +118,24 @@ impl Memtable {
         }
     }
 
-    /// Lays `bytes` over a value from `off` on; the first for a key lies in the memtable's own memory.
-    pub fn patch(&mut self, key: &[u8], off: u32, bytes: &[u8]) {
+    /// Lays `bytes` over a value from `off` on; the first for a key lies in the memtable's own memory. Key and bytes may lie `within`
+    /// a string that was [copied](Memtable::copy).
+    pub fn patch(&mut self, within: Option<&Bytes>, key: &[u8], off: u32, bytes: &[u8]) {
         if self.order.contains_key(key) || self.tombs.contains(key) {
             return self.push(key, Op::patch(off, bytes));
         }
-        let edits = Edits::shared(off, self.arena.add(&[bytes]));
+        let edits = Edits::shared(off, keep(&mut self.arena, within, bytes));
         let op = Op::new(Base::Keep, Some(Arc::new(edits)));
         self.loose += EDITS_OVERHEAD;
         self.weight += entry_weight(key, &op);
         let place = store(&mut self.ops, &mut self.unused, op);
-        self.order.insert(self.arena.add(&[key]), place);
+        self.order.insert(keep(&mut self.arena, within, key), place);
     }
 
     /// Adds a message for one key. Its value is copied.
     pub fn push(&mut self, key: &[u8], op: Op) {
         if let (Base::Value(Value::Inline(value)), None, None) = (&op.base, &op.older, &op.edits) {
-            return self.put(key, value);
+            return self.put(None, key, value);
         }
         self.loose += op.edits.as_ref().map_or(0, |e| e.weight() + EDITS_OVERHEAD);
         if let Some(place) = self.order.get(key) {
@@ -271,7 +283,16 @@ mod tests {
                 }
                 _ => {
                     let value = step.to_le_bytes()[..below(5) as usize].to_vec();
-                    table.put(&key, &value);
+                    // What is written, and something before and behind it.
+                    let body = [&b"x"[..], &key, &value, b"y"].concat();
+                    let body = (below(3) == 0).then(|| table.copy(&body));
+                    match &body {
+                        None => table.put(None, &key, &value),
+                        Some(body) => {
+                            let (key, rest) = body[1..].split_at(key.len());
+                            table.put(Some(body), key, &rest[..value.len()]);
+                        }
+                    }
                     model.insert(key.clone(), value);
                 }
             }

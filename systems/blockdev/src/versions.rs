@@ -59,6 +59,8 @@ pub(crate) struct Versions {
 
 /// Superseded blocks kept before the model is asked which can go: 256 MiB.
 pub(crate) const PRUNE_BLOCKS: usize = 65_536;
+/// Buffers of blocks that wait to be used again, 64 MiB: what a fast device writes between two flushes, with some to spare.
+const SPARE_BLOCKS: usize = 16_384;
 
 impl Versions {
     /// A store over an image that is all zeroes, or (`filled`) one with contents.
@@ -154,7 +156,7 @@ impl Versions {
     }
 
     fn recycle(&mut self, bytes: Box<[u8; BLOCK]>) {
-        if self.spare.len() < 1024 {
+        if self.spare.len() < SPARE_BLOCKS {
             self.spare.push(bytes);
         }
     }

@@ -4,10 +4,11 @@ use super::inner::{Front, Frozen, Inner, View};
 use crate::batch::{self, Change, Head, PACKED_VALUE_MIN, Pending, WriteBatch};
 use crate::block::{BlockKind, BlockRef};
 use crate::buffer::Buffer;
+use crate::bytes::Bytes;
 use crate::error::{Error, Result};
 use crate::heap;
 use crate::key::{Key, KeyRange};
-use crate::log::{Appended, Waiting};
+use crate::log::{Appended, Log, Waiting};
 use crate::memtable::Memtable;
 use crate::message::{Base, ExtentSlice, Op, Value};
 use crate::node::NodeRef;
@@ -21,6 +22,9 @@ use std::time::Duration;
 const FROZEN_MAX: usize = 2;
 /// After a memtable with so much on the heap has gone, the heap's free memory is given back.
 const TRIM_BYTES: usize = 8 << 20;
+/// Of batches with so many bytes the memtable and the log have one copy. In a smaller one the keys, which the memtable drops when
+/// it has them already, are too large a part.
+const SHARED_MIN: usize = 2 << 10;
 /// An extent takes values until it has this many bytes.
 const EXTENT_TARGET: usize = 1 << 20;
 
@@ -44,20 +48,39 @@ impl Staged {
         }
     }
 
+    /// True if the memtable and the log's record should have one copy of the batch's bytes.
+    fn is_shared(&self) -> bool {
+        self.record.is_none() && self.changes.is_none() && self.batch.body().len() >= SHARED_MIN
+    }
+
+    /// Appends the record to the log. Of what lies in `memtable` then the copy is returned.
+    fn append_to(&self, log: &Log, msn: u64, memtable: &mut Memtable) -> Result<(Appended, Option<Bytes>)> {
+        let binds = !self.binds.is_empty();
+        if !self.is_shared() {
+            return Ok((log.append(msn, &self.record(), binds)?, None));
+        }
+        let body = self.batch.body();
+        let mut copy = None;
+        let copied = || copy.insert(memtable.copy(body)).clone();
+        let appended = log.append_shared(msn, &self.head, body.len(), copied, binds)?;
+        Ok((appended, copy))
+    }
+
     /// The changes, if somebody needs to look at them more closely.
     fn into_changes(self) -> Vec<Change> {
         self.changes.unwrap_or_else(|| self.batch.into_changes())
     }
 
-    /// Adds everything to the memtable.
-    fn add_to(&self, memtable: &mut Memtable) {
+    /// Adds everything to the memtable, which may have a `copy` of the batch's bytes.
+    fn add_to(&self, memtable: &mut Memtable, copy: Option<Bytes>) {
         match &self.changes {
             Some(changes) => add_changes(memtable, changes),
             None => {
-                for change in self.batch.pending() {
+                let within = copy.as_ref();
+                for change in batch::pending(copy.as_deref().unwrap_or(self.batch.body())) {
                     match change {
-                        Pending::Put(key, value) => memtable.put(key, value),
-                        Pending::Patch(key, off, bytes) => memtable.patch(key, off, bytes),
+                        Pending::Put(key, value) => memtable.put(within, key, value),
+                        Pending::Patch(key, off, bytes) => memtable.patch(within, key, off, bytes),
                         Pending::Key(key, op) => memtable.push(key, op),
                         Pending::DeleteRange(range) => memtable.delete_range(&range),
                         Pending::Structural => {}
@@ -100,7 +123,6 @@ impl Inner {
     fn write_messages(&self, batch: WriteBatch) -> Result<u64> {
         self.admit(batch.growth())?;
         let mut staged = self.stage_and_record(batch)?;
-        let binds = !staged.binds.is_empty();
         let (msn, waiting) = loop {
             self.throttle()?;
             let memtable_bytes = self.memtable_bytes();
@@ -111,16 +133,17 @@ impl Inner {
                 continue;
             }
             let msn = front.last_msn + 1;
-            let waiting = match self.log.append(msn, &staged.record(), binds).map_err(|e| self.fail(e))? {
-                Appended::Full => {
+            let appended = staged.append_to(&self.log, msn, &mut front.active);
+            let (waiting, copy) = match appended.map_err(|e| self.fail(e))? {
+                (Appended::Full, _) => {
                     drop(front);
                     self.make_log_room()?;
                     continue;
                 }
-                Appended::Done(waiting) => waiting,
+                (Appended::Done(waiting), copy) => (waiting, copy),
             };
             front.last_msn = msn;
-            staged.add_to(&mut front.active);
+            staged.add_to(&mut front.active, copy);
             self.pin(msn, std::mem::take(&mut staged.binds));
             if front.active.memory() >= memtable_bytes {
                 self.freeze_front(&mut front);

@@ -19,12 +19,13 @@ mod tests;
 
 pub(crate) use replay::{Replayed, Tail, records, replay, tail};
 
+use crate::bytes::Bytes;
 use crate::error::{Doing, Error, Result};
 use crate::flight::Flight;
 use crate::storage::{BufPool, PooledBuf, Storage, round_up};
 use crate::wire::{put_u32, put_u64};
 use gather::{Gather, Wait};
-use pending::{Chunk, Pending};
+use pending::{Chunk, Payload, Pending};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
@@ -193,7 +194,33 @@ impl Log {
 
     /// Adds the record of message `msn`, given in pieces, unless the ring would get too full.
     pub fn append(&self, msn: u64, record: &[&[u8]], binds: bool) -> Result<Appended> {
-        let len: usize = record.iter().map(|piece| piece.len()).sum();
+        let len = record.iter().map(|piece| piece.len()).sum();
+        self.append_record(msn, len, binds, |payload| record.iter().for_each(|piece| payload.put(piece)))
+    }
+
+    /// Adds the record of message `msn`, unless the ring would get too full: it begins with `head`, and `rest_len` bytes follow, which
+    /// `rest` makes if there is room, and which are not copied.
+    pub fn append_shared(
+        &self,
+        msn: u64,
+        head: &[u8],
+        rest_len: usize,
+        rest: impl FnOnce() -> Bytes,
+        binds: bool,
+    ) -> Result<Appended> {
+        self.append_record(msn, head.len() + rest_len, binds, |payload| {
+            payload.put(head);
+            payload.share(rest());
+        })
+    }
+
+    fn append_record(
+        &self,
+        msn: u64,
+        len: usize,
+        binds: bool,
+        record: impl FnOnce(&mut Payload),
+    ) -> Result<Appended> {
         let mut s = self.lock();
         if let Some(why) = &s.failed {
             return Err(Error::ReadOnly(why.clone()));
@@ -420,7 +447,7 @@ impl Log {
 
     /// Makes a frame of the pending records and assigns its place.
     fn take_frame(&self, s: &mut State) -> Option<Job> {
-        let Chunk { first, last: last_msn, bytes: payload, binds, stands_for, .. } = s.pending.take()?;
+        let Chunk { first, last: last_msn, payload, binds, stands_for, .. } = s.pending.take()?;
         let size = round_up(HEADER + payload.len()) as u64;
         let room = self.ring.len - s.head % self.ring.len;
         if size > room {
@@ -436,7 +463,7 @@ impl Log {
         Some(Job { pos, last_msn, binds, buf })
     }
 
-    fn frame(&self, seq: u64, first: u64, last: u64, payload: &[u8]) -> PooledBuf {
+    fn frame(&self, seq: u64, first: u64, last: u64, payload: &Payload) -> PooledBuf {
         let mut head = Vec::with_capacity(HEADER);
         put_u32(&mut head, MAGIC);
         put_u32(&mut head, 0);
@@ -444,7 +471,8 @@ impl Log {
             put_u64(&mut head, n);
         }
         put_u32(&mut head, payload.len() as u32);
-        let mut buf = self.pool.filled(&[&head, payload]);
+        let parts: Vec<&[u8]> = std::iter::once(&head[..]).chain(payload.parts()).collect();
+        let mut buf = self.pool.filled(&parts);
         let crc = crc32c::crc32c(&buf[8..HEADER + payload.len()]);
         buf[4..8].copy_from_slice(&crc.to_le_bytes());
         buf

@@ -4,6 +4,7 @@
 //! becomes of their memtable may spare it (see [`Pending::replace`]). A chunk that is *ready* is held no longer.
 
 use super::BUFFER_BYTES;
+use crate::bytes::Bytes;
 use crate::wire::put_u32;
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -14,13 +15,67 @@ const CHUNK_BYTES: usize = 4 * BUFFER_BYTES;
 /// The record of a batch without changes.
 const EMPTY: [u8; 2] = [0, 0];
 
-/// Consecutive records, as a frame has them.
+/// Consecutive records as a frame has them, of which some parts lie elsewhere.
+#[derive(Default)]
+pub(super) struct Payload {
+    /// What was copied, and how much of it comes before each of the parts in `shared`.
+    copied: Vec<u8>,
+    shared: Vec<(usize, Bytes)>,
+    len: usize,
+}
+
+impl Payload {
+    /// Adds a copy of `bytes`.
+    pub fn put(&mut self, bytes: &[u8]) {
+        self.copied.extend_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    /// Adds `bytes` where they are.
+    pub fn share(&mut self, bytes: Bytes) {
+        self.len += bytes.len();
+        self.shared.push((self.copied.len(), bytes));
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of memory.
+    fn memory(&self) -> usize {
+        self.copied.capacity() + self.len - self.copied.len()
+    }
+
+    /// Everything, in order.
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let mut at = 0;
+        let shared = self.shared.iter().flat_map(move |(before, bytes)| {
+            let copied = &self.copied[at..*before];
+            at = *before;
+            [copied, bytes]
+        });
+        shared.chain([&self.copied[self.shared.last().map_or(0, |(before, _)| *before)..]])
+    }
+
+    fn clear(&mut self) {
+        self.copied.clear();
+        self.shared.clear();
+        self.len = 0;
+    }
+}
+
+/// Consecutive records that become one frame.
 #[derive(Default)]
 pub(super) struct Chunk {
     /// Numbers of the first and the last record.
     pub first: u64,
     pub last: u64,
-    pub bytes: Vec<u8>,
+    pub payload: Payload,
     /// Some record refers to an extent that has not been flushed.
     pub binds: bool,
     /// Bytes of the batches in it, as they were written.
@@ -43,28 +98,27 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// Adds the record of message `msn`, given in pieces.
-    pub fn add(&mut self, msn: u64, len: usize, record: &[&[u8]], binds: bool) {
-        if self.open.bytes.is_empty() {
+    /// Adds the record of message `msn`, of `len` bytes, which `record` puts there.
+    pub fn add(&mut self, msn: u64, len: usize, record: impl FnOnce(&mut Payload), binds: bool) {
+        if self.open.payload.is_empty() {
             (self.open.first, self.open.since) = (msn, Some(Instant::now()));
         }
         let chunk = &mut self.open;
-        put_u32(&mut chunk.bytes, len as u32);
-        record.iter().for_each(|piece| chunk.bytes.extend_from_slice(piece));
+        chunk.payload.put(&(len as u32).to_le_bytes());
+        record(&mut chunk.payload);
         chunk.binds |= binds;
         chunk.last = msn;
         chunk.stands_for += len as u64;
         self.bytes += len + 4;
-        if self.held && chunk.bytes.len() >= CHUNK_BYTES {
+        if self.held && chunk.payload.len() >= CHUNK_BYTES {
             self.close();
         }
     }
 
     /// No chunk has records of before and of after this moment.
     pub fn close(&mut self) {
-        if !self.open.bytes.is_empty() {
-            let next = Chunk { bytes: Vec::with_capacity(CHUNK_BYTES + BUFFER_BYTES), ..Chunk::default() };
-            self.closed.push_back(std::mem::replace(&mut self.open, next));
+        if !self.open.payload.is_empty() {
+            self.closed.push_back(std::mem::take(&mut self.open));
         }
     }
 
@@ -75,7 +129,7 @@ impl Pending {
 
     /// Bytes of memory.
     pub fn memory(&self) -> usize {
-        self.open.bytes.capacity() + self.closed.iter().map(|c| c.bytes.capacity()).sum::<usize>()
+        self.open.payload.memory() + self.closed.iter().map(|c| c.payload.memory()).sum::<usize>()
     }
 
     /// True if nothing may be written as yet that is not ready.
@@ -109,19 +163,19 @@ impl Pending {
     /// The last message that may be written now.
     pub fn last_ready(&self) -> Option<u64> {
         match self.ready.checked_sub(1) {
-            _ if !self.held && !self.open.bytes.is_empty() => Some(self.open.last),
+            _ if !self.held && !self.open.payload.is_empty() => Some(self.open.last),
             last => Some(self.closed.get(last?)?.last),
         }
     }
 
     /// True if somebody should write: something is ready that was held, or more than `ripe` bytes wait.
     pub fn is_ripe(&self, ripe: usize) -> bool {
-        self.ready > 0 || !self.held && self.open.bytes.len() >= ripe
+        self.ready > 0 || !self.held && self.open.payload.len() >= ripe
     }
 
     /// True if all that waits makes one frame.
     pub fn is_one(&self) -> bool {
-        self.closed.len() + usize::from(!self.open.bytes.is_empty()) <= 1
+        self.closed.len() + usize::from(!self.open.payload.is_empty()) <= 1
     }
 
     /// Bytes that wait although they may be written.
@@ -129,7 +183,7 @@ impl Pending {
         if !self.held {
             return self.bytes;
         }
-        self.closed.iter().take(self.ready).map(|c| c.bytes.len()).sum()
+        self.closed.iter().take(self.ready).map(|c| c.payload.len()).sum()
     }
 
     /// Makes the oldest chunk that is held ready.
@@ -166,9 +220,10 @@ impl Pending {
         }
         put_u32(&mut bytes, record.len() as u32);
         bytes.extend_from_slice(record);
-        self.bytes = self.bytes - replaced.iter().map(|c| c.bytes.len()).sum::<usize>() + bytes.len();
+        let payload = Payload { len: bytes.len(), copied: bytes, shared: Vec::new() };
+        self.bytes = self.bytes - replaced.iter().map(|c| c.payload.len()).sum::<usize>() + payload.len();
         let stands_for = replaced.iter().map(|c| c.stands_for).sum();
-        let chunk = Chunk { first, last: upto, bytes, binds: true, stands_for, since: replaced[0].since };
+        let chunk = Chunk { first, last: upto, payload, binds: true, stands_for, since: replaced[0].since };
         self.closed.insert(self.ready, chunk);
         self.ready += 1;
         true
@@ -184,20 +239,20 @@ impl Pending {
         let chunk = if self.ready > 0 {
             self.ready -= 1;
             self.closed.pop_front()?
-        } else if !self.held && !self.open.bytes.is_empty() {
+        } else if !self.held && !self.open.payload.is_empty() {
             std::mem::take(&mut self.open)
         } else {
             return None;
         };
-        self.bytes -= chunk.bytes.len();
+        self.bytes -= chunk.payload.len();
         Some(chunk)
     }
 
     /// Gives back the memory of a chunk that has been written.
-    pub fn give_back(&mut self, mut bytes: Vec<u8>) {
-        if self.open.bytes.capacity() == 0 && bytes.capacity() <= 2 * CHUNK_BYTES {
-            bytes.clear();
-            self.open.bytes = bytes;
+    pub fn give_back(&mut self, mut payload: Payload) {
+        if self.open.payload.copied.capacity() == 0 && payload.copied.capacity() <= 2 * CHUNK_BYTES {
+            payload.clear();
+            self.open.payload = payload;
         }
     }
 }
