@@ -4,7 +4,7 @@
     python3 systems/prefetch/examples/mutate.py TRACES DIRECTORY [WORD...]
 
 Each mutation is a change of the text of the sources, in a copy; rustc builds the core and the example `mutate` from it in
-seconds. Cells are kept in DIRECTORY. A row: cells moved, that fail, that fail newly, that gain 3 % less, least gain of
+seconds. With LATE in the environment threads wake late. Cells are kept in DIRECTORY. A row: cells moved, that fail, that fail newly, that gain 3 % less, least gain of
 before; first of the known sets, then of the drawn ones; then the mean gain of all. WORD: only those whose name has it.
 """
 
@@ -18,7 +18,6 @@ MUTATIONS = [
     ('trial: plainly faster by time alone', [('trial.rs', 'if gains || self.with.is_plainly_faster() {', 'if gains {')]),
     ('trial: tail of reads', [('trial.rs', 'let later = late', 'let later = false && late')]),
     ('latency: partial of upward unknown', [('file/account.rs', 'Shape::Unknown => stream.course.is_upwards(),', 'Shape::Unknown => false,')]),
-    ('latency: partial beside live stream', [('file/account.rs', '                    _ if self.streams.iter().any(live) => true,\n', '                    _ if false && self.streams.iter().any(live) => true,\n')]),
     ('latency: typical is the latency', [('latency.rs', '        match self.typical_ns.load(Relaxed) {', '        match 0 {')]),
     ('pairs: all', [('device.rs', '        match self.pairs.rate() {', '        match 0 {')]),
     ('pairs: resolved', [('pairs.rs', 'if queued && together && resolved {', 'let _ = resolved; if queued && together {')]),
@@ -27,11 +26,8 @@ MUTATIONS = [
     ('pairs: own ones only', [('pairs.rs', '            if !self.paired.swap(true, Relaxed) {', '            if false {')]),
     ('delivery: saturated', [('device/delivery.rs', '        self.saturated.store(next, Relaxed);', '        let _ = next;')]),
     ('delivery: learn_full', [('device/delivery.rs', '        let known = self.saturated.load(Relaxed);\n        let next', '        if true { return; }\n        let known = self.saturated.load(Relaxed);\n        let next')]),
-    ('delivery: steady', [('device/delivery.rs', 'self.steady.load(Relaxed) >= 2', 'true')]),
-    ('delivery: never steady', [('device/delivery.rs', 'self.steady.load(Relaxed) >= 2', 'false')]),
     ('delivery: forgetting', [('device/delivery.rs', 'rate.max(known - known / 50)', 'rate.max(known)')]),
-    ('delivery: all rates', [('device/delivery.rs', '            self.learn((u128', '            if false { self.learn((u128'), ('device/delivery.rs', '/ u128::from(elapsed)) as u64, streams);', '/ u128::from(elapsed)) as u64, streams); }')]),
-    ('window: settled for steady', [('device.rs', 'is_steady: self.window.is_settled() && self.delivery.is_steady()', 'is_steady: self.delivery.is_steady()')]),
+    ('delivery: all rates', [('device/delivery.rs', '            self.learn((u128', '            if false { self.learn((u128'), ('device/delivery.rs', '/ u128::from(elapsed)) as u64);', '/ u128::from(elapsed)) as u64, streams); }')]),
     ('window: shrinking', [('window.rs', '        let next = if queued {', '        let next = if false && queued {')]),
     ('window: limits of growth', [('window.rs', '} else if ahead < now / 2 || now > ample {', '} else if false {')]),
     ('window: half used', [('window.rs', '} else if ahead < now / 2 || now > ample {', '} else if now > ample {')]),
@@ -40,10 +36,8 @@ MUTATIONS = [
     ('window: shorter of two waits', [('window.rs', '            before => waited_ns.min(before),', '            _ => waited_ns,')]),
     ('window: first of the latency', [('window.rs', '(latency_ns / 4).clamp(', '(256u64 << 10).max(latency_ns * 0).clamp(')]),
     ('window: growth times streams', [('window.rs', '/ (streams / 2).max(1)\n', '\n')]),
-    ('wait: typical', [('device.rs', 'self.window.patience_ns(idle.max(typical))', 'self.window.patience_ns(idle + 0 * typical)')]),
     ('wait: requests of idle', [('device.rs', 'let idle = latency + requests', 'let idle = latency + 0 * requests')]),
     ('wait: pieces of strides', [('device.rs', 'let requests = request.saturating_mul(streams.max(4)).min(chunk * streams);', 'let _ = request; let requests = chunk * streams;')]),
-    ('wait: first bandwidth of what was ahead', [('device.rs', '                0 => {\n                    let arrives', '                0 => {\n                    if true { return; }\n                    let arrives')]),
     ('traffic: grows', [('model.rs', 'let times = if self.demand.grows { 4 } else { 2 };', 'let times = 2;')]),
     ('traffic: grows 4', [('model.rs', 'let times = if self.demand.grows { 4 } else { 2 };', 'let times = 4;')]),
     ('traffic: peak', [('traffic.rs', '            peak: self.peak.load(Relaxed),', '            peak: self.rate.load(Relaxed),')]),
@@ -147,7 +141,7 @@ def run(name, changes, traces, result):
             if why:
                 return f"{name}: {why}"
             with open(f"{result}.part", "w") as part:
-                subprocess.run([f"{directory}/mutate", traces], stdout=part, check=True)
+                subprocess.run([f"{directory}/mutate", traces, *(["late"] if os.environ.get("LATE") else [])], stdout=part, check=True)
             os.rename(f"{result}.part", result)
     return cells_of(result)
 

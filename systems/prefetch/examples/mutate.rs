@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::thread;
 
 use prefetch::Mode;
-use prefetch::sim::{MachineOptions, Outcome, Trace, replay};
+use prefetch::sim::{MachineOptions, Noise, Outcome, Trace, replay};
 
 struct Cell {
     name: String,
@@ -87,14 +87,16 @@ fn line(trace: &Trace, cell: &Cell, all: bool) -> String {
 
 fn main() -> io::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let file = arguments.next().expect("TRACES [all]");
-    let all = arguments.next().is_some_and(|word| word == "all");
+    let file = arguments.next().expect("TRACES [all] [late]");
+    let words: Vec<String> = arguments.collect();
+    let all = words.iter().any(|word| word == "all");
+    let noise = if words.iter().any(|word| word == "late") { Noise::USUAL } else { Noise::default() };
     let mut from = BufReader::new(File::open(file)?);
     let (mut traces, mut cells) = (Vec::new(), Vec::new());
     loop {
         match trace(&mut from, traces.len()) {
             Ok((trace, more)) => {
-                traces.push(trace);
+                traces.push(Trace { noise, ..trace });
                 cells.extend(more);
             }
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break,

@@ -67,7 +67,7 @@ impl Device {
             bandwidth: self.believed_rate(),
             is_queued: self.is_queued(),
             bandwidth_max: self.full_rate(),
-            is_steady: self.window.is_settled() && self.delivery.is_steady(),
+            is_steady: self.window.is_settled(),
             demand: self.traffic.demand(),
             queue: self.ahead_bytes_max(),
             queue_first: self.window.first(latency_ns),
@@ -186,7 +186,7 @@ impl Device {
 
     /// Learns from bytes that came from the device: the fastest window of 20 ms counts, slowly forgotten.
     pub fn learn_delivery(&self, now_ns: u64, bytes: u64) {
-        self.delivery.note(now_ns, bytes, self.latency_ns(), self.streams());
+        self.delivery.note(now_ns, bytes, self.latency_ns());
     }
 
     /// Notes a read of a stream that misses, whether this one did or not: what the device is busy with.
@@ -250,24 +250,18 @@ impl Device {
             return;
         }
         let model = self.model();
-        // As long as a miss took before anything was prefetched, and a tenth more, is no queue of ours.
-        let typical = self.latency.typical_ns();
         // Each stream has one request before the device, also in turn.
         let (streams, chunk) = (model.streams.max(1), model.chunk_bytes());
         // Threads may share a stream, so that several of its pieces are.
         let requests = request.saturating_mul(streams.max(4)).min(chunk * streams);
         let idle = latency + requests.saturating_mul(1_000_000_000) / self.full_rate();
-        let patience = self.window.patience_ns(idle.max(typical));
+        let patience = self.window.patience_ns(idle);
         // Of the request that each stream reads at the moment half has been read.
         let ample = model.ample_bytes().saturating_add(requests / 2);
         if self.window.learn(elapsed_ns, (latency, patience), self.streams(), (ahead, ample)) && ahead > 0 {
             // What was delivered is known better than what was on its way.
-            match self.bandwidth() {
-                0 => {
-                    let arrives = (u128::from(ahead) * 1_000_000_000 / u128::from(elapsed_ns)) as u64;
-                    self.learn_saturated(arrives.max(self.traffic.demand().rate))
-                }
-                rate => self.learn_saturated(rate),
+            if let rate @ 1.. = self.bandwidth() {
+                self.learn_saturated(rate);
             }
         }
     }

@@ -34,7 +34,7 @@ pub struct Model {
     pub is_queued: bool,
     /// The most that the device may deliver as far as is known, bytes/s: the upper bound.
     pub bandwidth_max: u64,
-    /// Whether deeper queues have lately delivered no more.
+    /// Whether queueing was seen: the window is no longer what limits it.
     pub is_steady: bool,
     /// What the program has it deliver by itself.
     pub demand: Demand,

@@ -29,18 +29,8 @@ impl<const N: usize> Recent<N> {
     }
 
     /// How many are known, at most `N`.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         usize::try_from(self.count.load(Relaxed)).unwrap_or(N).min(N)
-    }
-
-    /// Whether `N` are known.
-    pub fn is_full(&self) -> bool {
-        self.len() == N
-    }
-
-    /// Whether none is known.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// The least first, then `u64::MAX`.
@@ -55,6 +45,12 @@ impl<const N: usize> Recent<N> {
     pub fn third(&self) -> u64 {
         let (values, len) = self.sorted();
         if len == 0 { 0 } else { values.get(len / 3).copied().unwrap_or(0) }
+    }
+
+    /// A quarter of them is more, three quarters are less; 0 of none.
+    pub fn upper(&self) -> u64 {
+        let (values, len) = self.sorted();
+        if len == 0 { 0 } else { values.get(len * 3 / 4).copied().unwrap_or(0) }
     }
 
     /// The second highest, of one or two the highest; 0 of none.
@@ -103,7 +99,7 @@ mod tests {
         (0..8).for_each(|_| recent.note(50));
         assert_eq!((recent.third(), recent.middle()), (50, 50));
         recent.clear();
-        assert!(recent.is_empty());
+        assert_eq!(recent.len(), 0);
     }
 
     /// Against a model that keeps everything.

@@ -13,16 +13,20 @@ const DEVICES: [(&str, u64, u64); 4] = [
 ];
 
 const NOISES: [(&str, Noise); 3] = [
-    ("idle", Noise { seed: 0, read_one_in: 0, read_ns: 0, step_one_in: 0, step_ns: 0, wake_ns: 0 }),
+    (
+        "idle",
+        Noise { seed: 0, read_one_in: 0, read_ns: 0, late_one_in: 0, late_ns: 0, wake_ns: 0, run_ns: 0 },
+    ),
     (
         "used",
         Noise {
             seed: 0,
             read_one_in: 64,
             read_ns: 300_000,
-            step_one_in: 16,
-            step_ns: 5_000_000,
+            late_one_in: 16,
+            late_ns: 5_000_000,
             wake_ns: 100_000,
+            run_ns: 0,
         },
     ),
     (
@@ -31,9 +35,10 @@ const NOISES: [(&str, Noise); 3] = [
             seed: 0,
             read_one_in: 16,
             read_ns: 4_000_000,
-            step_one_in: 6,
-            step_ns: 20_000_000,
+            late_one_in: 6,
+            late_ns: 20_000_000,
             wake_ns: 300_000,
+            run_ns: 0,
         },
     ),
 ];

@@ -73,29 +73,37 @@ fn read(first: u64, at_ns: u64, waited_ns: u64, missed: bool) -> Access {
     Access { key, tid, first, last, waited_ns, at_ns, kind, missed, contiguous, asked_ns }
 }
 
-/// Strides of `streams` readers with 64 KiB of every 320; what was prefetched arrives as late as a miss does, and keeps
-/// each read waiting a fifth of that at least. The claims that were refused though something was wanted.
+/// Strides of `streams` readers with 64 KiB of every 320, 200 reads each, on a device that delivers what was asked for first
+/// at 250 MB/s, a millisecond later; they do nothing but wait for it. The claims that were refused though something was
+/// wanted.
 fn late_strides(table: &mut Table<()>, streams: u64) -> u32 {
+    /// 64 KiB at 250 MB/s.
+    const PIECE_NS: u64 = (16 * PAGE) * 4;
     let device = table.device_index(77);
     let ticket = table.follow(key(1), 1 << 30, device, 0, ()).0;
     let mut asked = std::collections::HashMap::new();
-    let (mut now_ns, mut held) = (0, 0);
-    for at in 0..200 {
-        for stream in 0..streams {
-            let first = (stream << 16) + at * 80;
-            let asked_ns = asked.get(&first).copied();
-            let waited_ns =
-                asked_ns.map_or(MS, |asked_ns: u64| (asked_ns + MS).saturating_sub(now_ns).max(MS / 5));
-            now_ns += waited_ns;
-            if table.access(&read(first, now_ns, waited_ns, asked_ns.is_none())).is_none() {
-                continue;
-            }
+    let (mut free_ns, mut held) = (0, 0);
+    let mut serve = |now_ns: u64, pages: u64| {
+        free_ns = now_ns.max(free_ns) + PIECE_NS * pages / 16;
+        free_ns + MS
+    };
+    // Of each reader the read that it is in: its number, its begin and end, and whether nobody had asked for it.
+    let mut readers: Vec<_> = (0..streams).map(|stream| (0, stream, serve(stream, 16), true)).collect();
+    for _ in 0..200 * streams {
+        let at = (0..readers.len()).min_by_key(|at| readers[*at].2).expect("there are readers");
+        let (number, begin_ns, now_ns, missed) = readers[at];
+        let block = |number: u64| ((at as u64) << 16) + number * 80;
+        if table.access(&read(block(number), now_ns, now_ns - begin_ns, missed)).is_some() {
             while let Some(request) = table.claim(ticket, now_ns) {
                 let pages = request.offset / PAGE..(request.offset + request.len) / PAGE;
-                asked.extend(pages.map(|page| (page, now_ns)));
+                let there_ns = serve(now_ns, pages.end - pages.start);
+                asked.extend(pages.map(|page| (page, there_ns)));
             }
             held += u32::from(table.next_claim_ns(ticket).is_some_and(|turn_ns| turn_ns > now_ns));
         }
+        let known = asked.get(&block(number + 1)).copied();
+        let there_ns = known.unwrap_or_else(|| serve(now_ns, 16)).max(now_ns + MS / 50);
+        readers[at] = (number + 1, now_ns, there_ns, known.is_none());
     }
     held
 }
@@ -177,7 +185,11 @@ fn threads_that_share_a_stream_do_not_break_it() {
 
 #[test]
 fn streams_take_turns() {
-    assert!(late_strides(&mut table(), 4) > 20);
+    // Without turns none of them waits; of more than three the window is what limits each.
+    for (streams, least) in [(2, 100), (3, 100), (4, 1)] {
+        let held = late_strides(&mut table(), streams);
+        assert!(held >= least, "{streams} streams: {held}");
+    }
     assert_eq!(late_strides(&mut table(), 1), 0);
 }
 

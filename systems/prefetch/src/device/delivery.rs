@@ -11,8 +11,6 @@ shared! {
         highest: AtomicU64,
         /// The rate that more depth did not raise, bytes/s; 0 when never reached.
         saturated: AtomicU64,
-        /// Windows in a row, while streams were prefetched, that delivered hardly more than the best one before.
-        steady: AtomicU64,
         window_bytes: AtomicU64,
         window_start_ns: AtomicU64,
     }
@@ -20,7 +18,7 @@ shared! {
 
 impl Delivery {
     /// Bytes came from a device of so much latency: the fastest window of 20 ms counts.
-    pub(super) fn note(&self, now_ns: u64, bytes: u64, latency_ns: u64, streams: u64) {
+    pub(super) fn note(&self, now_ns: u64, bytes: u64, latency_ns: u64) {
         let total = self.window_bytes.fetch_add(bytes, Relaxed) + bytes;
         let start = self.window_start_ns.load(Relaxed);
         let elapsed = now_ns.saturating_sub(start);
@@ -28,7 +26,7 @@ impl Delivery {
         if start == 0 || elapsed > 20 * length {
             self.restart_window(now_ns);
         } else if elapsed >= length {
-            self.learn((u128::from(total) * 1_000_000_000 / u128::from(elapsed)) as u64, streams);
+            self.learn((u128::from(total) * 1_000_000_000 / u128::from(elapsed)) as u64);
             self.restart_window(now_ns);
         }
     }
@@ -38,14 +36,9 @@ impl Delivery {
         self.window_start_ns.store(now_ns, Relaxed);
     }
 
-    /// It surely delivered at a rate, bytes/s, while so many streams were prefetched.
-    fn learn(&self, rate: u64, streams: u64) {
+    /// It surely delivered at a rate, bytes/s.
+    fn learn(&self, rate: u64) {
         let known = self.highest.load(Relaxed);
-        if rate > known + known / 4 {
-            self.steady.store(0, Relaxed);
-        } else if streams > 0 {
-            self.steady.fetch_add(1, Relaxed);
-        }
         self.highest.store(rate.max(known - known / 50), Relaxed);
     }
 
@@ -63,11 +56,6 @@ impl Delivery {
 
     pub(super) fn saturated(&self) -> u64 {
         self.saturated.load(Relaxed)
-    }
-
-    /// Whether more streams delivered no more, twice.
-    pub(super) fn is_steady(&self) -> bool {
-        self.steady.load(Relaxed) >= 2
     }
 
     /// The highest rate, or what is assumed of a device until it was seen to be full, bytes/s.

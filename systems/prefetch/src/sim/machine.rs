@@ -138,7 +138,12 @@ impl Machine {
         ahead.previous_end = offset + len;
         self.ahead[reader] = ahead;
         let ready = self.prefetch(offset, len, now_ns);
-        ready.max(now_ns) + 800 + len / 8
+        ready.max(now_ns) + Machine::copy_ns(len)
+    }
+
+    /// What reading so many cached bytes takes, ns.
+    pub fn copy_ns(len: u64) -> u64 {
+        800 + len / 8
     }
 }
 

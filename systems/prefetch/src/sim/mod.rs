@@ -78,7 +78,9 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
         let Some(begin) = began[thread].take() else {
             began[thread] = Some(now);
             let late = noise.late(trace.noise.read_one_in, trace.noise.read_ns);
-            clocks[thread] = machine.read(thread, offset, len, now) + late;
+            let there = machine.read(thread, offset, len, now);
+            let waits = there > now + Machine::copy_ns(len);
+            clocks[thread] = there + late + if waits { noise.below(trace.noise.run_ns) } else { 0 };
             continue;
         };
         next[thread] += 1;
@@ -93,7 +95,7 @@ pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
             let effect = shell.file.on_read(&read, &device, &budget, mode);
             clocks[thread] += HOOK_NS;
             if effect.wake {
-                shell.work(&mut machine, &device, &budget, now + HOOK_NS);
+                shell.rouse(now + HOOK_NS);
             }
             if !trace.shared && next[thread] == trace.threads[thread].len() {
                 shell.close(&device, &budget);
@@ -117,14 +119,17 @@ struct Shell {
     file: FileState,
     /// Steps of fetching that are under way: bytes, cached ones of them, when asked for, when there.
     steps: VecDeque<(u64, u64, u64, u64)>,
-    /// When a stream has its turn, ns.
+    /// When the thread that serves streams comes to this file, ns.
     turn_ns: Option<u64>,
+    /// Whether that was woken: it sleeps no more.
+    roused: bool,
     noise: Noise,
     random: patterns::Random,
     /// When the thread that waits for steps was last woken, ns.
     woken_ns: u64,
-    /// When the latest step was asked for, ns.
+    /// When the latest step was asked for, ns, and how late the thread is for the next.
     asked_ns: u64,
+    asks_late_ns: u64,
 }
 
 impl Shell {
@@ -133,16 +138,18 @@ impl Shell {
             file: FileState::new(trace.size),
             steps: VecDeque::new(),
             turn_ns: None,
+            roused: false,
             noise: trace.noise,
             random: patterns::Random(trace.noise.seed + at + 1),
             woken_ns: 0,
             asked_ns: 0,
+            asks_late_ns: 0,
         }
     }
 
     /// When the thread has noticed that a step is done, ns.
     fn noticed(&mut self, done_ns: u64) -> u64 {
-        let late = self.random.late(self.noise.step_one_in, self.noise.step_ns);
+        let late = self.random.late(self.noise.late_one_in, self.noise.late_ns);
         let wake = if done_ns > self.woken_ns { self.random.below(self.noise.wake_ns) } else { 0 };
         self.woken_ns = self.woken_ns.max(done_ns) + late + wake;
         self.woken_ns
@@ -154,19 +161,30 @@ impl Shell {
         self.steps.clear();
     }
 
+    /// A read wakes the thread that serves streams.
+    fn rouse(&mut self, now_ns: u64) {
+        if !self.roused {
+            let woken_ns = now_ns + self.random.woken(&self.noise);
+            self.turn_ns = Some(self.turn_ns.map_or(woken_ns, |turn_ns| turn_ns.min(woken_ns)));
+            self.roused = true;
+        }
+    }
+
     fn work(&mut self, machine: &mut Machine, device: &Device, budget: &Budget, now_ns: u64) {
         while let Some(request) = self.file.claim_at(now_ns, device, budget) {
             machine.prefetch(request.offset, request.len, now_ns);
         }
         // Without memory there may be something to claim, and nothing to be done about it before the next read.
-        self.turn_ns = self.file.next_claim_ns(device).filter(|turn_ns| *turn_ns > now_ns);
+        let turn_ns = self.file.next_claim_ns(device).filter(|turn_ns| *turn_ns > now_ns);
+        self.turn_ns = turn_ns.map(|turn_ns| turn_ns + self.random.woken(&self.noise));
+        self.roused = false;
     }
 
     /// When the thread that fetches has something to do, ns: it asks for the next step when that is due, and waits for the
     /// oldest one while there are enough.
     fn fetch_ns(&self, device: &Device) -> Option<u64> {
         if self.file.is_fetching() && self.steps.len() < self.file.fetch_width() {
-            return Some(self.file.next_fetch_ns(self.asked_ns, device));
+            return Some(self.file.next_fetch_ns(self.asked_ns, device) + self.asks_late_ns);
         }
         self.steps.front().map(|(.., done_ns)| *done_ns)
     }
@@ -185,6 +203,8 @@ impl Shell {
         let done_ns = machine.prefetch(request.offset, request.len, now_ns).max(now_ns + 1_000);
         let done_ns = self.noticed(done_ns);
         self.asked_ns = now_ns;
+        // What comes seldom and late came when it noticed the step before.
+        self.asks_late_ns = self.random.below(self.noise.run_ns);
         self.steps.push_back((request.len, cached, now_ns, done_ns));
     }
 }
