@@ -280,7 +280,7 @@ fn plan(options: &Options, arguments: &HarmOptions, drawn: Option<&Set>) -> anyh
     };
     // Last: what is wrong with the words is told where there is no library, too.
     let library = if arguments.simulate {
-        Library { path: PathBuf::new(), mode: Some(crate::library::mode_of(&arguments.mode, &Mode::ALL)?) }
+        Library { path: PathBuf::new(), mode: Some(crate::library::mode_of(&arguments.mode, Mode::ALL)?) }
     } else {
         crate::library::library(arguments.library.as_deref(), &arguments.mode, arguments.control)?
     };

@@ -19,5 +19,5 @@ pub fn mode_of(text: &str, known: &[Mode]) -> anyhow::Result<Mode> {
 /// The library that is named, or where it is found; `control` and the mode `off` load it and have it do nothing.
 pub fn library(named: Option<&Path>, mode: &str, control: bool) -> anyhow::Result<Library> {
     let off = control || mode == OFF;
-    Ok(Library::find(named, if off { None } else { Some(mode_of(mode, &Mode::ALL)?) })?)
+    Ok(Library::find(named, if off { None } else { Some(mode_of(mode, Mode::ALL)?) })?)
 }

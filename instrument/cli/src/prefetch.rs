@@ -95,7 +95,7 @@ fn found(pid: u32) -> anyhow::Result<Found> {
 }
 
 fn run(options: &Prefetch) -> anyhow::Result<Exit> {
-    let mode = if options.observe { Mode::Observe } else { mode_of(&options.mode, &Mode::ALL)? };
+    let mode = if options.observe { Mode::Observe } else { mode_of(&options.mode, Mode::ALL)? };
     let library = launch::find_library(&std::env::current_exe()?)?;
     let tells = options.observe || options.explain;
     let statistics = if tells { Statistics::Needed } else { Statistics::IfPossible };

@@ -153,16 +153,16 @@ impl Service {
             return;
         }
         let Some(Opened { file, size, device, path, holder }) =
-            files::find(key, tid, prefetch::Tuning::STANDARD.file_bytes)
+            files::find(key, tid, prefetch::Tuning::FILE_BYTES)
         else {
             self.candidates.refuse(key, now_ns);
             return;
         };
         let at = self.table.device_index(device);
         let learned = &self.table.devices[at];
-        if !learned.has_limits() {
+        if !learned.limits.are_told() {
             let limits = limits::look(device);
-            learned.set_limits(limits.readahead_bytes, limits.call_bytes);
+            learned.limits.set(limits.readahead_bytes, limits.call_bytes);
         }
         let record = self.page.begin_file(key, &path);
         let handle = Handle { file: Arc::new(file), holder, record, jobs: 0 };
@@ -226,7 +226,7 @@ impl Service {
             let handle = &mut file.handle;
             handle.jobs = handle.jobs.wrapping_add(1);
             let ask = handle.jobs.is_multiple_of(ASK_EVERY);
-            self.workers.ahead(ticket, Arc::clone(&handle.file), request, device.call_bytes(), ask);
+            self.workers.ahead(ticket, Arc::clone(&handle.file), request, device.limits.call_bytes(), ask);
         }
         let turn = self.table.next_claim_ns(ticket).filter(|turn_ns| *turn_ns > now_ns);
         self.turns.extend(turn.map(|turn_ns| (ticket, turn_ns)));
@@ -237,7 +237,7 @@ impl Service {
                 ticket,
                 Arc::clone(&file.handle.file),
                 step,
-                device.call_bytes(),
+                device.limits.call_bytes(),
                 file.state.size,
             );
         }

@@ -113,9 +113,9 @@ impl<'a> Area<'a> {
         let values = [
             number,
             device.latency_ns(),
-            device.bandwidth(),
-            device.saturated(),
-            device.readahead_bytes(),
+            device.delivery.highest(),
+            device.delivery.saturated(),
+            device.limits.readahead_bytes(),
             device.streams(),
         ];
         for (word, value) in values.into_iter().enumerate() {
@@ -286,7 +286,7 @@ impl Snapshot {
         Ok(Snapshot {
             pid: head(Head::Pid) as u32,
             name: text(&words, NAME_AT, NAME_WORDS),
-            mode: Mode::from_number(head(Head::Mode) as u8).unwrap_or_default(),
+            mode: Mode::from_number(head(Head::Mode)),
             hook_calls: head(Head::HookCalls),
             hook_ns: head(Head::HookNs),
             thread_ns: head(Head::ThreadNs),

@@ -172,7 +172,7 @@ static FOLLOWER: Follower = Follower(UnsafeCell::new(
 
 /// Latency x bandwidth of the device that has most of it; 0 while none was measured.
 pub fn bdp() -> u64 {
-    table::DEVICE.iter().map(prefetch::Device::bdp).max().unwrap_or(0)
+    table::DEVICE.iter().map(|device| device.model().bdp()).max().unwrap_or(0)
 }
 
 /// Bytes fetched ahead of the program. In the keeper.
@@ -293,7 +293,7 @@ fn ask(fd: c_int, owed: &mut Owed) -> Option<Option<u64>> {
     let stat = sys::fstat(fd).ok()?;
     let device = table::DEVICE.get(table::device_index(stat.st_dev) as usize)?;
     table::learn_limits(device, stat.st_dev);
-    let bytes = (stat.st_size as u64).min(Chase::bytes_max(device.bdp()));
+    let bytes = (stat.st_size as u64).min(Chase::bytes_max(device.model().bdp()));
     let pages = bytes.div_ceil(prefetch::PAGE);
     if bytes == 0 || sys::cachestat(fd, 0, bytes).is_ok_and(|stat| stat.cached >= pages) {
         return Some(Some(0));
@@ -303,7 +303,7 @@ fn ask(fd: c_int, owed: &mut Owed) -> Option<Option<u64>> {
     }
     let mut at = 0;
     while at < bytes {
-        let len = device.call_bytes().min(bytes - at);
+        let len = device.limits.call_bytes().min(bytes - at);
         let _ = sys::readahead(fd, at, len);
         at += len;
     }

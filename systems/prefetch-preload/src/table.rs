@@ -180,7 +180,7 @@ static MODE: AtomicU32 = AtomicU32::new(0);
 
 /// What is done in this process.
 pub fn mode() -> Mode {
-    Mode::from_number(MODE.load(Ordering::Relaxed) as u8).unwrap_or_default()
+    Mode::from_number(u64::from(MODE.load(Ordering::Relaxed)))
 }
 
 /// Sets the mode.
@@ -224,9 +224,9 @@ pub fn device_index(number: u64) -> u32 {
 
 /// Asks once for the kernel's limits for a device.
 pub fn learn_limits(device: &Device, number: u64) {
-    if !device.has_limits() {
+    if !device.limits.are_told() {
         let limits = prefetch_os::limits::look(number);
-        device.set_limits(limits.readahead_bytes, limits.call_bytes);
+        device.limits.set(limits.readahead_bytes, limits.call_bytes);
     }
 }
 

@@ -174,9 +174,7 @@ pub fn is_worth(fd: i32, stat: &libc::stat) -> bool {
     const HUGETLBFS: i64 = 0x9584_58f6;
     const PROC: i64 = 0x9fa0;
     const SYSFS: i64 = 0x6265_6572;
-    if stat.st_mode & libc::S_IFMT != libc::S_IFREG
-        || (stat.st_size as u64) < prefetch::Tuning::STANDARD.file_bytes
-    {
+    if stat.st_mode & libc::S_IFMT != libc::S_IFREG || (stat.st_size as u64) < prefetch::Tuning::FILE_BYTES {
         return false;
     }
     let Ok(flags) = sys::file_flags(fd) else { return false };

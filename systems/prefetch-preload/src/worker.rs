@@ -376,7 +376,7 @@ fn serve(at: usize, slot: &'static Slot) -> (bool, u64) {
                 return (busy, 0);
             }
             let ask = step == 0 && rounds.is_multiple_of(4);
-            let done = issue(&KERNEL, fd, *request, slot.device().call_bytes(), ask);
+            let done = issue(&KERNEL, fd, *request, slot.device().limits.call_bytes(), ask);
             cached += done.cached;
         }
         if let Some(mut file) = slot.try_lock() {
@@ -495,7 +495,7 @@ fn fetch_file(at: usize, slot: &'static Slot) -> bool {
             }
             busy = true;
             asked_ns = begin_ns;
-            let done = issue(&KERNEL, fd, request, slot.device().call_bytes(), true);
+            let done = issue(&KERNEL, fd, request, slot.device().limits.call_bytes(), true);
             let cached = done.untold(request);
             steps.push(Step { offset: request.offset, len: request.len, cached, begin_ns });
             if done.meets_writers(request.len)
@@ -601,7 +601,7 @@ fn keeper() {
         let walking = walker::walk(series::ahead_bytes());
         let waiting = series::follow(walker::ahead_bytes());
         let ordered = series::ahead_bytes() + walker::ahead_bytes() > 0;
-        table::DEVICE.iter().for_each(|device| device.set_ordered(ordered));
+        table::DEVICE.iter().for_each(|device| device.ordered.store(ordered, Relaxed));
         meter.charge();
         let active = now.saturating_sub(ACTIVE_NS.load(Relaxed)) < 1_000_000_000;
         let timeout = match (walking, active || waiting) {

@@ -33,7 +33,7 @@ impl Memory {
 shared! {
     /// Bytes that may be prefetched and not read yet, shared by all files of a process.
     pub struct Budget {
-        room: AtomicU64 = AtomicU64::new(2 * T.depth_bytes),
+        room: AtomicU64 = AtomicU64::new(2 * T::DEPTH_BYTES),
         /// The room at the last look, without what it is expected to lose until the next one.
         looked: AtomicU64,
         /// Multiplicative decrease after evictions and pressure, in 1/256.

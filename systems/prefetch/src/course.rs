@@ -203,7 +203,7 @@ impl Course {
             Some(false) if slow => self.misfits + 2,
             _ => self.misfits,
         };
-        if self.misfits >= T.misfits {
+        if self.misfits >= T::MISFITS {
             self.misfits = 0;
             self.doubt();
         }

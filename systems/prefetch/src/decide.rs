@@ -58,7 +58,7 @@ pub fn decide(model: &Model, stream: &Stream, past: &Past, is_bad: bool) -> Acti
     if is_bad {
         return Action::Leave(Reason::NoGain);
     }
-    Action::Prefetch((model.bdp() / 2 * 3).clamp(T.ramp_bytes, T.depth_bytes))
+    Action::Prefetch((model.bdp() / 2 * 3).clamp(T::RAMP_BYTES, T::DEPTH_BYTES))
 }
 
 /// Whether a stream that the kernel does not read ahead of gains anything beside what the program has the device do
@@ -103,7 +103,7 @@ fn forward(model: &Model, stream: &Stream, past: &Past) -> Option<Reason> {
 /// Whether a forward stream leaves out more than a third, on a device that is not far enough for it: of what is
 /// prefetched less is read, and more has to come for it.
 pub fn leaves_out_much(model: &Model, stream: &Stream, is_alone: bool) -> bool {
-    let far = stream.course.with_gaps(stream.course.with_gaps(T.sample * model.readahead));
+    let far = stream.course.with_gaps(stream.course.with_gaps(T::SAMPLE * model.readahead));
     stream.course.with_gaps(100) >= 150 && model.bdp() < far && is_alone
 }
 
@@ -122,16 +122,16 @@ pub fn ahead_max(model: &Model, stream: &Stream, past: &Past) -> u64 {
     // A short forward run is mostly read ahead by the kernel already: less is staked on its going on. A stride
     // that was met three times is no accident: more is.
     let stake = match stream.course.shape {
-        Shape::Forward if stream.course.run_bytes < 32 * T.ramp_bytes => 1,
+        Shape::Forward if stream.course.run_bytes < 32 * T::RAMP_BYTES => 1,
         Shape::Stride(_) => 4,
         _ => 2,
     };
-    let ramp = stream.course.proven_bytes().saturating_mul(stake).max(T.ramp_bytes);
+    let ramp = stream.course.proven_bytes().saturating_mul(stake).max(T::RAMP_BYTES);
     // Two requests. Those of a stride are pieces, however small: a device may take as long for each as for a long one.
     let least = match stream.course.shape {
-        Shape::Forward if !past.random_hint => (2 * model.readahead).max(T.ramp_bytes),
+        Shape::Forward if !past.random_hint => (2 * model.readahead).max(T::RAMP_BYTES),
         Shape::Stride(_) => 2 * stream.course.piece,
-        _ => (2 * stream.course.piece).max(T.ramp_bytes),
+        _ => (2 * stream.course.piece).max(T::RAMP_BYTES),
     };
     // Up to the usual length, then nothing until the run has clearly outgrown it.
     let run_left = match past.usual_run.saturating_add(past.usual_run / 4) {

@@ -41,17 +41,22 @@ shared! {
     /// One device, as learned from reads. All methods may race: a lost update costs a sample.
     pub struct Device {
         latency: Latency,
-        delivery: Delivery,
+        /// What it delivers.
+        pub delivery: Delivery,
         pace: Pace,
         pairs: Pairs,
-        limits: Limits,
-        live: Live,
-        fetching: Fetching,
-        queue: Queue,
+        /// What the kernel allows.
+        pub limits: Limits,
+        /// The streams that prefetch from it.
+        pub live: Live,
+        /// The fetch of a whole file.
+        pub fetching: Fetching,
+        /// What was asked of it.
+        pub queue: Queue,
         window: Window,
         traffic: Traffic,
-        /// Whether files are fetched in their order.
-        ordered: AtomicBool,
+        /// Whether files are fetched in their order: reads of others wait behind them then, and say nothing of the latency.
+        pub ordered: AtomicBool,
         /// Whether prefetching streams pays.
         pub trial: Trial,
     }
@@ -69,36 +74,16 @@ impl Device {
             bandwidth_max: self.full_rate(),
             is_steady: self.window.is_settled(),
             demand: self.traffic.demand(),
-            queue: self.ahead_bytes_max(),
+            queue: self.window.bytes(latency_ns),
             queue_first: self.window.first(latency_ns),
             streams: self.streams(),
-            readahead: self.readahead_bytes(),
-            call: self.call_bytes(),
+            readahead: self.limits.readahead_bytes(),
+            call: self.limits.call_bytes(),
         }
-    }
-
-    /// Latency x bandwidth: what must be in flight to keep the device busy, bytes.
-    pub fn bdp(&self) -> u64 {
-        self.model().bdp()
     }
 
     fn own_transfer_ns(&self, bytes: u64) -> u64 {
         ns_of(bytes, self.full_rate())
-    }
-
-    /// Tells the kernel's limits: read-ahead window of the device and the most one call prefetches, bytes.
-    pub fn set_limits(&self, readahead_bytes: u64, call_bytes: u64) {
-        self.limits.set(readahead_bytes, call_bytes);
-    }
-
-    /// The kernel's read-ahead window, bytes; 128 KiB until told.
-    pub fn readahead_bytes(&self) -> u64 {
-        self.limits.readahead_bytes()
-    }
-
-    /// The most one call prefetches, bytes; 128 KiB until told.
-    pub fn call_bytes(&self) -> u64 {
-        self.limits.call_bytes()
     }
 
     /// Learns from a slow read that ended at `now_ns`, a full miss or not, what the device delivers. What is prefetched
@@ -111,11 +96,6 @@ impl Device {
             (true, Some(before)) => self.pairs.collide(now_ns, elapsed_ns, bytes, before),
             _ => self.pairs.pass(now_ns),
         }
-    }
-
-    /// We ask for so many bytes of a device of which so much is believed.
-    pub(crate) fn ask(&self, now_ns: u64, bytes: u64, model: &Model) {
-        self.queue.ask(now_ns, bytes, model);
     }
 
     /// A miss of the program ended: once it is known what that takes of the device, so much less is asked for.
@@ -139,13 +119,8 @@ impl Device {
     fn believed_rate(&self) -> u64 {
         match self.pairs.rate() {
             0 => self.full_rate(),
-            rate => rate.max(self.bandwidth()),
+            rate => rate.max(self.delivery.highest()),
         }
-    }
-
-    /// Whether the limits were told.
-    pub fn has_limits(&self) -> bool {
-        self.limits.are_told()
     }
 
     /// Learns from a miss that no prefetch had covered. Long reads are several requests, of which the program may have
@@ -155,10 +130,11 @@ impl Device {
             return;
         }
         // The kernel asks for two of its windows at a time, one while the other is copied.
-        let requests = if bytes > T.ramp_bytes { (bytes / (2 * self.readahead_bytes())).max(1) } else { 1 };
+        let requests =
+            if bytes > T::RAMP_BYTES { (bytes / (2 * self.limits.readahead_bytes())).max(1) } else { 1 };
         let (elapsed_ns, transfer_ns) = (elapsed_ns / requests, self.own_transfer_ns(bytes) / requests);
         // What took hardly longer than its transfer had been asked for before, or the device is faster than was assumed.
-        if bytes <= T.ramp_bytes || elapsed_ns > transfer_ns.saturating_add(transfer_ns / 8) {
+        if bytes <= T::RAMP_BYTES || elapsed_ns > transfer_ns.saturating_add(transfer_ns / 8) {
             self.latency.note_miss(elapsed_ns, transfer_ns);
         }
     }
@@ -172,16 +148,7 @@ impl Device {
     }
 
     fn is_prefetching(&self) -> bool {
-        self.streams() > 0 || self.is_fetching() || self.is_ordered()
-    }
-
-    /// Files are fetched in their order, or no more: reads of others wait behind them, and say nothing of the latency.
-    pub fn set_ordered(&self, ordered: bool) {
-        self.ordered.store(ordered, Relaxed);
-    }
-
-    fn is_ordered(&self) -> bool {
-        self.ordered.load(Relaxed)
+        self.streams() > 0 || self.fetching.runs() || self.ordered.load(Relaxed)
     }
 
     /// Learns from bytes that came from the device: the fastest window of 20 ms counts, slowly forgotten.
@@ -194,24 +161,9 @@ impl Device {
         self.traffic.note(now_ns, bytes, self.latency_ns());
     }
 
-    /// Learns a rate that deeper queues did not raise, bytes/s: the device's bandwidth.
-    pub fn learn_saturated(&self, rate: u64) {
-        self.delivery.learn_full(rate);
-    }
-
     /// Latency of a small read on an idle device, ns; 0 when unknown.
     pub fn latency_ns(&self) -> u64 {
         self.latency.ns()
-    }
-
-    /// The highest rate seen, bytes/s; 0 when unknown. A lower bound.
-    pub fn bandwidth(&self) -> u64 {
-        self.delivery.highest()
-    }
-
-    /// The rate that more depth did not raise, bytes/s; 0 when never reached.
-    pub fn saturated(&self) -> u64 {
-        self.delivery.saturated()
     }
 
     /// The highest rate seen, bytes/s, or what is assumed of a device until it was seen to be busy.
@@ -231,11 +183,6 @@ impl Device {
             Some(price) => (u128::from(bytes) * u128::from(price)) >> 20,
         };
         u64::try_from(ns).unwrap_or(u64::MAX)
-    }
-
-    /// What all streams together may be ahead, bytes.
-    pub fn ahead_bytes_max(&self) -> u64 {
-        self.window.bytes(self.latency_ns())
     }
 
     /// Learns from a prefetch that a read waited for.
@@ -260,15 +207,10 @@ impl Device {
         let ample = model.ample_bytes().saturating_add(requests / 2);
         if self.window.learn(elapsed_ns, (latency, patience), self.streams(), (ahead, ample)) && ahead > 0 {
             // What was delivered is known better than what was on its way.
-            if let rate @ 1.. = self.bandwidth() {
-                self.learn_saturated(rate);
+            if let rate @ 1.. = self.delivery.highest() {
+                self.delivery.learn_full(rate);
             }
         }
-    }
-
-    /// A stream begins to prefetch.
-    pub fn stream_begins(&self) {
-        self.live.begin();
     }
 
     /// Notes the time: streams that nobody reads any more are counted no longer, whoever reads now.
@@ -282,24 +224,9 @@ impl Device {
         self.live.note_read(epoch);
     }
 
-    /// A stream no longer prefetches.
-    pub fn stream_ends(&self) {
-        self.live.end();
-    }
-
-    /// A file is to be fetched whole: one at a time, or they would only slow each other and the program.
-    pub fn fetch_begins(&self) -> bool {
-        self.fetching.begin()
-    }
-
-    /// Whether one is being fetched.
-    pub fn is_fetching(&self) -> bool {
-        self.fetching.runs()
-    }
-
     /// Notes how long a miss took in another file than the one that is fetched, if any is.
     pub fn note_wait_beside(&self, elapsed_ns: u64) {
-        if self.is_fetching() {
+        if self.fetching.runs() {
             self.fetching.charge(self.waited_ns(elapsed_ns));
         }
     }
@@ -311,16 +238,6 @@ impl Device {
         signed(elapsed_ns.min(self.typical_ns().saturating_mul(2))) - signed(self.typical_ns())
     }
 
-    /// How much longer misses in other files took beside the fetch than without, since this was last asked, ns.
-    pub fn take_wait_beside(&self) -> i64 {
-        self.fetching.take_charged()
-    }
-
-    /// It is fetched, or was given up.
-    pub fn fetch_ends(&self) {
-        self.fetching.end(T.sample);
-    }
-
     /// Streams that prefetch and were read lately. One whose file is read no more (a database reads the end of each file
     /// when it opens it) takes nothing of the device, and nobody tells that it is over.
     pub fn streams(&self) -> u64 {
@@ -330,8 +247,8 @@ impl Device {
     /// One step of fetching a file, bytes: a read that comes after it waits a part of a latency, three quarters of what it
     /// may wait for a stream since two steps may meet.
     pub fn fetch_step_bytes(&self) -> u64 {
-        (self.fetch_bdp() * 3 / 4 / T.delay_part)
-            .clamp(crate::PAGE, 6 * T.ramp_bytes)
+        (self.fetch_bdp() * 3 / 4 / T::DELAY_PART)
+            .clamp(crate::PAGE, 6 * T::RAMP_BYTES)
             .next_multiple_of(crate::PAGE)
     }
 
@@ -363,7 +280,7 @@ impl Device {
         };
         let found = (u128::from(self.latency_ns()) << 20) / u128::from(price.max(1));
         // Where streams found it full others may have been the reason.
-        let most = T.bandwidth.max(self.bandwidth());
+        let most = T::BANDWIDTH.max(self.delivery.highest());
         let most = u128::from(self.latency_ns()) * u128::from(most) / 1_000_000_000;
         u64::try_from(found.min(most)).unwrap_or(u64::MAX).min(1 << 40)
     }
@@ -387,14 +304,14 @@ mod tests {
         let device = Device::new();
         device.learn_miss(1_100_000, 64 << 10);
         let latency_ns = device.latency_ns();
-        device.set_ordered(true);
+        device.ordered.store(true, Relaxed);
         for _ in 0..100 {
             device.learn_miss(60_000_000, 64 << 10);
             device.learn_miss(60_000_000, 4 << 20);
             device.learn_partial_miss(60_000_000, 64 << 10);
         }
         assert_eq!(device.latency_ns(), latency_ns);
-        device.set_ordered(false);
+        device.ordered.store(false, Relaxed);
         (0..2).for_each(|_| device.learn_miss(2_000_000, 64 << 10));
         assert!(device.latency_ns() > latency_ns);
     }
@@ -480,7 +397,7 @@ mod tests {
         for step in 0..1000u64 {
             device.learn_delivery(1 + step * 1_000_000, 250_000);
         }
-        let rate = device.bandwidth();
+        let rate = device.delivery.highest();
         assert!((240_000_000..280_000_000).contains(&rate), "{rate}");
     }
 
@@ -488,32 +405,32 @@ mod tests {
     fn a_slow_device_gets_a_small_queue_and_a_far_one_a_deep_queue() {
         let slow = Device::new();
         slow.learn_miss(1_000_000, 0);
-        slow.learn_saturated(250_000_000);
+        slow.delivery.learn_full(250_000_000);
         slow.learn_wait(&wait(1_300_000, 256 << 10));
         (0..50).for_each(|_| slow.learn_wait(&wait(4_000_000, 1 << 20)));
-        assert!(slow.ahead_bytes_max() <= 256 << 10, "{}", slow.ahead_bytes_max());
+        assert!(slow.model().queue <= 256 << 10, "{}", slow.model().queue);
         let far = Device::new();
         far.learn_miss(20_000_000, 0);
-        let first = far.ahead_bytes_max();
-        (0..8).for_each(|_| far.learn_wait(&wait(20_500_000, far.ahead_bytes_max())));
-        assert!(far.ahead_bytes_max() >= 8 * first && far.saturated() == 0, "{}", far.ahead_bytes_max());
+        let first = far.model().queue;
+        (0..8).for_each(|_| far.learn_wait(&wait(20_500_000, far.model().queue)));
+        assert!(far.model().queue >= 8 * first && far.delivery.saturated() == 0, "{}", far.model().queue);
         for _ in 0..2 {
-            far.stream_begins();
+            far.live.begin();
             far.stream_reads(&mut 0, 1);
         }
-        assert_eq!(far.model().share_bytes(0), far.ahead_bytes_max() / 2);
+        assert_eq!(far.model().share_bytes(0), far.model().queue / 2);
     }
 
     #[test]
     fn the_kernel_has_a_fast_disk_but_not_a_far_one() {
         let disk = Device::new();
-        disk.set_limits(8 << 20, 8 << 20);
+        disk.limits.set(8 << 20, 8 << 20);
         disk.learn_miss(18_000, 0);
-        assert!(disk.bdp() <= disk.readahead_bytes());
+        assert!(disk.model().bdp() <= disk.limits.readahead_bytes());
         let far = Device::new();
-        far.set_limits(128 << 10, 128 << 10);
+        far.limits.set(128 << 10, 128 << 10);
         far.learn_miss(1_000_000, 0);
-        assert!(far.bdp() > far.readahead_bytes());
+        assert!(far.model().bdp() > far.limits.readahead_bytes());
     }
 
     #[test]
@@ -524,7 +441,7 @@ mod tests {
         ];
         for learn in learners {
             let device = Device::new();
-            device.stream_begins();
+            device.live.begin();
             device.stream_reads(&mut 0, 1_000_000);
             assert_eq!((device.streams(), device.latency_ns()), (1, 0));
             (0..8).for_each(|_| learn(&device));
@@ -537,7 +454,7 @@ mod tests {
         let device = Device::new();
         let mut epochs = [0; 20];
         for epoch in &mut epochs {
-            device.stream_begins();
+            device.live.begin();
             device.stream_reads(epoch, 1);
         }
         assert_eq!(device.streams(), 20);
@@ -547,14 +464,14 @@ mod tests {
         // after a pause the others are back
         epochs.iter_mut().for_each(|epoch| device.stream_reads(epoch, 900_000_000));
         assert_eq!(device.streams(), 20);
-        (0..20).for_each(|_| device.stream_ends());
+        (0..20).for_each(|_| device.live.end());
         assert_eq!(device.streams(), 0);
     }
 
     #[test]
     fn streams_never_go_below_none() {
         let device = Device::new();
-        device.stream_ends();
+        device.live.end();
         assert_eq!(device.streams(), 0);
     }
 }

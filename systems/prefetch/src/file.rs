@@ -232,7 +232,7 @@ impl FileState {
         if !ended.is_active() {
             return;
         }
-        device.stream_ends();
+        device.live.end();
         let wasted = ended.ahead.end();
         budget.give(wasted);
         self.counters.wasted += wasted;
@@ -249,7 +249,7 @@ impl FileState {
             let Some(stream) = self.streams.get_mut(at) else { continue };
             if stream.is_active() && stream.slow_count() == 0 {
                 budget.give(stream.ahead.end());
-                device.stream_ends();
+                device.live.end();
                 self.reason = Reason::Cached;
             }
         }
@@ -297,7 +297,7 @@ impl FileState {
     pub fn close(&mut self, device: &Device, budget: &Budget) {
         self.forget(device, budget);
         if self.fetch == FetchState::Running {
-            device.fetch_ends();
+            device.fetching.end();
             self.fetch = FetchState::Idle;
         }
         budget.give(core::mem::take(&mut self.fetch_owed));

@@ -69,7 +69,7 @@ impl Model {
 
     /// Whether the kernel's window is a small part of what must be on its way: there is nothing to compare with.
     pub fn is_far(&self) -> bool {
-        self.bdp() >= T.sample * self.readahead
+        self.bdp() >= T::SAMPLE * self.readahead
     }
 
     /// Whether so much is of others, too, than one reader of so many bytes/s; 0: not known.
@@ -88,13 +88,13 @@ impl Model {
     pub fn gain_ns(&self, rate: u64, shared: bool) -> i64 {
         let second = SECOND_NS as i64;
         let busy_ns = ns_of(rate, self.bandwidth).min(SECOND_NS as u64) as i64;
-        let woken = if shared { ns_of(T.wake_ns, self.latency_ns) } else { 0 };
+        let woken = if shared { ns_of(T::WAKE_NS, self.latency_ns) } else { 0 };
         second - busy_ns - woken.min(SECOND_NS as u64 * 2 / 5) as i64
     }
 
     /// Whether so much is worth the trouble.
     pub fn is_gain(&self, gain_ns: i64) -> bool {
-        gain_ns > (SECOND_NS as i64 / 100) * T.gain_percent as i64
+        gain_ns > (SECOND_NS as i64 / 100) * T::GAIN_PERCENT as i64
     }
 
     /// The longest request beside which others read, bytes: one of theirs that comes after it waits a part of a miss longer.
@@ -102,14 +102,14 @@ impl Model {
     ///
     /// Rule: Short requests.
     pub fn quantum_bytes(&self) -> u64 {
-        let bytes = bytes_in(self.miss_ns, self.bandwidth) / T.delay_part;
+        let bytes = bytes_in(self.miss_ns, self.bandwidth) / T::DELAY_PART;
         (bytes / PAGE * PAGE).max(PAGE)
     }
 
     /// One request of a stream that reads alone, bytes: pages of a request arrive together, so that a long one makes the
     /// reads of all streams wait in turn. All streams' requests together take a quarter of a latency.
     pub fn chunk_bytes(&self) -> u64 {
-        let (least, share) = (T.request_bytes, self.bdp() / 4 / self.streams.max(1));
+        let (least, share) = (T::REQUEST_BYTES, self.bdp() / 4 / self.streams.max(1));
         share.clamp(least, self.call.max(least)).next_multiple_of(PAGE)
     }
 
@@ -153,7 +153,7 @@ impl Model {
         let ample = own_rate.map_or(u64::MAX, |_| ns_of(self.ample_bytes(), self.latency_ns));
         let rate = if self.is_steady { known + known / 3 } else { known.saturating_mul(2).min(ample) };
         let turn = ns_of(bytes.saturating_mul(self.streams.max(1)), rate);
-        let turn = turn.min(self.latency_ns.max(T.wake_ns));
-        (bytes >= T.request_bytes.min(self.quantum_bytes()) && turn >= T.wake_ns).then_some(turn)
+        let turn = turn.min(self.latency_ns.max(T::WAKE_NS));
+        (bytes >= T::REQUEST_BYTES.min(self.quantum_bytes()) && turn >= T::WAKE_NS).then_some(turn)
     }
 }

@@ -46,7 +46,7 @@ impl Order {
             need: 2,
             without: 0,
             with: 0,
-            rests: Experiment::new(Terms { losses: 1, least: 2 * T.sample, most: T.rest_reads as u64 }),
+            rests: Experiment::new(Terms { losses: 1, least: 2 * T::SAMPLE, most: T::REST_READS as u64 }),
         }
     }
 
@@ -88,7 +88,7 @@ impl Order {
         };
         let elapsed_ns = now_ns.saturating_sub(since_ns).max(1);
         let due = self.skip == 0 && self.files >= self.need.max(least);
-        if !due || self.fetching && elapsed_ns < 5 * T.rate_ns {
+        if !due || self.fetching && elapsed_ns < 5 * T::RATE_NS {
             return self.fetching;
         }
         let per_second = |bytes: u64| {
@@ -96,21 +96,21 @@ impl Order {
             u64::try_from(rate).unwrap_or(u64::MAX)
         };
         // Opening a file costs as much as some bytes: of small files that is most of it.
-        let rate = per_second(bytes.saturating_add(T.request_bytes * u64::from(files)));
+        let rate = per_second(bytes.saturating_add(T::REQUEST_BYTES * u64::from(files)));
         if self.fetching {
             self.with = rate;
             if rate >= self.without / 20 * 21 {
                 // Half as much again settles it for longer.
                 let clear = rate / 3 >= self.without / 2;
                 let need =
-                    if clear { self.need.saturating_mul(2).min(T.rest_reads) } else { T.sample as u32 };
+                    if clear { self.need.saturating_mul(2).min(T::REST_READS) } else { T::SAMPLE as u32 };
                 self.measure(now_ns, need);
             } else {
                 self.fetching = false;
                 let mean = (self.bytes / u64::from(self.files.max(1))).max(1);
                 // What may have been fetched must be used up before the rate without it can be measured.
-                self.skip = (T.depth_bytes / 2 / mean).clamp(4, 64) as u32;
-                self.need = T.sample as u32 / 2;
+                self.skip = (T::DEPTH_BYTES / 2 / mean).clamp(4, 64) as u32;
+                self.need = T::SAMPLE as u32 / 2;
             }
         } else if several && per_second(bytes) >= full_rate / 2 || self.with > 0 && self.with < rate {
             let rest = self.rests.rest(0) as u32;
@@ -122,7 +122,7 @@ impl Order {
             }
             self.fetching = true;
             self.without = rate;
-            self.measure(now_ns, T.sample as u32);
+            self.measure(now_ns, T::SAMPLE as u32);
         }
         self.fetching
     }

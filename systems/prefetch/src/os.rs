@@ -54,7 +54,7 @@ pub struct Done {
 /// matters, which is where `ask` says so.
 fn look(os: &impl Os, fd: i32, request: Request, ask: bool) -> Done {
     let nothing = Done::default();
-    if !ask && request.len < 2 * T.ramp_bytes {
+    if !ask && request.len < 2 * T::RAMP_BYTES {
         return nothing;
     }
     if let Ok(residency) = os.residency(fd, request.offset, request.len) {

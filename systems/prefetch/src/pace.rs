@@ -26,14 +26,14 @@ shared! {
 impl Step {
     /// The most that a MiB cost, ns. `None` where that cannot be told.
     fn price_ns(&self, latency_ns: u64) -> Option<u64> {
-        if self.assumed_ns.load(Relaxed) < latency_ns / (T.resolution / 2) {
+        if self.assumed_ns.load(Relaxed) < latency_ns / (T::RESOLUTION / 2) {
             return None;
         }
         let price = |ns: u64, bytes: u64| u128::from(ns) * (1 << 20) / u128::from(bytes.max(1));
         let elapsed_ns = self.elapsed_ns.load(Relaxed);
         // On a busy device the latency that was learned may be longer than this step's.
         let beyond_ns = elapsed_ns.saturating_sub(latency_ns);
-        let transfer_ns = beyond_ns - (T.wake_ns / 2).min(latency_ns / 4).min(beyond_ns / 4);
+        let transfer_ns = beyond_ns - (T::WAKE_NS / 2).min(latency_ns / 4).min(beyond_ns / 4);
         // A sixteenth of what it took is noise; of a short step that would be a device slower than any, and steps
         // shorter still.
         let noise_ns = (elapsed_ns / 16).min(self.assumed_ns.load(Relaxed));
@@ -57,7 +57,7 @@ impl Pace {
     /// Learns that a step, of `own` bytes, took so long while `under_way` bytes were, its own among them. On a device that
     /// is as fast as is assumed its own take `assumed_ns`; where that is nothing beside the latency it is forgotten.
     pub fn learn(&self, (under_way, own): (u64, u64), elapsed_ns: u64, assumed_ns: u64, latency_ns: u64) {
-        if assumed_ns < latency_ns / (T.resolution / 2) {
+        if assumed_ns < latency_ns / (T::RESOLUTION / 2) {
             return;
         }
         let count = self.count.fetch_add(1, Relaxed) as usize;
@@ -114,7 +114,7 @@ mod tests {
         let (busy, idle) = (Pace::new(), Pace::new());
         for _ in 0..16 {
             learn(&busy, (4 * MIB, MIB / 8), 4 * AT_1_GB);
-            learn(&idle, (MIB / 8, MIB / 8), MS + AT_1_GB / 8 + (T.wake_ns / 2));
+            learn(&idle, (MIB / 8, MIB / 8), MS + AT_1_GB / 8 + (T::WAKE_NS / 2));
         }
         assert_eq!((busy.price_ns(MS), idle.price_ns(MS)), (Some(AT_1_GB), Some(AT_1_GB)));
     }
@@ -129,7 +129,7 @@ mod tests {
             assert!(step == 0 || pace.price_ns(MS).is_some_and(|price| price <= AT_1_GB), "step {step}");
         }
         (0..16).for_each(|_| learn(&pace, (MIB, MIB), 80 * MS));
-        assert_eq!(pace.price_ns(MS), Some(79 * MS - (T.wake_ns / 2)));
+        assert_eq!(pace.price_ns(MS), Some(79 * MS - (T::WAKE_NS / 2)));
         pace.learn((0, 0), 0, 0, 0);
         pace.learn((u64::MAX, 1), u64::MAX, u64::MAX, u64::MAX);
         assert!(pace.price_ns(u64::MAX).is_some() && pace.price_ns(0).is_some());
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn a_latency_learned_later_corrects_the_price() {
         let pace = Pace::new();
-        (0..16).for_each(|_| learn(&pace, (MIB / 8, MIB / 8), MS + AT_1_GB / 8 + (T.wake_ns / 2)));
+        (0..16).for_each(|_| learn(&pace, (MIB / 8, MIB / 8), MS + AT_1_GB / 8 + (T::WAKE_NS / 2)));
         assert!(
             pace.price_ns(4_000).is_some_and(|price| price > 8 * AT_1_GB),
             "hits of the opening passed for misses"

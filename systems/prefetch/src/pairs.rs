@@ -39,10 +39,10 @@ impl Pairs {
     pub fn note(&self, now_ns: u64, elapsed_ns: u64, bytes: u64) {
         let before_ns = self.end_ns.swap(now_ns, Relaxed);
         let idle_ns = self.idle_ns(bytes, elapsed_ns);
-        let queued = elapsed_ns >= idle_ns.saturating_add(idle_ns / T.resolution);
+        let queued = elapsed_ns >= idle_ns.saturating_add(idle_ns / T::RESOLUTION);
         let together = before_ns != 0 && now_ns > before_ns && now_ns.saturating_sub(elapsed_ns) < before_ns;
         // What its bytes take must stand out of the latency's own variation.
-        let resolved = bytes.saturating_mul(T.resolution) >= idle_ns;
+        let resolved = bytes.saturating_mul(T::RESOLUTION) >= idle_ns;
         if queued && together && resolved {
             if !self.paired.swap(true, Relaxed) {
                 self.rates.clear();
@@ -58,7 +58,7 @@ impl Pairs {
         self.pass(now_ns);
         let idle_ns = self.idle_ns(len, elapsed_ns);
         let begin_ns = now_ns.saturating_sub(elapsed_ns);
-        let queued = elapsed_ns > idle_ns.saturating_add(idle_ns / (T.resolution / 2));
+        let queued = elapsed_ns > idle_ns.saturating_add(idle_ns / (T::RESOLUTION / 2));
         if !self.paired.load(Relaxed) && queued && begin_ns < asked_ns.saturating_add(idle_ns) {
             self.learn(bytes, (now_ns - idle_ns).saturating_sub(asked_ns));
         }
@@ -85,7 +85,7 @@ impl Pairs {
         let rate = match self.paired.load(Relaxed) {
             true => self.rates.upper(),
             // A wait behind our own requests can only be too long.
-            false => self.rates.second_highest().max(known - known / T.sample.pow(2)),
+            false => self.rates.second_highest().max(known - known / T::SAMPLE.pow(2)),
         };
         self.rate.store(rate, Relaxed);
     }

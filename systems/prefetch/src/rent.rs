@@ -90,9 +90,9 @@ impl Rent {
     pub fn is_worth(&self, size: u64, device: &Device) -> bool {
         let wanted = self.wanted_bytes(size);
         wanted > 0
-            && self.loss.misses() >= T.misses
+            && self.loss.misses() >= T::MISSES
             && self.credit.ns() > 0
-            && device.fetch_ns(wanted) <= self.loss.weighed_ns().saturating_mul(T.price)
+            && device.fetch_ns(wanted) <= self.loss.weighed_ns().saturating_mul(T::PRICE)
     }
 
     /// Wants the whole file, whatever was missed.
@@ -138,10 +138,10 @@ impl Rent {
     pub fn on_step(&mut self, size: u64, step: &Fetched, device: &Device) -> bool {
         self.width.on_step(step.fresh() > step.bytes / 2, device.fetch_width());
         // One account for all: who reads another file waits for this fetch too.
-        self.credit.charge(device.take_wait_beside());
+        self.credit.charge(device.fetching.take_charged());
         let lasts = self.credit.lasts();
         let left = device.fetch_ns(self.wanted_bytes(size));
-        let pays = lasts && left <= self.loss.ns().saturating_mul(2 * T.price);
+        let pays = lasts && left <= self.loss.ns().saturating_mul(2 * T::PRICE);
         if !pays {
             self.stop();
         }
@@ -241,7 +241,7 @@ mod tests {
         (0..200).for_each(|miss| rent.on_miss(miss * 327_680, SIZE, 1_000_000, (miss + 1) * 1_000_000));
         device.note_wait_beside(9_000_000);
         assert!(rent.claim(SIZE, &device).is_some() && rent.on_step(SIZE, &step(1 << 20), &device));
-        assert!(device.fetch_begins());
+        assert!(device.fetching.begin());
         (0..200).for_each(|_| device.note_wait_beside(1_100_000));
         assert!(!rent.on_step(SIZE, &step(1 << 20), &device));
     }
@@ -282,7 +282,7 @@ mod tests {
         let mut rent = Rent::default();
         (0..100).for_each(|miss| rent.on_miss(0, SIZE, 1_000_000, 1_000_000 + miss));
         assert_eq!(rent.loss.ns(), (100 * 1_000_000 + 1_000_000) / 2);
-        assert_eq!(rent.credit.ns(), (100 * 1_000_000 / T.stake) as i64);
+        assert_eq!(rent.credit.ns(), (100 * 1_000_000 / T::STAKE) as i64);
     }
 
     #[test]
@@ -298,7 +298,7 @@ mod tests {
                 assert!(misses < 10_000);
             }
             // The least number of misses is what the first one waits for.
-            assert!(before == u64::from(T.misses) || misses > before * 3 / 2, "{misses} after {before}");
+            assert!(before == u64::from(T::MISSES) || misses > before * 3 / 2, "{misses} after {before}");
             before = misses;
             assert!(rent.claim(SIZE, &device).is_some());
             rent.stop_for_writers();

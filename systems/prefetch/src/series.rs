@@ -269,7 +269,7 @@ impl Chase {
 
     /// The most of one file that is fetched, and of all files of all series together, on a device of so much latency x bandwidth.
     pub fn bytes_max(bdp: u64) -> u64 {
-        bdp.saturating_mul(2).clamp(T.depth_bytes / 4, 2 * T.depth_bytes)
+        bdp.saturating_mul(2).clamp(T::DEPTH_BYTES / 4, 2 * T::DEPTH_BYTES)
     }
 
     /// Whether to go on, while `others` bytes are fetched and not opened of other series: the device is the same, and

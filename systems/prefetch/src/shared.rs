@@ -8,21 +8,10 @@ pub trait New {
     const NEW: Self;
 }
 
-impl New for AtomicBool {
-    const NEW: AtomicBool = AtomicBool::new(false);
+macro_rules! new {
+    ($($type:ty: $zero:literal),*) => { $(impl New for $type { const NEW: $type = <$type>::new($zero); })* };
 }
-
-impl New for AtomicI64 {
-    const NEW: AtomicI64 = AtomicI64::new(0);
-}
-
-impl New for AtomicU32 {
-    const NEW: AtomicU32 = AtomicU32::new(0);
-}
-
-impl New for AtomicU64 {
-    const NEW: AtomicU64 = AtomicU64::new(0);
-}
+new!(AtomicBool: false, AtomicI64: 0, AtomicU32: 0, AtomicU64: 0);
 
 impl<Each: New, const N: usize> New for [Each; N] {
     const NEW: [Each; N] = [const { Each::NEW }; N];
@@ -61,4 +50,31 @@ macro_rules! shared {
     };
     (@begin $type:ty) => { <$type as $crate::shared::New>::NEW };
     (@begin $type:ty, $begin:expr) => { $begin };
+}
+
+/// An enum whose values have the numbers from 0 on, and texts.
+macro_rules! numbered {
+    ($(#[$about:meta])* enum $name:ident, $(#[$said:meta])* $text:ident: {
+        $($(#[$each:meta])* $value:ident = $words:literal,)*
+    }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$each])* $value,)* }
+
+        impl $name {
+            /// All, in the order of their numbers.
+            pub const ALL: &[$name] = &[$($name::$value,)*];
+
+            /// From its number; the first one for unknown numbers.
+            pub fn from_number(number: u64) -> $name {
+                usize::try_from(number).ok().and_then(|at| $name::ALL.get(at)).copied().unwrap_or_default()
+            }
+
+            $(#[$said])*
+            pub fn $text(self) -> &'static str {
+                match self { $($name::$value => $words,)* }
+            }
+        }
+    };
 }

@@ -21,12 +21,12 @@ impl Traffic {
         let total = self.bytes.fetch_add(bytes, Relaxed) + bytes;
         let start = self.start_ns.load(Relaxed);
         let elapsed = now_ns.saturating_sub(start);
-        if start != 0 && elapsed < T.rate_ns.max(latency_ns.saturating_mul(2)) {
+        if start != 0 && elapsed < T::RATE_NS.max(latency_ns.saturating_mul(2)) {
             return;
         }
         let rate = if start == 0 { 0 } else { u128::from(total) * 1_000_000_000 / u128::from(elapsed) };
         let peak = self.peak.load(Relaxed);
-        let faded = peak - peak.saturating_sub(rate as u64) / T.sample;
+        let faded = peak - peak.saturating_sub(rate as u64) / T::SAMPLE;
         self.peak.store(faded.max(rate as u64), Relaxed);
         let before = self.rate.swap(rate as u64, Relaxed);
         self.grows.store(before > 0 && rate as u64 / 3 >= before / 2, Relaxed);

@@ -160,8 +160,8 @@ shared! {
         /// Found good or bad, it rests for some reads until it is looked at again.
         rests: Experiment = Experiment::new(Terms {
             losses: 1,
-            least: T.rest_reads as u64,
-            most: 256 * T.rest_reads as u64,
+            least: T::REST_READS as u64,
+            most: 256 * T::REST_READS as u64,
         }),
         alone: Reads,
         with: Reads,
@@ -199,22 +199,22 @@ impl Trial {
         match self.phase() {
             Phase::First if active => self.enter(Phase::Ramp),
             Phase::First => {
-                if self.alone.count.load(Relaxed) >= 4 * T.trial_reads {
+                if self.alone.count.load(Relaxed) >= 4 * T::TRIAL_READS {
                     self.alone.clear();
                 }
                 self.alone.add(read);
             }
-            Phase::Ramp if reads >= T.trial_reads / 2 && long => self.enter(Phase::With),
+            Phase::Ramp if reads >= T::TRIAL_READS / 2 && long => self.enter(Phase::With),
             Phase::With => {
                 self.with.add(read);
-                if reads >= T.trial_reads && long {
+                if reads >= T::TRIAL_READS && long {
                     self.compare();
                 }
             }
-            Phase::Drain if reads >= T.trial_reads / 2 => self.enter(Phase::Alone),
+            Phase::Drain if reads >= T::TRIAL_READS / 2 => self.enter(Phase::Alone),
             Phase::Alone => {
                 self.alone.add(read);
-                if reads >= T.trial_reads {
+                if reads >= T::TRIAL_READS {
                     self.alone.pause();
                     self.enter(Phase::Ramp);
                 }
@@ -257,7 +257,7 @@ impl Trial {
         }
         // Two buckets are a fifth on average; what a busy CPU adds is less than 50 us.
         let (late, usual) = (self.with.tail(), self.alone.tail());
-        let later = late >= usual + 2 && nanoseconds(late) > nanoseconds(usual) + T.wake_ns;
+        let later = late >= usual + 2 && nanoseconds(late) > nanoseconds(usual) + T::WAKE_NS;
         if self.round.load(Relaxed) == 0 {
             self.alone.clear();
             self.with.clear();

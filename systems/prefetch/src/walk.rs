@@ -11,9 +11,9 @@ use crate::tuning::T;
 /// Opens in directory order that confirm a walk.
 pub const CONFIRM: u32 = 3;
 /// Bytes a walker is ever allowed ahead.
-pub const BYTES_MAX: u64 = 2 * T.depth_bytes;
+pub const BYTES_MAX: u64 = 2 * T::DEPTH_BYTES;
 /// Of a big file only the beginning is fetched, bytes.
-pub const FILE_BYTES_MAX: u64 = 8 * T.ramp_bytes;
+pub const FILE_BYTES_MAX: u64 = 8 * T::RAMP_BYTES;
 
 /// Whether, and why not, a walker goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct Walk {
 impl Walk {
     /// A walk that was just confirmed.
     pub fn begin() -> Walk {
-        Walk { window: T.sample as u32, ..Walk::default() }
+        Walk { window: T::SAMPLE as u32, ..Walk::default() }
     }
 
     /// Takes the bytes of a file out of the budget before they are asked for; `false`: there is no room.
@@ -68,7 +68,7 @@ impl Walk {
         if self.ahead_files == 0 {
             self.ahead.give_all(budget);
         }
-        self.window = (self.window + 1 + self.window / 16).min(64 * T.sample as u32);
+        self.window = (self.window + 1 + self.window / 16).min(64 * T::SAMPLE as u32);
     }
 
     /// It is over: what was not opened is nobody's any more.
@@ -89,7 +89,7 @@ impl Walk {
     pub fn pace(&self, bytes_max: u64, others: u64, budget: &Budget) -> Pace {
         if self.cached_row >= 16 {
             Pace::Cached
-        } else if self.since_use >= (T.sample as u32).pow(2).max(self.window) {
+        } else if self.since_use >= (T::SAMPLE as u32).pow(2).max(self.window) {
             Pace::Useless
         } else if self.ahead_files >= self.window
             || self.ahead.bytes().saturating_add(others) >= bytes_max
@@ -134,7 +134,7 @@ mod tests {
             walk.on_used(FILE, &budget);
             ahead -= 1;
         }
-        assert!((200..=64 * T.sample as u32).contains(&ahead_most), "{ahead_most}");
+        assert!((200..=64 * T::SAMPLE as u32).contains(&ahead_most), "{ahead_most}");
         assert_eq!(budget.outstanding(), u64::from(ahead) * FILE);
         walk.end(&budget);
         assert_eq!(budget.outstanding(), 0);
@@ -155,7 +155,7 @@ mod tests {
             fetch(&mut walk, FILE, &budget);
             fetched += 1;
         }
-        assert_eq!(fetched, T.sample as u32);
+        assert_eq!(fetched, T::SAMPLE as u32);
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(walk.pace(BYTES_MAX, 0, &budget), Pace::Wait);
         walk.on_used(BYTES_MAX, &budget);
         assert_eq!(walk.pace(BYTES_MAX, 0, &budget), Pace::Go);
-        for _ in 0..(T.sample as u32).pow(2) {
+        for _ in 0..(T::SAMPLE as u32).pow(2) {
             fetch(&mut walk, 1, &budget);
             walk.ahead_files -= 1;
         }

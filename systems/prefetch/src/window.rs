@@ -30,7 +30,7 @@ impl Window {
 
     /// Its size before anything was timed, bytes.
     pub fn first(&self, latency_ns: u64) -> u64 {
-        (latency_ns / 4).clamp(2 * T.ramp_bytes, 2 * T.depth_bytes)
+        (latency_ns / 4).clamp(2 * T::RAMP_BYTES, 2 * T::DEPTH_BYTES)
     }
 
     /// Whether queueing was seen.
@@ -41,7 +41,7 @@ impl Window {
     /// The longest that a prefetch may take before it counts as queued, ns: a third more than `idle_ns`, what it takes on an
     /// idle device. Since streams take turns, a read waits for its own request only, which was made long before.
     pub fn patience_ns(&self, idle_ns: u64) -> u64 {
-        idle_ns.saturating_add(idle_ns / 3).saturating_add(2 * T.wake_ns)
+        idle_ns.saturating_add(idle_ns / 3).saturating_add(2 * T::WAKE_NS)
     }
 
     /// A read waited for what had been asked for `waited_ns` before it arrived; one of `streams` that say so in each
@@ -75,7 +75,7 @@ impl Window {
         } else {
             now + now / 2 / streams
         };
-        self.bytes.store(next.clamp(T.request_bytes, 2 * T.depth_bytes), Relaxed);
+        self.bytes.store(next.clamp(T::REQUEST_BYTES, 2 * T::DEPTH_BYTES), Relaxed);
         queued
     }
 }

@@ -56,7 +56,7 @@ impl World {
         let size = if random.chance(20) { random.any_size() } else { random.below(1 << 30) };
         let device = Device::new();
         if random.chance(2) {
-            device.set_limits(random.any_size(), random.any_size());
+            device.limits.set(random.any_size(), random.any_size());
         }
         World {
             device,
@@ -161,7 +161,7 @@ impl World {
                 let random = self.random.chance(2);
                 self.file.on_hint(random);
             }
-            4 => self.device.learn_saturated(self.random.any_size()),
+            4 => self.device.delivery.learn_full(self.random.any_size()),
             _ => {
                 if let Some(range) = self.file.ahead_range() {
                     assert!(range.len > 0);

@@ -29,7 +29,7 @@ impl Database {
             budget: Budget::new(),
             now_ns: 1_000_000,
         };
-        database.device.set_limits(128 << 10, 128 << 10);
+        database.device.limits.set(128 << 10, 128 << 10);
         database.budget.tell(&Memory { available: 16 << 30, limit: Some(4 << 30), ..Memory::default() });
         for at in 0..5 {
             let mut begin = SIZE;

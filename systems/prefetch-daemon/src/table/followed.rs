@@ -89,7 +89,7 @@ impl<H> Followed<H> {
         self.worth.note(access.contiguous);
         if access.asked_ns > 0 && device.streams() == 0 {
             // The only thing that tells the latency to one who comes to a stream that the kernel follows already.
-            device.learn_miss(access.asked_ns, device.readahead_bytes());
+            device.learn_miss(access.asked_ns, device.limits.readahead_bytes());
         }
         let size = self.state.size;
         let effect = self.state.on_read(&read, device, budget, mode);

@@ -107,7 +107,7 @@ impl Known {
         }
         let device = self.device();
         // What the kernel reads ahead of a mapping is a window or two: on far devices next to nothing.
-        let far = device.bdp() > 4 * device.readahead_bytes();
+        let far = device.model().bdp() > 4 * device.limits.readahead_bytes();
         self.file.random_hint = hinted || far;
         let fresh = if active && !self.looks.is_multiple_of(NEARBY) {
             let stride = match self.file.latest().0 {
@@ -133,7 +133,7 @@ impl Known {
         }
         self.fruitless = 0;
         // There, what a fault finds is still on its way, so that it does not count as a major one.
-        let windows = if far { waited.bytes / device.readahead_bytes() } else { 0 };
+        let windows = if far { waited.bytes / device.limits.readahead_bytes() } else { 0 };
         self.tell(place, hinted, &fresh, &Waited { count: waited.count.max(windows), ..*waited });
         if self.looks.is_multiple_of(16) {
             report::record(self.record, &self.file, self.file.latest());
@@ -210,7 +210,7 @@ impl Known {
             let Some((from, to)) = within(request, self.offset, place.len) else { continue };
             let mut at = from;
             while at < to && !gone.load(Relaxed) {
-                let piece = (device.call_bytes() as usize).min(to - at);
+                let piece = (device.limits.call_bytes() as usize).min(to - at);
                 let _ = will_need(place.start + at, piece);
                 at += piece;
             }

@@ -6,7 +6,7 @@ use crate::tuning::T;
 
 shared! {
     /// Rates of a device. The highest is a lower bound until the device was seen to be full.
-    pub(super) struct Delivery {
+    pub struct Delivery {
         /// The highest rate seen, slowly forgotten, bytes/s.
         highest: AtomicU64,
         /// The rate that more depth did not raise, bytes/s; 0 when never reached.
@@ -18,11 +18,11 @@ shared! {
 
 impl Delivery {
     /// Bytes came from a device of so much latency: the fastest window of 20 ms counts.
-    pub(super) fn note(&self, now_ns: u64, bytes: u64, latency_ns: u64) {
+    pub fn note(&self, now_ns: u64, bytes: u64, latency_ns: u64) {
         let total = self.window_bytes.fetch_add(bytes, Relaxed) + bytes;
         let start = self.window_start_ns.load(Relaxed);
         let elapsed = now_ns.saturating_sub(start);
-        let length = T.live_ns.max(latency_ns.saturating_mul(2)).min(10 * T.live_ns);
+        let length = T::LIVE_NS.max(latency_ns.saturating_mul(2)).min(10 * T::LIVE_NS);
         if start == 0 || elapsed > 20 * length {
             self.restart_window(now_ns);
         } else if elapsed >= length {
@@ -43,25 +43,25 @@ impl Delivery {
     }
 
     /// Deeper queues did not raise a rate, bytes/s.
-    pub(super) fn learn_full(&self, rate: u64) {
+    pub fn learn_full(&self, rate: u64) {
         let known = self.saturated.load(Relaxed);
         let next = if known == 0 { rate } else { known - known / 4 + rate / 4 };
         self.saturated.store(next, Relaxed);
         self.highest.store(rate.max(1), Relaxed);
     }
 
-    pub(super) fn highest(&self) -> u64 {
+    pub fn highest(&self) -> u64 {
         self.highest.load(Relaxed)
     }
 
-    pub(super) fn saturated(&self) -> u64 {
+    pub fn saturated(&self) -> u64 {
         self.saturated.load(Relaxed)
     }
 
     /// The highest rate, or what is assumed of a device until it was seen to be full, bytes/s.
-    pub(super) fn full(&self) -> u64 {
+    pub fn full(&self) -> u64 {
         match self.saturated() {
-            0 => T.bandwidth.max(self.highest()),
+            0 => T::BANDWIDTH.max(self.highest()),
             rate => rate.max(self.highest()).max(1),
         }
     }

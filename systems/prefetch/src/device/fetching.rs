@@ -2,8 +2,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 
+use crate::tuning::T;
+
 shared! {
-    pub(super) struct Fetching {
+    pub struct Fetching {
         runs: AtomicBool,
         /// Misses that may have begun before the latest fetch ended.
         left_over: AtomicU64,
@@ -14,7 +16,7 @@ shared! {
 
 impl Fetching {
     /// Whether it may begin: no other runs.
-    pub(super) fn begin(&self) -> bool {
+    pub fn begin(&self) -> bool {
         let begins = !self.runs.swap(true, Relaxed);
         if begins {
             self.beside_ns.store(0, Relaxed);
@@ -22,28 +24,28 @@ impl Fetching {
         begins
     }
 
-    /// It is over; so many misses may still have waited for it.
-    pub(super) fn end(&self, left_over: u64) {
+    /// It is over; some misses may still have waited for it.
+    pub fn end(&self) {
         self.runs.store(false, Relaxed);
-        self.left_over.store(left_over, Relaxed);
+        self.left_over.store(T::SAMPLE, Relaxed);
     }
 
-    pub(super) fn runs(&self) -> bool {
+    pub fn runs(&self) -> bool {
         self.runs.load(Relaxed)
     }
 
     /// Whether a miss that ends now may have waited for steps of a fetch that is over; each is told once.
-    pub(super) fn take_left_over(&self) -> bool {
+    pub fn take_left_over(&self) -> bool {
         let took = |left: u64| left.checked_sub(1);
         self.left_over.fetch_update(Relaxed, Relaxed, took).is_ok()
     }
 
-    pub(super) fn charge(&self, ns: i64) {
+    pub fn charge(&self, ns: i64) {
         self.beside_ns.fetch_add(ns, Relaxed);
     }
 
     /// What was charged since this was last asked, ns.
-    pub(super) fn take_charged(&self) -> i64 {
+    pub fn take_charged(&self) -> i64 {
         self.beside_ns.swap(0, Relaxed)
     }
 }

@@ -6,27 +6,27 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 const UNTOLD: u64 = 128 << 10;
 
 shared! {
-    pub(super) struct Limits {
+    pub struct Limits {
         readahead: AtomicU64,
         call: AtomicU64,
     }
 }
 
 impl Limits {
-    pub(super) fn set(&self, readahead_bytes: u64, call_bytes: u64) {
+    pub fn set(&self, readahead_bytes: u64, call_bytes: u64) {
         self.readahead.store(readahead_bytes, Relaxed);
         self.call.store(call_bytes, Relaxed);
     }
 
-    pub(super) fn are_told(&self) -> bool {
+    pub fn are_told(&self) -> bool {
         self.call.load(Relaxed) != 0
     }
 
-    pub(super) fn readahead_bytes(&self) -> u64 {
+    pub fn readahead_bytes(&self) -> u64 {
         bytes(&self.readahead, 1 << 30)
     }
 
-    pub(super) fn call_bytes(&self) -> u64 {
+    pub fn call_bytes(&self) -> u64 {
         bytes(&self.call, 8 << 20)
     }
 }

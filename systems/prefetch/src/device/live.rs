@@ -6,7 +6,7 @@ use crate::tuning::T;
 
 shared! {
     /// Streams by epochs of some 20 ms: one that was not read in this epoch nor in the one before is not counted.
-    pub(super) struct Live {
+    pub struct Live {
         /// Streams that prefetch, whether they are read or not.
         begun: AtomicU64,
         epoch: AtomicU64 = AtomicU64::new(1),
@@ -18,19 +18,19 @@ shared! {
 }
 
 impl Live {
-    pub(super) fn begin(&self) {
+    pub fn begin(&self) {
         self.begun.fetch_add(1, Relaxed);
     }
 
     /// One ends; there are never fewer than none.
-    pub(super) fn end(&self) {
+    pub fn end(&self) {
         let _ = self.begun.fetch_update(Relaxed, Relaxed, |streams| streams.checked_sub(1));
     }
 
     /// Time passes on a device of so much latency: an epoch may be over.
-    pub(super) fn note_time(&self, now_ns: u64, latency_ns: u64) {
+    pub fn note_time(&self, now_ns: u64, latency_ns: u64) {
         let elapsed = now_ns.saturating_sub(self.epoch_start_ns.load(Relaxed));
-        let length = T.live_ns.max(latency_ns.saturating_mul(4)).min(10 * T.live_ns);
+        let length = T::LIVE_NS.max(latency_ns.saturating_mul(4)).min(10 * T::LIVE_NS);
         if elapsed >= length {
             let live = self.now.swap(0, Relaxed);
             self.before.store(if elapsed < 2 * length { live } else { 0 }, Relaxed);
@@ -40,7 +40,7 @@ impl Live {
     }
 
     /// A stream was read that remembers the epoch of its latest read.
-    pub(super) fn note_read(&self, epoch: &mut u64) {
+    pub fn note_read(&self, epoch: &mut u64) {
         let current = self.epoch.load(Relaxed);
         if *epoch != current {
             *epoch = current;
@@ -49,7 +49,7 @@ impl Live {
     }
 
     /// Those that prefetch and were read lately.
-    pub(super) fn count(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.now.load(Relaxed).max(self.before.load(Relaxed)).min(self.begun.load(Relaxed))
     }
 }

@@ -7,7 +7,7 @@ use crate::tuning::T;
 
 shared! {
     /// The queue before a device. All methods may race: a lost update costs a turn.
-    pub(super) struct Queue {
+    pub struct Queue {
         /// When all that was asked for is served, ns.
         free_ns: AtomicU64,
         /// When the requests began that were made while it was busy with the ones before, the first among them, ns.
@@ -20,12 +20,12 @@ shared! {
 }
 
 impl Queue {
-    pub(super) fn free_ns(&self) -> u64 {
+    pub fn free_ns(&self) -> u64 {
         self.free_ns.load(Relaxed)
     }
 
     /// We ask for so many bytes of a device of which so much is believed.
-    pub(super) fn ask(&self, now_ns: u64, bytes: u64, model: &Model) {
+    pub fn ask(&self, now_ns: u64, bytes: u64, model: &Model) {
         if self.free_ns() <= now_ns {
             self.burst_ns.store(now_ns, Relaxed);
             self.burst.store(0, Relaxed);
@@ -38,14 +38,14 @@ impl Queue {
 
     /// It has to deliver so many bytes more, to whomever. Nobody waits for longer than streams count as read: what is
     /// believed may be wrong, and without a request from time to time nothing would tell.
-    pub(super) fn serve(&self, now_ns: u64, bytes: u64, model: &Model) {
+    pub fn serve(&self, now_ns: u64, bytes: u64, model: &Model) {
         let free_ns = self.free_ns().max(now_ns).saturating_add(ns_of(bytes, model.bandwidth));
-        let most_ns = now_ns.saturating_add(model.latency_ns.max(T.live_ns));
+        let most_ns = now_ns.saturating_add(model.latency_ns.max(T::LIVE_NS));
         self.free_ns.store(free_ns.min(most_ns), Relaxed);
     }
 
     /// When the requests before a read that began at a time were made, ns, and their bytes. `None` where some came after.
-    pub(super) fn before(&self, begin_ns: u64) -> Option<(u64, u64)> {
+    pub fn before(&self, begin_ns: u64) -> Option<(u64, u64)> {
         let known = (self.burst_ns.load(Relaxed), self.burst.load(Relaxed));
         (known.1 > 0 && self.asked_ns.load(Relaxed) <= begin_ns).then_some(known)
     }
@@ -70,6 +70,6 @@ mod tests {
         queue.ask(1_741, 7, &model);
         assert_eq!((queue.free_ns(), queue.before(3_000)), (1_748, Some((1_741, 7))));
         queue.ask(3_000, 1 << 40, &model);
-        assert_eq!(queue.free_ns(), 3_000 + T.live_ns, "believed or not");
+        assert_eq!(queue.free_ns(), 3_000 + T::LIVE_NS, "believed or not");
     }
 }

@@ -31,7 +31,7 @@ impl FileState {
                 let partial = match stream.course.shape {
                     _ if self.streams.iter().any(live) => true,
                     Shape::Forward => true,
-                    Shape::Unknown if stream.course.run_reads <= 1 => self.counters.reads <= T.sample,
+                    Shape::Unknown if stream.course.run_reads <= 1 => self.counters.reads <= T::SAMPLE,
                     Shape::Unknown => stream.course.is_upwards(),
                     Shape::Backward | Shape::Stride(_) => false,
                 };
@@ -93,7 +93,7 @@ impl FileState {
     /// Has a read count in the comparison of reads without and with prefetching.
     fn try_out(&self, stream: &Stream, read: &Read, elapsed_ns: u64, covered: bool, device: &Device) {
         let counts = (stream.is_active() || stream.slow_count() > 0) && !(covered && device.trial.holds());
-        if counts && !device.is_fetching() {
+        if counts && !device.fetching.runs() {
             let ahead = stream.course.shape == Shape::Backward
                 || (stream.course.shape == Shape::Forward && self.random_hint);
             let page_ns = device.latency_ns().saturating_mul(read.len.min(PAGE)) / PAGE;

@@ -23,7 +23,7 @@ impl FileState {
         // What it reads since it is prefetched is its own as well, not a sign of others.
         let own_rate = stream.base.rate().max(stream.rate_alone(now_ns));
         let own_rate = (stream.course.shape != Shape::Forward || random_hint).then_some(own_rate);
-        if model.takes_turns(own_rate) && device.free_ns() > now_ns.saturating_add(T.wake_ns) {
+        if model.takes_turns(own_rate) && device.free_ns() > now_ns.saturating_add(T::WAKE_NS) {
             return None;
         }
         let ahead_max = decide::ahead_max(&model, stream, &self.past(stream, true));
@@ -38,7 +38,7 @@ impl FileState {
         }
         let turn_bytes = stream.ahead.owe(len);
         stream.ahead.time_claim(&stream.course, offset, len, now_ns);
-        device.ask(now_ns, len, &model);
+        device.queue.ask(now_ns, len, &model);
         if let Some(turn_ns) = model.turn_ns(turn_bytes, own_rate) {
             stream.ahead.end_turn(now_ns.saturating_add(turn_ns));
         }

@@ -37,11 +37,11 @@ impl FileState {
                 device.note_wait_beside(elapsed_ns);
             }
         }
-        if self.fetch != FetchState::Idle || self.rent.misses() < T.misses {
+        if self.fetch != FetchState::Idle || self.rent.misses() < T::MISSES {
             return;
         }
         self.reason = Reason::Paying;
-        if elapsed_ns < T.brief_ns() && !self.rent.misses().is_multiple_of(8) {
+        if elapsed_ns < T::BRIEF_NS && !self.rent.misses().is_multiple_of(8) {
             return;
         }
         if self.rent.is_worth(self.size, device) {
@@ -63,7 +63,7 @@ impl FileState {
             self.reason = Reason::Observing;
             return;
         }
-        if !device.fetch_begins() {
+        if !device.fetching.begin() {
             return;
         }
         self.fetch = FetchState::Running;
@@ -87,7 +87,7 @@ impl FileState {
             self.end_fetch(Reason::NoMemory, device);
             return None;
         }
-        device.ask(now_ns, len, &device.model());
+        device.queue.ask(now_ns, len, &device.model());
         self.fetch_owed += len;
         self.counters.issued += len;
         Some(Request::covering(offset, len))
@@ -128,7 +128,7 @@ impl FileState {
 
     pub(super) fn end_fetch(&mut self, reason: Reason, device: &Device) {
         if self.fetch == FetchState::Running {
-            device.fetch_ends();
+            device.fetching.end();
         }
         self.fetch = if reason == Reason::FetchedAll { FetchState::Done } else { FetchState::Idle };
         self.reason = reason;

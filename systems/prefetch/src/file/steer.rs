@@ -53,14 +53,17 @@ impl FileState {
                 return;
             }
             if covered && read.is_slow() {
-                stream.ahead.grow(&stream.course, T.depth_bytes);
+                stream.ahead.grow(&stream.course, T::DEPTH_BYTES);
             }
             return;
         }
         let model = device.model();
         let least_ns = device.latency_ns().saturating_mul(4);
-        let (window, least_ns) =
-            if model.is_far() { (0, 0) } else { ((4 * device.readahead_bytes()).min(2 << 20), least_ns) };
+        let (window, least_ns) = if model.is_far() {
+            (0, 0)
+        } else {
+            ((4 * device.limits.readahead_bytes()).min(2 << 20), least_ns)
+        };
         let ramped = stream.course.shape != Shape::Forward
             || self.random_hint
             || stream.base.is_known(stream.course.run_bytes, window, least_ns, read.now_ns);
@@ -68,7 +71,7 @@ impl FileState {
             Action::Leave(reason) => self.reason = reason,
             Action::Prefetch(depth) => {
                 stream.activate(depth, read.now_ns);
-                device.stream_begins();
+                device.live.begin();
                 self.reason = if mode == Mode::Observe { Reason::Observing } else { Reason::Prefetching };
             }
         }

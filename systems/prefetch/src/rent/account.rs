@@ -66,7 +66,7 @@ pub(super) struct Credit {
 impl Credit {
     /// A miss cost so much: a part of it may be staked.
     pub(super) fn stake(&mut self, elapsed_ns: u64) {
-        let stake_ns = elapsed_ns / (T.stake << self.losses);
+        let stake_ns = elapsed_ns / (T::STAKE << self.losses);
         self.ns = self.ns.saturating_add_unsigned(stake_ns);
         self.returned_ns = self.returned_ns.saturating_sub_unsigned(stake_ns);
     }

@@ -23,7 +23,7 @@ impl Width {
     /// A miss beside the fetch took so long, at most twice what is typical: behind two steps and more. The slowest hundredth
     /// of the reads is not to be made of these.
     pub(super) fn on_wait(&mut self, elapsed_ns: u64, typical_ns: u64) {
-        if elapsed_ns > typical_ns + typical_ns / 4 + T.wake_ns {
+        if elapsed_ns > typical_ns + typical_ns / 4 + T::WAKE_NS {
             self.more = self.more.saturating_sub(1);
             self.fine = 0;
         }

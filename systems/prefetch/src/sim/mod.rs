@@ -37,7 +37,7 @@ const HOOK_NS: u64 = 100;
 /// Replays a trace with a policy; [`Mode::AppOnly`] is the kernel alone.
 pub fn replay(trace: &Trace, options: &MachineOptions, mode: Mode) -> Outcome {
     let device = Device::new();
-    device.set_limits(options.readahead_bytes, options.readahead_bytes.max(128 << 10));
+    device.limits.set(options.readahead_bytes, options.readahead_bytes.max(128 << 10));
     let budget = Budget::new();
     let limit = options.memory_bytes;
     budget.tell(&Memory { available: 16 << 30, limit: Some(limit), ..Memory::default() });
