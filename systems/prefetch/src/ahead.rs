@@ -114,11 +114,10 @@ impl Ahead {
             return false;
         }
         match course.shape {
-            Shape::Forward => offset >= self.from && offset < self.issued,
-            Shape::Backward => offset < self.from && offset >= self.issued,
-            Shape::Stride(stride) if stride > 0 => offset >= self.from && offset < self.issued,
-            Shape::Stride(_) => offset <= self.from && offset > self.issued,
             Shape::Unknown => false,
+            Shape::Backward => offset < self.from && offset >= self.issued,
+            Shape::Stride(stride) if stride < 0 => offset <= self.from && offset > self.issued,
+            _ => offset >= self.from && offset < self.issued,
         }
     }
 
@@ -138,11 +137,7 @@ impl Ahead {
         let end = offset.saturating_add(len);
         let (first, last) = self.probe.range;
         let touched = offset < last && end > first;
-        let passed = match course.shape {
-            Shape::Backward => end <= first,
-            Shape::Stride(stride) if stride < 0 => end <= first,
-            _ => offset >= last,
-        };
+        let passed = if course.is_up() { offset >= last } else { end <= first };
         let claim = (self.probe.asked_ns, self.probe.ahead);
         if touched || passed {
             self.probe.asked_ns = 0;
@@ -150,77 +145,58 @@ impl Ahead {
         touched.then_some(claim)
     }
 
+    /// How far what was claimed leads beyond what is read next, bytes; `None`: that was overtaken.
+    fn beyond(&self, course: &Course) -> Option<u64> {
+        let next = course.next();
+        if course.is_up() { self.issued.checked_sub(next) } else { next.checked_sub(self.issued) }
+    }
+
     /// Bytes that were prefetched and not read yet.
     pub fn bytes(&self, course: &Course) -> u64 {
-        if !self.active {
-            return 0;
-        }
-        let next = course.next();
+        let beyond = self.beyond(course).filter(|_| self.active).unwrap_or(0);
         match course.shape {
-            Shape::Forward => self.issued.saturating_sub(next),
-            Shape::Backward => next.saturating_sub(self.issued),
-            Shape::Stride(stride) => {
-                let beyond =
-                    if stride > 0 { self.issued.checked_sub(next) } else { next.checked_sub(self.issued) };
-                (beyond.unwrap_or(0) / stride.unsigned_abs().max(1)).saturating_mul(course.piece)
-            }
             Shape::Unknown => 0,
+            Shape::Stride(stride) => (beyond / stride.unsigned_abs().max(1)).saturating_mul(course.piece),
+            Shape::Forward | Shape::Backward => beyond,
         }
     }
 
     /// Whether nothing is left to claim in its direction.
     pub fn is_exhausted(&self, course: &Course, size: u64) -> bool {
         match course.shape {
-            Shape::Forward => self.issued >= size,
-            Shape::Stride(stride) if stride > 0 => self.issued >= size,
-            Shape::Backward => self.issued == 0,
-            Shape::Stride(_) => self.ended,
             Shape::Unknown => true,
+            Shape::Backward => self.issued == 0,
+            _ if course.is_up() => self.issued >= size,
+            _ => self.ended,
         }
     }
 
     /// Takes the next range to prefetch, at most `chunk` bytes, while less than `ahead_max` bytes are ahead.
     pub fn claim(&mut self, course: &Course, ahead_max: u64, chunk: u64, size: u64) -> Option<(u64, u64)> {
-        if !self.active || self.ended {
+        if !self.active || self.ended || !course.is_confirmed() {
             return None;
         }
-        let next = course.next();
-        match course.shape {
-            Shape::Forward => {
-                self.issued = self.issued.max(next);
-                let stop = next.saturating_add(ahead_max).min(size);
-                let end = self.issued.saturating_add(chunk).min(stop);
-                let range = (self.issued, end.checked_sub(self.issued).filter(|len| *len > 0)?);
-                self.issued = end;
-                Some(range)
-            }
-            Shape::Backward => {
-                self.issued = self.issued.min(next);
-                let stop = next.saturating_sub(ahead_max);
-                let start = self.issued.saturating_sub(chunk).max(stop);
-                let range = (start, self.issued.checked_sub(start).filter(|len| *len > 0)?);
-                self.issued = start;
-                Some(range)
-            }
-            Shape::Stride(stride) => {
-                let overtaken = if stride > 0 { self.issued < next } else { self.issued > next };
-                if overtaken {
-                    self.issued = next;
-                }
-                if self.bytes(course).saturating_add(course.piece) > ahead_max.max(2 * course.piece)
-                    || self.issued >= size
-                {
-                    return None;
-                }
-                let len = course.piece.min(size - self.issued);
-                let range = (self.issued, len);
-                match self.issued.checked_add_signed(stride) {
-                    Some(issued) => self.issued = issued,
-                    None => self.ended = true,
-                }
-                Some(range)
-            }
-            Shape::Unknown => None,
+        if self.beyond(course).is_none() {
+            self.issued = course.next();
         }
+        let ahead = self.bytes(course);
+        if let Shape::Stride(stride) = course.shape {
+            let most = ahead_max.max(2 * course.piece);
+            if ahead.saturating_add(course.piece) > most || self.issued >= size {
+                return None;
+            }
+            let range = (self.issued, course.piece.min(size - self.issued));
+            match self.issued.checked_add_signed(stride) {
+                Some(issued) => self.issued = issued,
+                None => self.ended = true,
+            }
+            return Some(range);
+        }
+        let (next, up) = (course.next(), course.is_up());
+        let left = if up { size.saturating_sub(next) } else { next };
+        let len = ahead_max.min(left).saturating_sub(ahead).min(chunk);
+        let start = if up { self.issued } else { self.issued - len };
+        self.issued = if up { start + len } else { start };
+        (len > 0).then_some((start, len))
     }
 }

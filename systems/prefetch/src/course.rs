@@ -72,6 +72,11 @@ impl Course {
         self.shape != Shape::Unknown
     }
 
+    /// Whether it leads up in the file, as far as is known.
+    pub fn is_up(&self) -> bool {
+        !matches!(self.shape, Shape::Backward | Shape::Stride(..0))
+    }
+
     /// Whether the latest read began where the one before ended.
     pub fn is_upwards(&self) -> bool {
         self.contiguous > 0
