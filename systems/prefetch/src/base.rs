@@ -1,5 +1,7 @@
 //! The rate of a stream's reads before it is prefetched.
 
+use crate::model::rate;
+
 /// The rate of a stream's reads without prefetching. Zeroes are nothing measured.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Base {
@@ -33,9 +35,7 @@ impl Base {
     /// Its rate without prefetching, bytes/s.
     pub fn alone(&self, run_bytes: u64, now_ns: u64) -> u64 {
         let since_ns = if self.ns == 0 { self.begun_ns } else { self.ns };
-        let alone_ns = now_ns.saturating_sub(since_ns).max(1);
-        let alone_bytes = run_bytes - self.bytes;
-        u64::try_from(u128::from(alone_bytes) * 1_000_000_000 / u128::from(alone_ns)).unwrap_or(u64::MAX)
+        rate(run_bytes - self.bytes, now_ns.saturating_sub(since_ns))
     }
 
     /// Whether the rate of a forward stream is known that is not prefetched: over `window` bytes and `least_ns`, after

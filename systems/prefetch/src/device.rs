@@ -179,7 +179,7 @@ impl Device {
     /// How long fetching so many bytes takes, ns.
     pub fn transfer_ns(&self, bytes: u64) -> u64 {
         let ns = match self.pace.price_ns(self.latency_ns()) {
-            None => u128::from(bytes) * 1_000_000_000 / u128::from(self.full_rate()),
+            None => u128::from(ns_of(bytes, self.full_rate())),
             Some(price) => (u128::from(bytes) * u128::from(price)) >> 20,
         };
         u64::try_from(ns).unwrap_or(u64::MAX)
@@ -201,7 +201,7 @@ impl Device {
         let (streams, chunk) = (model.streams.max(1), model.chunk_bytes());
         // Threads may share a stream, so that several of its pieces are.
         let requests = request.saturating_mul(streams.max(4)).min(chunk * streams);
-        let idle = latency + requests.saturating_mul(1_000_000_000) / self.full_rate();
+        let idle = latency + ns_of(requests, self.full_rate());
         let patience = self.window.patience_ns(idle);
         // Of the request that each stream reads at the moment half has been read.
         let ample = model.ample_bytes().saturating_add(requests / 2);
@@ -261,8 +261,7 @@ impl Device {
 
     /// What the program leaves of [`Device::fetch_bdp`], bytes.
     fn free_bdp(&self) -> u64 {
-        let own = u128::from(self.traffic.demand().rate) * u128::from(self.latency_ns()) / 1_000_000_000;
-        self.fetch_bdp().saturating_sub(u64::try_from(own).unwrap_or(u64::MAX))
+        self.fetch_bdp().saturating_sub(bytes_in(self.latency_ns(), self.traffic.demand().rate))
     }
 
     /// How long fetching so many bytes takes in what the program leaves of the device, ns.
@@ -281,8 +280,8 @@ impl Device {
         let found = (u128::from(self.latency_ns()) << 20) / u128::from(price.max(1));
         // Where streams found it full others may have been the reason.
         let most = T::BANDWIDTH.max(self.delivery.highest());
-        let most = u128::from(self.latency_ns()) * u128::from(most) / 1_000_000_000;
-        u64::try_from(found.min(most)).unwrap_or(u64::MAX).min(1 << 40)
+        let most = bytes_in(self.latency_ns(), most).min(1 << 40);
+        u64::try_from(found).map_or(most, |found| found.min(most))
     }
 
     /// How long a miss took lately while nothing was prefetched, ns; the latency before that was seen.

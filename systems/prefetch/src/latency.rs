@@ -49,7 +49,7 @@ impl Latency {
         self.misses.note(elapsed_ns.saturating_sub(transfer_ns).max(LEAST_NS));
         self.elapsed.note(elapsed_ns);
         self.typical_ns.store(self.elapsed.middle(), Relaxed);
-        self.ns.store(self.misses.third(), Relaxed);
+        self.ns.store(self.misses.rank(1, 3), Relaxed);
     }
 
     /// A read that may have waited for the rest only of what had been asked for before took so long, less its transfer.

@@ -55,6 +55,11 @@ pub(crate) fn bytes_in(ns: u64, rate: u64) -> u64 {
     u64::try_from(u128::from(ns) * u128::from(rate) / SECOND_NS).unwrap_or(u64::MAX)
 }
 
+/// So many bytes in a time, bytes/s.
+pub(crate) fn rate(bytes: u64, ns: u64) -> u64 {
+    u64::try_from(u128::from(bytes) * SECOND_NS / u128::from(ns.max(1))).unwrap_or(u64::MAX)
+}
+
 /// How long bytes take, ns.
 pub(crate) fn ns_of(bytes: u64, rate: u64) -> u64 {
     u64::try_from(u128::from(bytes) * SECOND_NS / u128::from(rate.max(1))).unwrap_or(u64::MAX)

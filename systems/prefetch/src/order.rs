@@ -5,6 +5,7 @@
 //! is fetched for one makes the others wait. All series of a process are judged together, since they share the device.
 
 use crate::experiment::{Experiment, Terms, Verdict};
+use crate::model::rate;
 use crate::tuning::T;
 
 /// The comparison.
@@ -91,10 +92,7 @@ impl Order {
         if !due || self.fetching && elapsed_ns < 5 * T::RATE_NS {
             return self.fetching;
         }
-        let per_second = |bytes: u64| {
-            let rate = u128::from(bytes) * 1_000_000_000 / u128::from(elapsed_ns);
-            u64::try_from(rate).unwrap_or(u64::MAX)
-        };
+        let per_second = |bytes| rate(bytes, elapsed_ns);
         // Opening a file costs as much as some bytes: of small files that is most of it.
         let rate = per_second(bytes.saturating_add(T::REQUEST_BYTES * u64::from(files)));
         if self.fetching {

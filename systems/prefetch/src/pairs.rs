@@ -7,6 +7,7 @@
 //! quarter of the latest exceeds counts. The highest ones are of threads that were woken late, and told up to sixteen times
 //! the bandwidth of a device of 1 GB/s.
 
+use crate::model::rate;
 use crate::tuning::T;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -79,11 +80,10 @@ impl Pairs {
 
     /// So many bytes took so long.
     fn learn(&self, bytes: u64, ns: u64) {
-        let rate = u128::from(bytes) * 1_000_000_000 / u128::from(ns.max(1));
-        self.rates.note(u64::try_from(rate).unwrap_or(u64::MAX));
+        self.rates.note(rate(bytes, ns));
         let known = self.rate.load(Relaxed);
         let rate = match self.paired.load(Relaxed) {
-            true => self.rates.upper(),
+            true => self.rates.rank(3, 4),
             // A wait behind our own requests can only be too long.
             false => self.rates.second_highest().max(known - known / T::SAMPLE.pow(2)),
         };

@@ -1,6 +1,6 @@
 //! What a device is busy with for the program: the rate of reads of streams that miss, in short windows.
 
-use crate::model::Demand;
+use crate::model::{Demand, rate};
 use crate::tuning::T;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -24,12 +24,12 @@ impl Traffic {
         if start != 0 && elapsed < T::RATE_NS.max(latency_ns.saturating_mul(2)) {
             return;
         }
-        let rate = if start == 0 { 0 } else { u128::from(total) * 1_000_000_000 / u128::from(elapsed) };
+        let rate = if start == 0 { 0 } else { rate(total, elapsed) };
         let peak = self.peak.load(Relaxed);
-        let faded = peak - peak.saturating_sub(rate as u64) / T::SAMPLE;
-        self.peak.store(faded.max(rate as u64), Relaxed);
-        let before = self.rate.swap(rate as u64, Relaxed);
-        self.grows.store(before > 0 && rate as u64 / 3 >= before / 2, Relaxed);
+        let faded = peak - peak.saturating_sub(rate) / T::SAMPLE;
+        self.peak.store(faded.max(rate), Relaxed);
+        let before = self.rate.swap(rate, Relaxed);
+        self.grows.store(before > 0 && rate / 3 >= before / 2, Relaxed);
         self.bytes.store(0, Relaxed);
         self.start_ns.store(now_ns, Relaxed);
     }

@@ -7,7 +7,9 @@
 //! twice as long. A comparison costs some two hundred reads at the worse of both speeds.
 
 use crate::experiment::{Experiment, Terms};
+use crate::model::rate;
 use crate::tuning::T;
+use crate::waits::Recent;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use Ordering::{Acquire, Relaxed, Release};
@@ -56,40 +58,27 @@ pub struct Sample {
     pub alone_ns: u64,
 }
 
-/// Times in an eighth of an octave each, from 8 us to half a second.
-const BUCKETS: usize = 128;
-
 shared! {
     /// Reads that were counted.
     struct Reads {
         count: AtomicU32,
         bytes: AtomicU64,
-        /// Time of earlier rounds, ns.
-        past_ns: AtomicU64,
         begin_ns: AtomicU64,
         end_ns: AtomicU64,
         /// What they took, and would have taken at least without prefetching, ns.
         spent_ns: AtomicU64,
         alone_ns: AtomicU64,
-        times: [AtomicU32; BUCKETS],
+        /// What the latest of them took, ns.
+        times: Recent<128>,
     }
 }
 
 impl Reads {
     fn clear(&self) {
-        for number in
-            [&self.bytes, &self.past_ns, &self.begin_ns, &self.end_ns, &self.spent_ns, &self.alone_ns]
-        {
-            number.store(0, Relaxed);
-        }
-        self.times.iter().chain([&self.count]).for_each(|number| number.store(0, Relaxed));
-    }
-
-    fn bucket(elapsed_ns: u64) -> usize {
-        let scaled = elapsed_ns.max(1 << 13);
-        let octave = scaled.ilog2();
-        let eighth = (scaled >> (octave - 3) & 7) as usize;
-        ((octave as usize - 13) * 8 + eighth).min(BUCKETS - 1)
+        let sums = [&self.bytes, &self.begin_ns, &self.end_ns, &self.spent_ns, &self.alone_ns];
+        sums.iter().for_each(|number| number.store(0, Relaxed));
+        self.count.store(0, Relaxed);
+        self.times.clear();
     }
 
     fn add(&self, read: &Sample) {
@@ -103,47 +92,19 @@ impl Reads {
             self.begin_ns.store(start.max(1), Relaxed);
         }
         self.end_ns.store(self.end_ns.load(Relaxed).max(read.now_ns), Relaxed);
-        if let Some(times) = self.times.get(Reads::bucket(read.elapsed_ns)) {
-            times.store(times.load(Relaxed).saturating_add(1), Relaxed);
-        }
-    }
-
-    /// A round ends: the time until the next one does not count.
-    fn pause(&self) {
-        self.past_ns.store(self.elapsed_ns(), Relaxed);
-        self.begin_ns.store(0, Relaxed);
-        self.end_ns.store(0, Relaxed);
-    }
-
-    fn elapsed_ns(&self) -> u64 {
-        let round = self.end_ns.load(Relaxed).saturating_sub(self.begin_ns.load(Relaxed));
-        self.past_ns.load(Relaxed).saturating_add(round)
+        self.times.note(read.elapsed_ns);
     }
 
     /// Bytes/s.
     fn rate(&self) -> u64 {
-        let rate =
-            u128::from(self.bytes.load(Relaxed)) * 1_000_000_000 / u128::from(self.elapsed_ns().max(1));
-        u64::try_from(rate).unwrap_or(u64::MAX)
+        let elapsed_ns = self.end_ns.load(Relaxed).saturating_sub(self.begin_ns.load(Relaxed));
+        rate(self.bytes.load(Relaxed), elapsed_ns)
     }
 
     /// Whether they took a small part of what they would have taken, whatever was read before.
     fn is_plainly_faster(&self) -> bool {
         let spent_ns = self.spent_ns.load(Relaxed);
         spent_ns > 0 && spent_ns.saturating_mul(PLAIN.pow(2)) <= self.alone_ns.load(Relaxed)
-    }
-
-    /// The bucket that a twentieth of the reads exceeded.
-    fn tail(&self) -> usize {
-        let mut left = self.count.load(Relaxed) / 20;
-        for (at, times) in self.times.iter().enumerate().rev() {
-            let here = times.load(Relaxed);
-            if here > left {
-                return at;
-            }
-            left -= here;
-        }
-        0
     }
 }
 
@@ -215,7 +176,6 @@ impl Trial {
             Phase::Alone => {
                 self.alone.add(read);
                 if reads >= T::TRIAL_READS {
-                    self.alone.pause();
                     self.enter(Phase::Ramp);
                 }
             }
@@ -249,15 +209,14 @@ impl Trial {
     ///
     /// Rule: Trial.
     fn compare(&self) {
-        self.with.pause();
         let (with, alone) = (self.with.rate(), self.alone.rate());
         let gains = self.alone.count.load(Relaxed) >= 3 && with >= alone.saturating_mul(PLAIN);
         if gains || self.with.is_plainly_faster() {
             return self.end(Phase::Good);
         }
-        // Two buckets are a fifth on average; what a busy CPU adds is less than 50 us.
-        let (late, usual) = (self.with.tail(), self.alone.tail());
-        let later = late >= usual + 2 && nanoseconds(late) > nanoseconds(usual) + T::WAKE_NS;
+        // What a twentieth of them took: less than a seventh longer is chance, and what a busy CPU adds is less than 50 us.
+        let (late, usual) = (self.with.times.rank(19, 20), self.alone.times.rank(19, 20));
+        let later = late > usual.saturating_add((usual / 7).max(T::WAKE_NS));
         if self.round.load(Relaxed) == 0 {
             self.alone.clear();
             self.with.clear();
@@ -267,11 +226,6 @@ impl Trial {
         let slower = with < alone - alone / 50;
         self.end(if later || slower { Phase::Bad } else { Phase::Good });
     }
-}
-
-/// The lower end of a bucket, ns.
-fn nanoseconds(bucket: usize) -> u64 {
-    (8 + bucket as u64 % 8) << (10 + bucket as u64 / 8)
 }
 
 #[cfg(test)]
@@ -381,17 +335,5 @@ mod tests {
         program.with_ns = MS / 3;
         program.run(10_000);
         assert!(!program.trial.holds());
-    }
-
-    #[test]
-    fn buckets_are_an_eighth_of_an_octave() {
-        for ns in [0, 1 << 13, 100_000, MS, 20 * MS, u64::MAX] {
-            let bucket = Reads::bucket(ns);
-            assert!(bucket < BUCKETS);
-            if (1 << 13..1 << 28).contains(&ns) {
-                let low = nanoseconds(bucket);
-                assert!(low <= ns && ns < nanoseconds(bucket + 1), "{ns}: {low}");
-            }
-        }
     }
 }

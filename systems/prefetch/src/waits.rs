@@ -41,16 +41,10 @@ impl<const N: usize> Recent<N> {
         (values, len)
     }
 
-    /// A third of them is less, two thirds are more; 0 of none. Of three and more a single one decides nothing.
-    pub fn third(&self) -> u64 {
+    /// So many parts of all of them are less, the rest is as much or more; 0 of none.
+    pub fn rank(&self, part: usize, of: usize) -> u64 {
         let (values, len) = self.sorted();
-        if len == 0 { 0 } else { values.get(len / 3).copied().unwrap_or(0) }
-    }
-
-    /// A quarter of them is more, three quarters are less; 0 of none.
-    pub fn upper(&self) -> u64 {
-        let (values, len) = self.sorted();
-        if len == 0 { 0 } else { values.get(len * 3 / 4).copied().unwrap_or(0) }
+        if len == 0 { 0 } else { values.get(len * part / of).copied().unwrap_or(0) }
     }
 
     /// The second highest, of one or two the highest; 0 of none.
@@ -88,16 +82,16 @@ mod tests {
     #[test]
     fn the_latest_decide_and_one_of_them_alone_does_not() {
         let recent = Recent::<8>::NEW;
-        assert_eq!((recent.third(), recent.middle(), recent.full_weighty()), (0, 0, None));
+        assert_eq!((recent.rank(1, 3), recent.middle(), recent.full_weighty()), (0, 0, None));
         recent.note(7);
-        assert_eq!((recent.third(), recent.middle()), (7, 7));
+        assert_eq!((recent.rank(1, 3), recent.middle()), (7, 7));
         for value in [1, 6, 1000, 8, 9, 7, 6] {
             recent.note(value);
         }
         // 1 6 6 7 7 8 9 1000
-        assert_eq!((recent.third(), recent.full_weighty(), recent.middle()), (6, Some(7), 7));
+        assert_eq!((recent.rank(1, 3), recent.full_weighty(), recent.middle()), (6, Some(7), 7));
         (0..8).for_each(|_| recent.note(50));
-        assert_eq!((recent.third(), recent.middle()), (50, 50));
+        assert_eq!((recent.rank(1, 3), recent.middle()), (50, 50));
         recent.clear();
         assert_eq!(recent.len(), 0);
     }
@@ -115,7 +109,7 @@ mod tests {
             all.push(value);
             let mut last = all[all.len().saturating_sub(16)..].to_vec();
             last.sort_unstable();
-            assert_eq!(recent.third(), last[last.len() / 3]);
+            assert_eq!(recent.rank(1, 3), last[last.len() / 3]);
             let middle = &last[last.len() / 4..last.len() - last.len() / 4];
             assert_eq!(recent.middle(), middle.iter().sum::<u64>() / middle.len() as u64);
         }

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use crate::model::rate;
 use crate::tuning::T;
 
 shared! {
@@ -26,7 +27,7 @@ impl Delivery {
         if start == 0 || elapsed > 20 * length {
             self.restart_window(now_ns);
         } else if elapsed >= length {
-            self.learn((u128::from(total) * 1_000_000_000 / u128::from(elapsed)) as u64);
+            self.learn(rate(total, elapsed));
             self.restart_window(now_ns);
         }
     }
