@@ -1,6 +1,5 @@
 //! What was measured of a device: latency, bandwidth, caps.
 
-mod delivery;
 mod fetching;
 mod limits;
 mod live;
@@ -8,7 +7,6 @@ mod queue;
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use delivery::Delivery;
 use fetching::Fetching;
 use limits::Limits;
 use live::Live;
@@ -18,7 +16,7 @@ use crate::latency::Latency;
 use crate::model::{Model, bytes_in, ns_of};
 use crate::pace::Pace;
 use crate::pairs::Pairs;
-use crate::traffic::Traffic;
+use crate::traffic::{Delivery, Traffic};
 use crate::trial::Trial;
 use crate::tuning::T;
 use crate::window::Window;

@@ -1,40 +1,43 @@
 //! What the kernel allows: its read-ahead of a device, and how much one call prefetches.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// What stands for both until the shell has told them, bytes: Linux's default.
-const UNTOLD: u64 = 128 << 10;
+use crate::PAGE;
 
 shared! {
+    /// Both are Linux's default until the shell has told them.
     pub struct Limits {
-        readahead: AtomicU64,
-        call: AtomicU64,
+        readahead: AtomicU64 = AtomicU64::new(128 << 10),
+        call: AtomicU64 = AtomicU64::new(128 << 10),
+        told: AtomicBool,
     }
 }
 
 impl Limits {
+    /// Tells both, bytes; no system exceeds the bounds by sense. What is 0 stays as it was.
     pub fn set(&self, readahead_bytes: u64, call_bytes: u64) {
-        self.readahead.store(readahead_bytes, Relaxed);
-        self.call.store(call_bytes, Relaxed);
+        self.told.store(true, Relaxed);
+        for (limit, bytes, most) in
+            [(&self.readahead, readahead_bytes, 1 << 30), (&self.call, call_bytes, 8 << 20)]
+        {
+            if bytes > 0 {
+                limit.store(bytes.clamp(PAGE, most), Relaxed);
+            }
+        }
     }
 
+    /// Whether they were told.
     pub fn are_told(&self) -> bool {
-        self.call.load(Relaxed) != 0
+        self.told.load(Relaxed)
     }
 
+    /// The kernel's read-ahead window, bytes.
     pub fn readahead_bytes(&self) -> u64 {
-        bytes(&self.readahead, 1 << 30)
+        self.readahead.load(Relaxed)
     }
 
+    /// The most that one call prefetches, bytes.
     pub fn call_bytes(&self) -> u64 {
-        bytes(&self.call, 8 << 20)
-    }
-}
-
-/// A limit that no system exceeds by sense, whatever the shell told, bytes.
-fn bytes(told: &AtomicU64, most: u64) -> u64 {
-    match told.load(Relaxed) {
-        0 => UNTOLD,
-        told => told.clamp(crate::PAGE, most),
+        self.call.load(Relaxed)
     }
 }
