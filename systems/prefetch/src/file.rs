@@ -39,6 +39,18 @@ impl Read {
     }
 }
 
+/// A read that is being looked at, and what it concerns.
+#[derive(Debug, Clone, Copy)]
+struct Look<'a> {
+    read: Read,
+    /// Whether it lies within what was prefetched of its stream, or fetched of the file.
+    covered: bool,
+    fetched: bool,
+    device: &'a Device,
+    budget: &'a Budget,
+    mode: Mode,
+}
+
 /// What the shell should do after a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Effect {
@@ -169,10 +181,11 @@ impl FileState {
         let read = &read;
         stream.reader = self.reader;
         self.streams.note_order(stream.course.is_confirmed());
-        self.account(&mut stream, read, (covered, fetched), device, budget, mode);
+        let look = Look { read: *read, covered, fetched, device, budget, mode };
+        self.account(&mut stream, &look);
         stream.course.count_misfit(read.is_slow());
         if mode.predicts() {
-            self.steer(&mut stream, read, covered, device, budget, mode);
+            self.steer(&mut stream, &look);
         }
         if mode == Mode::Observe && stream.is_active() {
             while stream.claim(stream.ahead.depth(), 1 << 20, self.size).is_some() {}
@@ -185,7 +198,7 @@ impl FileState {
         if let Some(slot) = self.streams.get_mut(at) {
             *slot = stream;
         }
-        self.rent(read, covered || fetched, &stream, device, budget, mode);
+        self.rent(&stream, &look);
         let observing = mode == Mode::Observe;
         let wanted = core::mem::take(&mut self.wants_worker);
         // Once a fetch has begun its thread goes on by itself; that it is woken now and then is for a system that refused.

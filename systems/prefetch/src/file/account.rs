@@ -1,23 +1,16 @@
 //! What a read teaches: counters, the latency, the trial, the budget.
 
-use super::{FileState, Read};
+use super::{FileState, Look};
 use crate::course::Shape;
 use crate::device::Wait;
 use crate::stream::Stream;
 use crate::trial::Sample;
 use crate::tuning::T;
-use crate::{Budget, Device, Mode, PAGE};
+use crate::{Mode, PAGE};
 
 impl FileState {
-    pub(super) fn account(
-        &mut self,
-        stream: &mut Stream,
-        read: &Read,
-        (covered, fetched): (bool, bool),
-        device: &Device,
-        budget: &Budget,
-        mode: Mode,
-    ) {
+    pub(super) fn account(&mut self, stream: &mut Stream, look: &Look) {
+        let Look { ref read, covered, fetched, device, budget, mode } = *look;
         let slow = read.is_slow();
         if let Some(elapsed) = read.elapsed_ns {
             self.counters.timed += 1;
@@ -54,7 +47,7 @@ impl FileState {
                 device.note_traffic(read.now_ns, if fetched && !slow { 0 } else { read.len });
             }
             if mode != Mode::Observe {
-                self.try_out(stream, read, elapsed, covered, device);
+                self.try_out(stream, look, elapsed);
             }
         }
         if slow && !covered && !fetched {
@@ -91,7 +84,8 @@ impl FileState {
     }
 
     /// Has a read count in the comparison of reads without and with prefetching.
-    fn try_out(&self, stream: &Stream, read: &Read, elapsed_ns: u64, covered: bool, device: &Device) {
+    fn try_out(&self, stream: &Stream, look: &Look, elapsed_ns: u64) {
+        let Look { ref read, covered, device, .. } = *look;
         let counts = (stream.is_active() || stream.slow_count() > 0) && !(covered && device.trial.holds());
         if counts && !device.fetching.runs() {
             let ahead = stream.course.shape == Shape::Backward

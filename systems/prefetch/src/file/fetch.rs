@@ -1,6 +1,6 @@
 //! Fetching the file, or the parts of it that were missed in.
 
-use super::{FetchState, Fetched, FileState, Read, Request};
+use super::{FetchState, Fetched, FileState, Look, Request};
 use crate::course::Shape;
 use crate::reason::Reason;
 use crate::stream::Stream;
@@ -9,22 +9,15 @@ use crate::{Budget, Device, Mode};
 
 impl FileState {
     /// Weighs what misses without a pattern have cost against fetching their part of the file.
-    pub(super) fn rent(
-        &mut self,
-        read: &Read,
-        covered: bool,
-        stream: &Stream,
-        device: &Device,
-        budget: &Budget,
-        mode: Mode,
-    ) {
+    pub(super) fn rent(&mut self, stream: &Stream, look: &Look) {
+        let Look { ref read, covered, fetched, device, budget, mode } = *look;
         if mode == Mode::FetchAll && self.fetch == FetchState::Idle && !self.rent.is_complete() {
             self.rent.want_all();
             self.begin_fetch(device, budget, mode);
             return;
         }
         let ordered = stream.course.is_confirmed() && self.reason != Reason::ShortRuns;
-        if !mode.rents() || covered || ordered || !read.is_slow() {
+        if !mode.rents() || covered || fetched || ordered || !read.is_slow() {
             return;
         }
         let elapsed_ns = read.elapsed_ns.unwrap_or(0);
@@ -139,6 +132,7 @@ impl FileState {
 mod tests {
     use super::*;
     use crate::budget::Memory;
+    use crate::file::Read;
 
     #[test]
     fn a_fetch_is_begun_with_a_wake_and_seldom_wakes_again() {

@@ -1,13 +1,13 @@
 //! Whether a stream is prefetched, and how far ahead.
 
-use super::{FileState, Read};
+use super::{FileState, Look};
 use crate::course::Shape;
 use crate::decide::{self, Action, Past, decide};
 use crate::model::Model;
 use crate::reason::Reason;
 use crate::stream::Stream;
 use crate::tuning::T;
-use crate::{Budget, Device, Mode};
+use crate::{Device, Mode};
 
 impl FileState {
     /// What the streams of this file taught, for a decision about one of them.
@@ -31,15 +31,8 @@ impl FileState {
         !device.trial.holds() && decide::wants_more(model, stream, &self.past(stream, true), self.size)
     }
 
-    pub(super) fn steer(
-        &mut self,
-        stream: &mut Stream,
-        read: &Read,
-        covered: bool,
-        device: &Device,
-        budget: &Budget,
-        mode: Mode,
-    ) {
+    pub(super) fn steer(&mut self, stream: &mut Stream, look: &Look) {
+        let Look { ref read, covered, device, budget, mode, .. } = *look;
         if !stream.course.is_confirmed() {
             return self.settle(stream, device, budget);
         }
