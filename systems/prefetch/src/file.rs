@@ -107,18 +107,6 @@ pub struct Counters {
     pub saved_ns: u64,
 }
 
-/// Fetching a whole file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum FetchState {
-    /// Not (yet) worth it.
-    #[default]
-    Idle,
-    /// Under way.
-    Running,
-    /// Complete.
-    Done,
-}
-
 /// What is known of one open file. Plain data without pointers: zeroes are a file not looked at yet.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct FileState {
@@ -137,8 +125,8 @@ pub struct FileState {
     pub joined: bool,
     /// Set by the shell before it tells of a read: which thread reads; 0 when that is not known.
     pub reader: u32,
-    /// Fetching all.
-    pub fetch: FetchState,
+    /// Whether all of it is being fetched.
+    fetching: bool,
     /// Bytes fetched and counted against the budget until the file is closed.
     fetch_owed: u64,
     rent: Rent,
@@ -202,8 +190,7 @@ impl FileState {
         let observing = mode == Mode::Observe;
         let wanted = core::mem::take(&mut self.wants_worker);
         // Once a fetch has begun its thread goes on by itself; that it is woken now and then is for a system that refused.
-        let fetching =
-            self.fetch == FetchState::Running && self.streams.tick().is_multiple_of(4 * STREAMS as u32);
+        let fetching = self.fetching && self.streams.tick().is_multiple_of(4 * STREAMS as u32);
         Effect { wake: !observing && (headroom || wanted || fetching), time_next }
     }
 
@@ -291,7 +278,7 @@ impl FileState {
 
     /// Whether the file, or parts of it, are being fetched.
     pub fn is_fetching(&self) -> bool {
-        self.fetch == FetchState::Running
+        self.fetching
     }
 
     /// Takes a hint of the program.
@@ -309,9 +296,8 @@ impl FileState {
     /// The file is closed. What was fetched stays in the cache and counts no longer.
     pub fn close(&mut self, device: &Device, budget: &Budget) {
         self.forget(device, budget);
-        if self.fetch == FetchState::Running {
+        if core::mem::take(&mut self.fetching) {
             device.fetching.end();
-            self.fetch = FetchState::Idle;
         }
         budget.give(core::mem::take(&mut self.fetch_owed));
     }

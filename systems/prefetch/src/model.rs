@@ -79,11 +79,7 @@ impl Model {
 
     /// Whether so much is of others, too, than one reader of so many bytes/s; 0: not known.
     pub fn is_shared(&self, own_rate: u64) -> bool {
-        self.streams > 1 || self.has_others(own_rate)
-    }
-
-    fn has_others(&self, own_rate: u64) -> bool {
-        own_rate != 0 && self.demand.rate / 3 > own_rate / 2
+        self.streams > 1 || own_rate != 0 && self.demand.rate / 3 > own_rate / 2
     }
 
     /// How much sooner a second's worth of the program's reads may come, ns: its waits are no more than what the device is
@@ -136,26 +132,20 @@ impl Model {
         (self.queue / self.streams.max(1)).max(least)
     }
 
-    /// Whether a stream, which read so much alone (`own_rate`, bytes/s) where the kernel does not read ahead of it, asks for
-    /// more only in its turn: beside others.
-    pub fn takes_turns(&self, own_rate: Option<u64>) -> bool {
-        self.streams > 1 || own_rate.is_some_and(|rate| self.has_others(rate))
-    }
-
     /// How long a stream waits after asking for so many bytes, ns; `None` while it may ask for more at once. The streams
     /// of a device take turns, or one that asked for several pieces at once would get them at once, again and again,
     /// and every other one would wait for all of them. Turns are shorter than they could be, by a quarter once the
     /// bandwidth is known, by half before, and long enough not to wake a thread all the time. Until then a stream that
-    /// the kernel does not read ahead of, and that read so much alone (`own_rate`, bytes/s), begins no faster than with
+    /// the kernel does not read ahead of, and that read so much alone (`own_rate`, bytes/s; else 0), begins no faster than with
     /// what is ample: else the reads beside which it begins would wait for all that it asks for.
     ///
     /// Rule: Turns.
-    pub fn turn_ns(&self, bytes: u64, own_rate: Option<u64>) -> Option<u64> {
-        if self.is_queued || !self.takes_turns(own_rate) {
+    pub fn turn_ns(&self, bytes: u64, own_rate: u64) -> Option<u64> {
+        if self.is_queued || !self.is_shared(own_rate) {
             return None;
         }
         let known = self.bandwidth;
-        let ample = own_rate.map_or(u64::MAX, |_| ns_of(self.ample_bytes(), self.latency_ns));
+        let ample = if own_rate == 0 { u64::MAX } else { ns_of(self.ample_bytes(), self.latency_ns) };
         let rate = if self.is_steady { known + known / 3 } else { known.saturating_mul(2).min(ample) };
         let turn = ns_of(bytes.saturating_mul(self.streams.max(1)), rate);
         let turn = turn.min(self.latency_ns.max(T::WAKE_NS));

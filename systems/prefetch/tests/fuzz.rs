@@ -2,7 +2,6 @@
 //! bytes, never more outstanding than the budget allows, and all of it given back at the end.
 
 use prefetch::budget::Memory;
-use prefetch::file::FetchState;
 use prefetch::{Budget, Device, Fetched, FileState, Mode, PAGE, Read, Request};
 use stats::rng::SplitMix;
 
@@ -188,7 +187,7 @@ fn run(seed: u64) -> u64 {
     world.file.close(&world.device, &world.budget);
     assert_eq!(world.budget.outstanding(), 0, "seed {seed}: not all was given back");
     assert_eq!(world.device.streams(), 0, "seed {seed}: a stream is left");
-    assert!(world.file.fetch != FetchState::Running, "seed {seed}");
+    assert!(!world.file.is_fetching(), "seed {seed}");
     issued
 }
 

@@ -21,9 +21,11 @@ impl FileState {
         let (size, random_hint) = (self.size, self.random_hint);
         let stream = self.streams.get(at)?;
         // What it reads since it is prefetched is its own as well, not a sign of others.
-        let own_rate = stream.base.rate().max(stream.rate_alone(now_ns));
-        let own_rate = (stream.course.shape != Shape::Forward || random_hint).then_some(own_rate);
-        if model.takes_turns(own_rate) && device.free_ns() > now_ns.saturating_add(T::WAKE_NS) {
+        let own_rate = match stream.course.shape {
+            Shape::Forward if !random_hint => 0,
+            _ => stream.base.rate().max(stream.rate_alone(now_ns)),
+        };
+        if model.is_shared(own_rate) && device.free_ns() > now_ns.saturating_add(T::WAKE_NS) {
             return None;
         }
         let ahead_max = decide::ahead_max(&model, stream, &self.past(stream, true));

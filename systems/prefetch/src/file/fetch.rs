@@ -1,6 +1,6 @@
 //! Fetching the file, or the parts of it that were missed in.
 
-use super::{FetchState, Fetched, FileState, Look, Request};
+use super::{Fetched, FileState, Look, Request};
 use crate::course::Shape;
 use crate::reason::Reason;
 use crate::stream::Stream;
@@ -11,7 +11,7 @@ impl FileState {
     /// Weighs what misses without a pattern have cost against fetching their part of the file.
     pub(super) fn rent(&mut self, stream: &Stream, look: &Look) {
         let Look { ref read, covered, fetched, device, budget, mode } = *look;
-        if mode == Mode::FetchAll && self.fetch == FetchState::Idle && !self.rent.is_complete() {
+        if mode == Mode::FetchAll && !self.fetching && !self.rent.is_complete() {
             self.rent.want_all();
             self.begin_fetch(device, budget, mode);
             return;
@@ -24,13 +24,13 @@ impl FileState {
         self.rent.on_miss(read.offset, self.size, elapsed_ns, read.now_ns);
         // A forward read may wait for the rest of the kernel's read-ahead only: that says nothing of the queue.
         if stream.course.shape != Shape::Forward {
-            if self.fetch == FetchState::Running {
+            if self.fetching {
                 self.rent.on_wait(elapsed_ns, device);
             } else {
                 device.note_wait_beside(elapsed_ns);
             }
         }
-        if self.fetch != FetchState::Idle || self.rent.misses() < T::MISSES {
+        if self.fetching || self.rent.is_complete() || self.rent.misses() < T::MISSES {
             return;
         }
         self.reason = Reason::Paying;
@@ -59,7 +59,7 @@ impl FileState {
         if !device.fetching.begin() {
             return;
         }
-        self.fetch = FetchState::Running;
+        self.fetching = true;
         self.wants_worker = true;
         self.reason = Reason::FetchingAll;
     }
@@ -67,7 +67,7 @@ impl FileState {
     /// The next step of fetching the whole file, asked for at `now_ns`; [`FileState::fetched`] must follow it, for steps in
     /// their order.
     pub fn claim_fetch(&mut self, now_ns: u64, device: &Device, budget: &Budget) -> Option<Request> {
-        if self.fetch != FetchState::Running {
+        if !self.fetching {
             return None;
         }
         let Some((offset, len)) = self.rent.claim(self.size, device) else {
@@ -105,25 +105,23 @@ impl FileState {
     pub fn fetched(&mut self, step: &Fetched, device: &Device, mode: Mode) {
         self.counters.redundant += step.cached;
         self.rent.measure(step, device);
-        let running = self.fetch == FetchState::Running;
-        if running && mode != Mode::FetchAll && !self.rent.on_step(self.size, step, device) {
+        if self.fetching && mode != Mode::FetchAll && !self.rent.on_step(self.size, step, device) {
             self.end_fetch(Reason::Paying, device);
         }
     }
 
     /// Somebody is writing what a step was to fetch.
     pub fn fetch_meets_writers(&mut self, device: &Device, mode: Mode) {
-        if self.fetch == FetchState::Running && mode != Mode::FetchAll {
+        if self.fetching && mode != Mode::FetchAll {
             self.rent.stop_for_writers();
             self.end_fetch(Reason::Written, device);
         }
     }
 
     pub(super) fn end_fetch(&mut self, reason: Reason, device: &Device) {
-        if self.fetch == FetchState::Running {
+        if core::mem::take(&mut self.fetching) {
             device.fetching.end();
         }
-        self.fetch = if reason == Reason::FetchedAll { FetchState::Done } else { FetchState::Idle };
         self.reason = reason;
     }
 }
