@@ -1,5 +1,6 @@
 //! How much may be prefetched and unread: headroom, pressure, evictions.
 
+use crate::model::scale;
 use crate::tuning::T;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -89,7 +90,7 @@ impl Budget {
     /// All that may be outstanding, bytes.
     pub fn total(&self) -> u64 {
         let room = self.room.load(Relaxed).min(self.user_max.load(Relaxed));
-        (u128::from(room) * u128::from(self.factor.load(Relaxed)) / 256) as u64
+        scale(room, self.factor.load(Relaxed), 256)
     }
 
     /// Bytes outstanding.

@@ -1,6 +1,7 @@
 //! The way of a stream's reads: forward, backward or with a stride, recognised from the reads alone.
 
 use crate::PAGE;
+use crate::model::scale;
 use crate::tuning::T;
 use crate::vote::Deltas;
 
@@ -181,8 +182,7 @@ impl Course {
     /// What a device would have to deliver for so much of it to be read, when all that lies between is prefetched.
     pub fn with_gaps(&self, amount: u64) -> u64 {
         let (read, way) = self.dense;
-        let all = u128::from(amount) * u128::from(way) / u128::from(read.max(1));
-        u64::try_from(all).unwrap_or(u64::MAX).max(amount)
+        scale(amount, way, read).max(amount)
     }
 
     /// Gaps wider than the reads, four in a row, are no dense stream: learn again.

@@ -13,7 +13,7 @@ use live::Live;
 use queue::Queue;
 
 use crate::latency::Latency;
-use crate::model::{Model, bytes_in, ns_of};
+use crate::model::{Model, bytes_in, ns_of, scale};
 use crate::pace::Pace;
 use crate::pairs::Pairs;
 use crate::traffic::{Delivery, Traffic};
@@ -176,11 +176,10 @@ impl Device {
 
     /// How long fetching so many bytes takes, ns.
     pub fn transfer_ns(&self, bytes: u64) -> u64 {
-        let ns = match self.pace.price_ns(self.latency_ns()) {
-            None => u128::from(ns_of(bytes, self.full_rate())),
-            Some(price) => (u128::from(bytes) * u128::from(price)) >> 20,
-        };
-        u64::try_from(ns).unwrap_or(u64::MAX)
+        match self.pace.price_ns(self.latency_ns()) {
+            None => self.own_transfer_ns(bytes),
+            Some(price) => scale(bytes, price, 1 << 20),
+        }
     }
 
     /// Learns from a prefetch that a read waited for.
@@ -265,21 +264,21 @@ impl Device {
     /// How long fetching so many bytes takes in what the program leaves of the device, ns.
     pub fn fetch_ns(&self, bytes: u64) -> u64 {
         let (all, free) = (self.fetch_bdp(), self.free_bdp());
-        let ns = u128::from(self.transfer_ns(bytes)) * u128::from(all.max(1))
-            / u128::from(free.max(all / 64).max(1));
-        u64::try_from(ns).unwrap_or(u64::MAX)
+        scale(self.transfer_ns(bytes), all.max(1), free.max(all / 64))
     }
 
     /// Latency x bandwidth, bytes; with the bandwidth that fetching found.
     fn fetch_bdp(&self) -> u64 {
-        let Some(price) = self.pace.price_ns(self.latency_ns()) else {
-            return bytes_in(self.latency_ns(), self.believed_rate()).min(1 << 40);
+        let latency_ns = self.latency_ns();
+        let found = match self.pace.price_ns(latency_ns) {
+            None => bytes_in(latency_ns, self.believed_rate()),
+            // Where streams found it full others may have been the reason.
+            Some(price) => {
+                let most = T::BANDWIDTH.max(self.delivery.highest());
+                scale(latency_ns, 1 << 20, price).min(bytes_in(latency_ns, most))
+            }
         };
-        let found = (u128::from(self.latency_ns()) << 20) / u128::from(price.max(1));
-        // Where streams found it full others may have been the reason.
-        let most = T::BANDWIDTH.max(self.delivery.highest());
-        let most = bytes_in(self.latency_ns(), most).min(1 << 40);
-        u64::try_from(found).map_or(most, |found| found.min(most))
+        found.min(1 << 40)
     }
 
     /// How long a miss took lately while nothing was prefetched, ns; the latency before that was seen.

@@ -6,7 +6,7 @@
 use crate::PAGE;
 use crate::tuning::T;
 
-const SECOND_NS: u128 = 1_000_000_000;
+const SECOND_NS: u64 = 1_000_000_000;
 
 /// What the program by itself has a device deliver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -50,19 +50,24 @@ pub struct Model {
     pub call: u64,
 }
 
+/// `a` x `b` / `c`, in full width.
+pub(crate) fn scale(a: u64, b: u64, c: u64) -> u64 {
+    u64::try_from(u128::from(a) * u128::from(b) / u128::from(c.max(1))).unwrap_or(u64::MAX)
+}
+
 /// How many bytes come in a time.
 pub(crate) fn bytes_in(ns: u64, rate: u64) -> u64 {
-    u64::try_from(u128::from(ns) * u128::from(rate) / SECOND_NS).unwrap_or(u64::MAX)
+    scale(ns, rate, SECOND_NS)
 }
 
 /// So many bytes in a time, bytes/s.
 pub(crate) fn rate(bytes: u64, ns: u64) -> u64 {
-    u64::try_from(u128::from(bytes) * SECOND_NS / u128::from(ns.max(1))).unwrap_or(u64::MAX)
+    scale(bytes, SECOND_NS, ns)
 }
 
 /// How long bytes take, ns.
 pub(crate) fn ns_of(bytes: u64, rate: u64) -> u64 {
-    u64::try_from(u128::from(bytes) * SECOND_NS / u128::from(rate.max(1))).unwrap_or(u64::MAX)
+    scale(bytes, SECOND_NS, rate)
 }
 
 impl Model {
@@ -88,9 +93,9 @@ impl Model {
     /// `rate` is what the program has the device deliver.
     pub fn gain_ns(&self, rate: u64, shared: bool) -> i64 {
         let second = SECOND_NS as i64;
-        let busy_ns = ns_of(rate, self.bandwidth).min(SECOND_NS as u64) as i64;
+        let busy_ns = ns_of(rate, self.bandwidth).min(SECOND_NS) as i64;
         let woken = if shared { ns_of(T::WAKE_NS, self.latency_ns) } else { 0 };
-        second - busy_ns - woken.min(SECOND_NS as u64 * 2 / 5) as i64
+        second - busy_ns - woken.min(SECOND_NS * 2 / 5) as i64
     }
 
     /// Whether so much is worth the trouble.

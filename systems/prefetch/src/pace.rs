@@ -5,6 +5,7 @@
 //! law), and what it took beyond a latency, divided by its own. The first is close while the device is busy, the second
 //! while it is not. What others did meanwhile only adds to both, so that the low ones of the latest count.
 
+use crate::model::scale;
 use crate::tuning::T;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -29,7 +30,7 @@ impl Step {
         if self.assumed_ns.load(Relaxed) < latency_ns / (T::RESOLUTION / 2) {
             return None;
         }
-        let price = |ns: u64, bytes: u64| u128::from(ns) * (1 << 20) / u128::from(bytes.max(1));
+        let price = |ns, bytes| scale(ns, 1 << 20, bytes);
         let elapsed_ns = self.elapsed_ns.load(Relaxed);
         // On a busy device the latency that was learned may be longer than this step's.
         let beyond_ns = elapsed_ns.saturating_sub(latency_ns);
@@ -38,9 +39,8 @@ impl Step {
         // shorter still.
         let noise_ns = (elapsed_ns / 16).min(self.assumed_ns.load(Relaxed));
         let transfer_ns = transfer_ns.max(noise_ns).max(1_000);
-        let price =
-            price(elapsed_ns, self.under_way.load(Relaxed)).min(price(transfer_ns, self.own.load(Relaxed)));
-        Some(u64::try_from(price).unwrap_or(u64::MAX).max(1))
+        let beside = price(elapsed_ns, self.under_way.load(Relaxed));
+        Some(beside.min(price(transfer_ns, self.own.load(Relaxed))).max(1))
     }
 }
 

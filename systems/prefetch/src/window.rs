@@ -5,6 +5,7 @@
 //! holds more than it can serve, a read of somebody else would wait as long, and the window shrinks by the excess.
 //! (The rule of TCP Vegas: Brakmo and Peterson, "TCP Vegas: End to end congestion avoidance", 1995, section 3.)
 
+use crate::model::scale;
 use crate::tuning::T;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -65,8 +66,8 @@ impl Window {
         let queued = waited_ns > patience_ns;
         let next = if queued {
             self.settled.store(true, Relaxed);
-            let excess = u128::from(now) * u128::from(waited_ns - patience_ns) / u128::from(waited_ns);
-            now - (excess as u64).min(now / 2) / (streams / 2).max(1)
+            let excess = scale(now, waited_ns - patience_ns, waited_ns);
+            now - excess.min(now / 2) / (streams / 2).max(1)
         } else if ahead < now / 2 || now > ample {
             // Something else than the window is the limit.
             now
