@@ -43,8 +43,7 @@ impl FileState {
                 device.learn_delivery(read.now_ns, read.len);
             }
             if stream.slow_count() > 0 {
-                // What was fetched is there, and keeps no device busy.
-                device.note_traffic(read.now_ns, if fetched && !slow { 0 } else { read.len });
+                device.note_traffic(read.now_ns, read.len);
             }
             if mode != Mode::Observe {
                 self.try_out(stream, look, elapsed);
