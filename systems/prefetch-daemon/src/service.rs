@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prefetch::Fetched;
-use prefetch::os::Os;
 use prefetch_os::area::Head;
+use prefetch_os::ask::Os;
 use prefetch_os::processor::{FULL, Pressure};
 use prefetch_os::{Kernel, limits, memory, sys};
 use rustix::time::{ClockId, clock_gettime};

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use prefetch::Request;
-use prefetch::os::{Done, fetch, issue};
+use prefetch_os::ask::{Done, fetch, issue};
 use prefetch_os::{Kernel, sys};
 
 use crate::table::Ticket;

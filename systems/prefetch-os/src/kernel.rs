@@ -2,9 +2,9 @@
 
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use crate::ask::{Os, Refused, Residency};
 use prefetch::PAGE;
 use prefetch::budget::Memory;
-use prefetch::os::{Os, Refused, Residency};
 
 use crate::{memory, sys};
 
@@ -90,7 +90,7 @@ mod tests {
             return;
         };
         let (done, _) =
-            prefetch::os::fetch(&kernel, fd, Request { offset: 0, len: 4 << 20 }, 128 << 10, 4 << 20);
+            crate::ask::fetch(&kernel, fd, Request { offset: 0, len: 4 << 20 }, 128 << 10, 4 << 20);
         assert!(!done.refused && done.cached <= before.cached);
         assert_eq!(kernel.residency(fd, 0, 4 << 20).unwrap().cached, 4 << 20);
         assert_eq!(kernel.is_ready(fd, 0), Ok(true));
@@ -116,7 +116,7 @@ mod tests {
                 // SAFETY: no pointers; the bare call changes this thread only, which ends soon.
                 let _ = unsafe { sys::call(libc::SYS_setresuid, [65_534, 65_534, 65_534, 0, 0, 0]) };
                 let refused = kernel.residency(others.as_raw_fd(), 0, 64 << 10).err();
-                (refused, prefetch::os::issue(&kernel, others.as_raw_fd(), request, 64 << 10, true))
+                (refused, crate::ask::issue(&kernel, others.as_raw_fd(), request, 64 << 10, true))
             });
             nobody.join().unwrap()
         });

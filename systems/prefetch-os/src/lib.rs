@@ -3,7 +3,8 @@
 //! | module | holds |
 //! |---|---|
 //! | [`sys`] | system calls without libc: no errno, no thread-local storage, no cancellation, no hooks |
-//! | [`kernel`] | [`prefetch::os::Os`] on the real kernel: cachestat, readahead, preadv2 |
+//! | [`ask`] | what the shells ask of the kernel, as a trait, and how they ask for a range |
+//! | [`kernel`] | [`ask::Os`] on the real kernel: cachestat, readahead, preadv2 |
 //! | [`memory`] | what memory is left: meminfo, cgroups of both versions, PSI |
 //! | [`processor`] | how full the processors are: PSI |
 //! | [`limits`] | read-ahead window and request size of a device, from sysfs |
@@ -16,6 +17,7 @@
 
 pub mod area;
 pub mod areas;
+pub mod ask;
 pub mod kernel;
 pub mod launch;
 pub mod limits;

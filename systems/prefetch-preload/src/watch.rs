@@ -350,7 +350,7 @@ pub fn on_advice(fd: i32, advice: i32) {
         if let Some(Meta::Tracked(at)) = table::meta(fd)
             && let Some(mut file) = table::slot(at).and_then(|slot| slot.try_lock())
         {
-            file.on_hint(random);
+            file.random_hint = random;
         }
     });
 }

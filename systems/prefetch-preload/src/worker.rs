@@ -8,9 +8,9 @@ use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use prefetch::device::FETCH_WIDTH_MAX;
-use prefetch::os::{Os, issue};
 use prefetch::{Fetched, FileState, Request};
 use prefetch_os::area::Head;
+use prefetch_os::ask::{Os, issue};
 use prefetch_os::{Kernel, memory, processor, sys};
 
 use crate::cost::{self, Meter};

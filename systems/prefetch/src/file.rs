@@ -281,11 +281,6 @@ impl FileState {
         self.fetching
     }
 
-    /// Takes a hint of the program.
-    pub fn on_hint(&mut self, random: bool) {
-        self.random_hint = random;
-    }
-
     /// The program's position jumped in a way that was not seen: all streams are forgotten.
     pub fn forget(&mut self, device: &Device, budget: &Budget) {
         for at in 0..STREAMS {

@@ -32,7 +32,6 @@
 //! | [`order`] | whether fetching numbered files in their order pays |
 //! | [`walk`] | directory order: how far a walker may run ahead |
 //! | [`reason`] | why a file is prefetched, or why not |
-//! | [`os`] | what the shell asks of the kernel, as a trait |
 //! | [`sim`] | a simulated device, page cache and kernel read-ahead, to try policies on |
 
 #[macro_use]
@@ -50,7 +49,6 @@ pub mod latency;
 pub mod model;
 pub mod names;
 pub mod order;
-pub mod os;
 pub mod pace;
 pub mod pairs;
 pub mod reason;

@@ -158,7 +158,7 @@ impl World {
             2 => self.file.forget(&self.device, &self.budget),
             3 => {
                 let random = self.random.chance(2);
-                self.file.on_hint(random);
+                self.file.random_hint = random;
             }
             4 => self.device.delivery.learn_full(self.random.any_size()),
             _ => {

@@ -109,7 +109,7 @@ impl<H> Followed<H> {
         device.learn_miss(access.waited_ns, read.len);
         self.alone = self.alone.saturating_add(1);
         if self.alone == ALONE_MAX {
-            self.state.on_hint(true);
+            self.state.random_hint = true;
         }
     }
 }

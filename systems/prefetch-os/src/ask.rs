@@ -1,8 +1,7 @@
-//! What the shell asks of the kernel, as a trait.
+//! What the shells ask of the kernel, as a trait, and how they ask for a range.
 
-use crate::budget::Memory;
-use crate::file::Request;
-use crate::tuning::T;
+use prefetch::budget::Memory;
+use prefetch::{PAGE, Request, Tuning};
 
 /// Pages of a range, as cachestat(2) counts them, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -54,7 +53,7 @@ pub struct Done {
 /// matters, which is where `ask` says so.
 fn look(os: &impl Os, fd: i32, request: Request, ask: bool) -> Done {
     let nothing = Done::default();
-    if !ask && request.len < 2 * T::RAMP_BYTES {
+    if !ask && request.len < 2 * Tuning::RAMP_BYTES {
         return nothing;
     }
     if let Ok(residency) = os.residency(fd, request.offset, request.len) {
@@ -69,7 +68,7 @@ fn look(os: &impl Os, fd: i32, request: Request, ask: bool) -> Done {
     match (os.is_ready(fd, request.offset), os.is_ready(fd, last)) {
         (Ok(true), Ok(true)) => Done { cached: request.len, ..nothing },
         (Ok(false), Ok(false)) => nothing,
-        (Ok(_), Ok(_)) => Done { cached: crate::PAGE.min(request.len), ..nothing },
+        (Ok(_), Ok(_)) => Done { cached: PAGE.min(request.len), ..nothing },
         _ => Done { blind: true, ..nothing },
     }
 }
@@ -83,7 +82,7 @@ pub fn issue(os: &impl Os, fd: i32, request: Request, call_bytes: u64, ask: bool
     let end = request.offset.saturating_add(request.len);
     let mut at = request.offset;
     while at < end {
-        let len = call_bytes.max(crate::PAGE).min(end - at);
+        let len = call_bytes.max(PAGE).min(end - at);
         if os.prefetch(fd, at, len).is_err() {
             done.refused = true;
             break;
@@ -99,7 +98,7 @@ impl Done {
     pub fn untold(&self, request: Request) -> u64 {
         match (self.refused, self.blind) {
             (true, _) => request.len,
-            (_, true) => crate::PAGE.min(request.len),
+            (_, true) => PAGE.min(request.len),
             _ => self.cached,
         }
     }
@@ -125,7 +124,6 @@ pub fn fetch(os: &impl Os, fd: i32, request: Request, call_bytes: u64, size: u64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::PAGE;
 
     /// A kernel for tests: one file of pages, a limit a call, refusals on demand.
     #[derive(Debug, Default)]
@@ -230,7 +228,7 @@ mod tests {
             let again = step();
             assert_eq!((again.cached, os.calls.borrow().len()), (MIB, 1), "it is not taken for quick");
             os.cached.borrow_mut().remove(&256);
-            assert_eq!(step().untold(request), crate::PAGE, "a part was there");
+            assert_eq!(step().untold(request), PAGE, "a part was there");
         }
     }
 
@@ -240,7 +238,7 @@ mod tests {
         let request = Request { offset: 0, len: MIB };
         let (done, _) = fetch(&os, 3, request, MIB, 16 * MIB);
         assert!(done.blind && !done.refused && done.cached == 0);
-        assert_eq!(done.untold(request), crate::PAGE);
+        assert_eq!(done.untold(request), PAGE);
     }
 
     #[test]
