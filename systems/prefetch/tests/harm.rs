@@ -311,3 +311,15 @@ fn observing_changes_nothing_and_foresees_the_gain() {
     let foreseen = observed.saved_ns;
     assert!(foreseen > real / 2 && foreseen < real * 2, "foreseen {foreseen}, real {real}");
 }
+
+#[test]
+fn reads_of_parts_of_a_page_gain_as_well() {
+    // Most of them lie in the page of the one before, which says nothing of whether the stream misses.
+    for len in [128, 512, 1024] {
+        let reads = (1..=(4 << 20) / len).map(|read| (SIZE - read * len, len)).collect();
+        let trace = sim::Trace { size: SIZE, threads: vec![reads], ..sim::Trace::default() };
+        let run = |mode| replay(&trace, &options(2, 1000), mode).elapsed_ns;
+        let gain = run(Mode::AppOnly) as f64 / run(Mode::Auto) as f64;
+        assert!(gain > 20.0, "{len} bytes backward: {gain:.2}");
+    }
+}
