@@ -169,9 +169,9 @@ impl Device {
         self.delivery.full()
     }
 
-    /// Learns that a step of fetching, of `own` bytes, took so long while `under_way` bytes were, its own among them.
-    pub fn learn_fetch(&self, under_way: u64, own: u64, elapsed_ns: u64) {
-        self.pace.learn((under_way, own), elapsed_ns, self.own_transfer_ns(own), self.latency_ns());
+    /// Learns that a step of fetching so many bytes took so long.
+    pub fn learn_fetch(&self, bytes: u64, elapsed_ns: u64) {
+        self.pace.learn(bytes, elapsed_ns, self.own_transfer_ns(bytes), self.latency_ns());
     }
 
     /// How long fetching so many bytes takes, ns.

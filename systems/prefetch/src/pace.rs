@@ -1,9 +1,8 @@
 //! What fetching costs on a device.
 //!
 //! The price of bytes is the time that the device is busy with them, not the time until they are there: nobody waits for
-//! that. Two figures are no less than it: what a step took, divided by all bytes that were under way with it (Little's
-//! law), and what it took beyond a latency, divided by its own. The first is close while the device is busy, the second
-//! while it is not. What others did meanwhile only adds to both, so that the low ones of the latest count.
+//! that. What a step took beyond a latency, divided by its bytes, is no less than it. What others did meanwhile only adds
+//! to that, so that the low ones of the latest count.
 
 use crate::model::scale;
 use crate::tuning::T;
@@ -15,9 +14,7 @@ const STEPS: usize = 16;
 shared! {
     /// What is known of one step.
     struct Step {
-        /// Bytes that were under way with it, its own among them.
-        under_way: AtomicU64,
-        own: AtomicU64,
+        bytes: AtomicU64,
         elapsed_ns: AtomicU64,
         /// What its own bytes take on a device as fast as was assumed, ns.
         assumed_ns: AtomicU64,
@@ -30,7 +27,6 @@ impl Step {
         if self.assumed_ns.load(Relaxed) < latency_ns / (T::RESOLUTION / 2) {
             return None;
         }
-        let price = |ns, bytes| scale(ns, 1 << 20, bytes);
         let elapsed_ns = self.elapsed_ns.load(Relaxed);
         // On a busy device the latency that was learned may be longer than this step's.
         let beyond_ns = elapsed_ns.saturating_sub(latency_ns);
@@ -39,8 +35,7 @@ impl Step {
         // shorter still.
         let noise_ns = (elapsed_ns / 16).min(self.assumed_ns.load(Relaxed));
         let transfer_ns = transfer_ns.max(noise_ns).max(1_000);
-        let beside = price(elapsed_ns, self.under_way.load(Relaxed));
-        Some(beside.min(price(transfer_ns, self.own.load(Relaxed))).max(1))
+        Some(scale(transfer_ns, 1 << 20, self.bytes.load(Relaxed)).max(1))
     }
 }
 
@@ -54,16 +49,15 @@ shared! {
 }
 
 impl Pace {
-    /// Learns that a step, of `own` bytes, took so long while `under_way` bytes were, its own among them. On a device that
-    /// is as fast as is assumed its own take `assumed_ns`; where that is nothing beside the latency it is forgotten.
-    pub fn learn(&self, (under_way, own): (u64, u64), elapsed_ns: u64, assumed_ns: u64, latency_ns: u64) {
+    /// Learns that a step of so many bytes took so long. On a device that
+    /// is as fast as is assumed they take `assumed_ns`; where that is nothing beside the latency it is forgotten.
+    pub fn learn(&self, bytes: u64, elapsed_ns: u64, assumed_ns: u64, latency_ns: u64) {
         if assumed_ns < latency_ns / (T::RESOLUTION / 2) {
             return;
         }
         let count = self.count.fetch_add(1, Relaxed) as usize;
         if let Some(step) = self.steps.get(count % STEPS) {
-            step.under_way.store(under_way, Relaxed);
-            step.own.store(own, Relaxed);
+            step.bytes.store(bytes, Relaxed);
             step.elapsed_ns.store(elapsed_ns, Relaxed);
             step.assumed_ns.store(assumed_ns, Relaxed);
         }
@@ -92,53 +86,43 @@ mod tests {
     /// The price of a MiB at 1 GB/s, ns.
     const AT_1_GB: u64 = 1_048_576;
 
-    fn learn(pace: &Pace, (under_way, own): (u64, u64), elapsed_ns: u64) {
-        pace.learn((under_way, own), elapsed_ns, u64::MAX, MS);
+    fn learn(pace: &Pace, bytes: u64, elapsed_ns: u64) {
+        pace.learn(bytes, elapsed_ns, u64::MAX, MS);
     }
 
     #[test]
     fn a_step_that_is_all_latency_tells_nothing() {
         let pace = Pace::new();
-        let short = (MIB / 64, MIB / 64);
+        let short = MIB / 64;
         (0..64).for_each(|_| pace.learn(short, MS + 100_000, AT_1_GB / 64, MS));
         assert_eq!(pace.price_ns(MS), None);
         // The latency was not known yet.
         (0..16).for_each(|_| pace.learn(short, MS + 100_000, AT_1_GB / 64, 4_000));
         assert_eq!(pace.price_ns(MS), None);
-        (0..8).for_each(|_| pace.learn((MIB / 8, MIB / 8), MS + AT_1_GB / 2, AT_1_GB / 8, MS));
+        (0..8).for_each(|_| pace.learn(MIB / 8, MS + AT_1_GB / 2, AT_1_GB / 8, MS));
         assert!(pace.price_ns(MS).is_some_and(|price| price > 3 * AT_1_GB));
-    }
-
-    #[test]
-    fn a_busy_device_and_an_idle_one_have_the_same_price() {
-        let (busy, idle) = (Pace::new(), Pace::new());
-        for _ in 0..16 {
-            learn(&busy, (4 * MIB, MIB / 8), 4 * AT_1_GB);
-            learn(&idle, (MIB / 8, MIB / 8), MS + AT_1_GB / 8 + (T::WAKE_NS / 2));
-        }
-        assert_eq!((busy.price_ns(MS), idle.price_ns(MS)), (Some(AT_1_GB), Some(AT_1_GB)));
     }
 
     #[test]
     fn slow_steps_do_not_decide_and_a_slow_device_does() {
         let pace = Pace::new();
-        learn(&pace, (MIB, MIB), 80 * MS);
+        learn(&pace, MIB, 80 * MS);
         assert_eq!(pace.price_ns(MS), None);
         for step in 0..64 {
-            learn(&pace, (MIB, MIB), if step % 8 < 5 { MS + AT_1_GB } else { 80 * MS });
+            learn(&pace, MIB, if step % 8 < 5 { MS + AT_1_GB } else { 80 * MS });
             assert!(step == 0 || pace.price_ns(MS).is_some_and(|price| price <= AT_1_GB), "step {step}");
         }
-        (0..16).for_each(|_| learn(&pace, (MIB, MIB), 80 * MS));
+        (0..16).for_each(|_| learn(&pace, MIB, 80 * MS));
         assert_eq!(pace.price_ns(MS), Some(79 * MS - (T::WAKE_NS / 2)));
-        pace.learn((0, 0), 0, 0, 0);
-        pace.learn((u64::MAX, 1), u64::MAX, u64::MAX, u64::MAX);
+        pace.learn(0, 0, 0, 0);
+        pace.learn(1, u64::MAX, u64::MAX, u64::MAX);
         assert!(pace.price_ns(u64::MAX).is_some() && pace.price_ns(0).is_some());
     }
 
     #[test]
     fn a_latency_learned_later_corrects_the_price() {
         let pace = Pace::new();
-        (0..16).for_each(|_| learn(&pace, (MIB / 8, MIB / 8), MS + AT_1_GB / 8 + (T::WAKE_NS / 2)));
+        (0..16).for_each(|_| learn(&pace, MIB / 8, MS + AT_1_GB / 8 + (T::WAKE_NS / 2)));
         assert!(
             pace.price_ns(4_000).is_some_and(|price| price > 8 * AT_1_GB),
             "hits of the opening passed for misses"

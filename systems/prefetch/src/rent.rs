@@ -128,8 +128,8 @@ impl Rent {
         // Where processors are full the program's threads wait for this one, and in no single read can that be told.
         self.credit.charge_processors(taken_ns);
         // One whose last page was there already ends before the others came.
-        if let Some(came) = self.followed.end(step.fresh()).filter(|_| cached == 0) {
-            device.learn_fetch(came, bytes, elapsed_ns);
+        if self.followed.end() && cached == 0 {
+            device.learn_fetch(bytes, elapsed_ns);
         }
     }
 
@@ -153,7 +153,7 @@ impl Rent {
         self.regions.stop();
         self.loss.halve();
         self.width.halve();
-        self.followed.stop();
+        self.followed = Followed::default();
     }
 
     /// Stops because the file is being written: writers wait for pages that are read, and nobody counts that.
@@ -227,9 +227,9 @@ mod tests {
         let mut rent = Rent::default();
         (0..200).for_each(|miss| rent.on_miss(miss * 327_680, SIZE, 1_000_000, (miss + 1) * 1_000_000));
         assert!(rent.claim(SIZE, &device).is_some());
-        device.learn_fetch(1 << 20, 1 << 20, 100_000_000);
+        device.learn_fetch(1 << 20, 100_000_000);
         assert!(rent.on_step(SIZE, &step(1 << 20), &device));
-        (0..15).for_each(|_| device.learn_fetch(1 << 20, 1 << 20, 100_000_000));
+        (0..15).for_each(|_| device.learn_fetch(1 << 20, 100_000_000));
         assert!(!rent.on_step(SIZE, &step(1 << 20), &device));
     }
 

@@ -43,15 +43,13 @@ impl Width {
     }
 }
 
-/// The step of those under way whose time is taken, and what came beside it.
+/// Which of the steps that are under way has its time taken: one at a time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Followed {
     /// Steps that are under way.
     under_way: u8,
     /// Steps until the one ends that is followed, itself among them; 0 without one.
     left: u8,
-    /// Bytes that came since it began.
-    bytes: u64,
 }
 
 impl Followed {
@@ -59,20 +57,15 @@ impl Followed {
     pub(super) fn begin(&mut self) {
         self.under_way = self.under_way.saturating_add(1);
         if self.left == 0 {
-            (self.left, self.bytes) = (self.under_way, 0);
+            self.left = self.under_way;
         }
     }
 
-    /// A step ends that brought so many bytes; what came since the followed one began, if it was that one.
-    pub(super) fn end(&mut self, fresh: u64) -> Option<u64> {
+    /// A step ends; whether it is the followed one.
+    pub(super) fn end(&mut self) -> bool {
         self.under_way = self.under_way.saturating_sub(1);
-        self.bytes = self.bytes.saturating_add(fresh);
         let followed = self.left == 1;
         self.left = self.left.saturating_sub(1);
-        followed.then_some(self.bytes)
-    }
-
-    pub(super) fn stop(&mut self) {
-        (self.under_way, self.left) = (0, 0);
+        followed
     }
 }
