@@ -126,9 +126,7 @@ impl Model {
             return u64::MAX;
         }
         let times = if self.demand.grows { 4 } else { 2 };
-        // What the program gets is less where the window is too small.
-        let rate = if self.is_steady { self.demand.rate.max(self.bandwidth) } else { self.demand.rate };
-        bytes_in(self.latency_ns, rate).saturating_mul(times).max(self.queue_first)
+        bytes_in(self.latency_ns, self.demand.rate).saturating_mul(times).max(self.queue_first)
     }
 
     /// The share of one stream in what all may be ahead, and at least `least`, bytes: what is in flight for it without
