@@ -138,7 +138,7 @@ pub fn ahead_max(model: &Model, stream: &Stream, past: &Past) -> u64 {
         most if stream.course.run_bytes > most => u64::MAX,
         _ => past.usual_run.saturating_sub(stream.course.run_bytes),
     };
-    let share = model.share_bytes(least.min(1 << 20));
+    let share = model.share_bytes(least);
     stream.ahead.depth().min(ramp).min(run_left).min(share)
 }
 
