@@ -21,7 +21,7 @@
 //! | [`latency`] | the latency of a device, from everything that waited for it |
 //! | [`waits`] | waits judged several at a time |
 //! | [`window`] | how much may be on its way, by the queueing it causes |
-//! | [`traffic`] | what a device is busy with for the program |
+//! | [`traffic`] | what a device is busy with for the program, and what it delivers |
 //! | [`experiment`] | try, compare, rest twice as long |
 //! | [`base`] | the rate of a stream before it is prefetched |
 //! | [`trial`] | whether prefetching pays, by the program's reads without and with it |
