@@ -18,6 +18,7 @@ MUTATIONS = [
     ('trial: plainly faster by time alone', [('trial.rs', 'if gains || self.with.is_plainly_faster() {', 'if gains {')]),
     ('trial: tail of reads', [('trial.rs', 'let later = late', 'let later = false && late')]),
     ('latency: partial of upward unknown', [('file/account.rs', 'Shape::Unknown => stream.course.is_upwards(),', 'Shape::Unknown => false,')]),
+    ('latency: partial beside live stream', [('file/account.rs', '                    _ if self.streams.iter().any(live) => true,\n', '')]),
     ('latency: typical is the latency', [('latency.rs', '        match self.typical_ns.load(Relaxed) {', '        match 0 {')]),
     ('pairs: all', [('device.rs', '        match self.pairs.rate() {', '        match 0 {')]),
     ('pairs: resolved', [('pairs.rs', 'if queued && together && resolved {', 'let _ = resolved; if queued && together {')]),
