@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub mod cuts;
+mod scatter;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -363,6 +364,19 @@ impl World {
             56..95 => self.change(fs, &files),
             _ => self.attributes(fs, &files),
         };
+        self.conclude(before, expected, &what, result, dying)
+    }
+
+    /// The end of an operation: as expected, refused for space on a full device (`before` is the model again), or, if
+    /// `dying`, true because the file system has failed.
+    fn conclude(
+        &mut self,
+        before: Option<Model>,
+        expected: Done,
+        what: &str,
+        result: Done,
+        dying: bool,
+    ) -> bool {
         match result {
             Err(libc::EIO | libc::EROFS) if dying => true,
             Err(libc::ENOSPC) if self.full => {
