@@ -24,13 +24,15 @@ impl World {
         // A device that shall be full is filled at first, and again as space comes back.
         let fills = self.full && (self.refused <= REFUSED_AT_FIRST || self.random.below(40) == 0);
         let few = large.len() < LARGE_FILES_MAX || fills;
+        // Without more files the one would grow for ever.
+        let grows: Vec<Path> = if fills { files.clone() } else { less(&files, &large) };
         let before = self.full.then(|| self.model.clone());
         let kind = self.random.below(100);
         let (expected, what, result) = match kind {
             0..8 => return self.step(fs, dying),
             _ if files.is_empty() => return self.step(fs, dying),
-            8..40 if few => {
-                let path = self.pick(&files);
+            8..40 if few && !grows.is_empty() => {
+                let path = self.pick(&grows);
                 let bytes = self.random.bytes(GROWTH);
                 let off = self.model.len(&path);
                 self.write_at(fs, &path, off, &bytes)
@@ -52,7 +54,7 @@ impl World {
                 self.write_at(fs, &path, off, &bytes)
             }
         };
-        self.conclude(before, expected, &what, result, dying)
+        self.conclude(fs, before, expected, &what, result, dying)
     }
 
     fn write_at(&mut self, fs: &Fs, path: &Path, off: usize, bytes: &[u8]) -> (Done, String, Done) {
@@ -90,6 +92,11 @@ impl World {
         let (expected, _, result) = self.write_at(fs, &to, at, &bytes);
         (expected, format!("{what} {at}"), result)
     }
+}
+
+/// The first without the others.
+fn less(files: &[Path], others: &[Path]) -> Vec<Path> {
+    files.iter().filter(|path| !others.contains(path)).cloned().collect()
 }
 
 impl Model {
