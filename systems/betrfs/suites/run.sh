@@ -9,7 +9,7 @@
 # FSX_OPS (1000000); STRESS_SECONDS (600); SEED (20261120); BETRFS_BIN, directory of the examples `betrfs` and `load`
 # (they are built); BETRFS_OPTIONS, mount options beside the cache, such as transport=uring; XFSTESTS, a directory with a
 # built xfstests; XFSTESTS_TESTS (all of generic/quick), such as "generic/001 generic/426"; XFSTESTS_SECONDS (120) for each
-# test; BETRFS_SUITES_PREFIX, a command that starts each part of xfstests.
+# test; XFSTESTS_PART (40), tests of one part; BETRFS_SUITES_PREFIX, a command that starts each part of xfstests.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 top=$(cd "$here/../../.." && pwd)

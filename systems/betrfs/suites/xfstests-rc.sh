@@ -14,12 +14,23 @@ betrfs_make() {
     "$BETRFS_PROGRAM" mkfs "$1" >/dev/null
 }
 
+# Unmounts $1. A betrfs that a test made in a file on it may be unmounted already and its daemon not done: it writes to that
+# file as long.
+betrfs_unmount() {
+    local i
+    for ((i = 0; i < 60; i++)); do
+        $UMOUNT_PROG "$1" 2>/dev/null && return
+        sleep 0.5
+    done
+    $UMOUNT_PROG "$1"
+}
+
 # Checks the betrfs on $1, which is unmounted for it from $2 and mounted again with $3.
 betrfs_check() {
     local mounted= good=0
     if mountpoint -q "$2"; then
         mounted=yes
-        $UMOUNT_PROG "$2"
+        betrfs_unmount "$2"
     fi
     # shellcheck disable=SC2154
     timeout 200 "$BETRFS_PROGRAM" fsck "$1" >"$tmp.fsck" 2>&1 || {

@@ -8,7 +8,7 @@
 # What this was tried with; others may have other tests.
 xfstests_commit=63a29724a85f1999e49bf0a9bf0d22643b6116e5
 # Tests of one part: after each, what was left is taken away, and others may have the machine.
-xfstests_part=40
+xfstests_part=${XFSTESTS_PART:-40}
 # The process of the part that runs.
 inside=
 # Size of the two images in MiB: the tests' own list of what needs more is short.

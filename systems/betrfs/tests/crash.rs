@@ -19,7 +19,7 @@ fn a_cut_leaves_a_prefix_of_the_operations() {
     }
     println!("{tally}");
     assert!(
-        tally.in_a_row > 0 && tally.log_tails > 0 && tally.blocks > 0,
+        tally.in_a_row > 0 && tally.log_tails > 0 && tally.blocks > 0 && tally.bound_bytes > 0,
         "the cuts hit too little: {tally}"
     );
 }

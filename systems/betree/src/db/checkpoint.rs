@@ -23,6 +23,9 @@ impl Inner {
         drop(view);
         let drained = self.store.counters.drained_bytes.load(Ordering::Relaxed);
         let block = self.store.write_tree(&root)?;
+        let (level, weight, width) = (root.level(), root.weight(), root.width());
+        // Whoever waits to take the next checkpoint counts on it that this one no longer keeps what that frees.
+        drop(root);
         let nodes_written = self.store.counters.node_bytes_written.load(Ordering::Relaxed);
         let table = self.store.table.encode(block.id());
         let buf = AlignedBuf::from_slice(&table);
@@ -55,7 +58,7 @@ impl Inner {
             table_copy: copy,
             table_len: table.len() as u64,
             table_crc: crc32c::crc32c(&table),
-            root: (block.id(), root.level(), root.weight() as u32, root.width() as u32),
+            root: (block.id(), level, weight as u32, width as u32),
             msn: applied,
             log_pos,
             log_seq,

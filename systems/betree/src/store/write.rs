@@ -169,13 +169,10 @@ impl Store {
                 Placed { off, stored: stored.len() as u32, raw, codec, crc, extents }
             }
             (None, Some(h)) => {
-                match runs.get(&h) {
-                    Some(stored) => {
-                        self.check_part(&h, stored)?;
-                        out.extend_from_slice(stored);
-                    }
-                    // It left memory a moment ago.
-                    None => out.extend_from_slice(&self.read_stored(&h)?),
+                match runs.get(&h).filter(|stored| self.check_part(&h, stored).is_ok()) {
+                    Some(stored) => out.extend_from_slice(stored),
+                    // It left memory a moment ago, or it is damaged.
+                    None => out.extend_from_slice(&self.read_as_it_is(&h)?),
                 }
                 Placed { off, stored: h.stored, raw: h.raw, codec: h.codec, crc: h.crc, extents: h.extents }
             }

@@ -13,6 +13,9 @@ use super::{Model, World, dump, options, threaded};
 /// Where the log begins, behind the superblocks: `docs/betrfs-format.md`.
 const LOG_START: u64 = 4 * UNIT as u64;
 
+/// A device is full when so many operations have been refused.
+pub const REFUSED_AT_FIRST: u64 = 20;
+
 /// What the storage and the store are like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -24,25 +27,58 @@ pub enum Kind {
     FullDevice,
     /// Freed space is discarded and reads as garbage from then on.
     Discard,
-    /// With the store's threads. In these two kinds a seed repeats the operations, not the whole run.
+    /// With the store's threads. In kinds with threads a seed repeats the operations, not the whole run.
     Threads,
+    /// Small writes anywhere in large files, hardly any of them synced, so that the store binds its log late.
+    Scattered,
+    /// The same with the store's threads.
+    ScatteredThreads,
+    /// The same without threads, on a device that is full most of the time, so that the store drains what it spilled.
+    ScatteredFull,
 }
 
 impl Kind {
     /// All kinds, in turn.
     pub fn of(seed: u64) -> Kind {
         match seed % 10 {
-            0 | 4 | 7 => Kind::Plain,
+            0 => Kind::Plain,
             1 | 5 => Kind::FullLog,
-            2 | 6 | 8 => Kind::FullDevice,
+            2 | 8 => Kind::FullDevice,
             3 => Kind::Discard,
+            4 => Kind::ScatteredFull,
+            6 => Kind::ScatteredThreads,
+            7 => Kind::Scattered,
             _ => Kind::Threads,
         }
+    }
+
+    /// As it is written here.
+    pub fn name(self) -> String {
+        format!("{self:?}")
+    }
+
+    fn is_full(self) -> bool {
+        matches!(self, Kind::FullDevice | Kind::ScatteredFull)
+    }
+
+    fn is_scattered(self) -> bool {
+        matches!(self, Kind::Scattered | Kind::ScatteredThreads | Kind::ScatteredFull)
+    }
+
+    /// Writes and flushes of the storage after which the power fails at the latest.
+    fn writes_max(self) -> u64 {
+        if self.is_scattered() { 400 } else { 150 }
+    }
+
+    /// Operations that are tried until then, and how many for each sync.
+    fn operations_max(self) -> (u64, u64) {
+        if self.is_scattered() { (1000, 200) } else { (200, 15) }
     }
 
     fn bytes(self) -> u64 {
         match self {
             Kind::FullDevice => 3 << 19,
+            Kind::ScatteredFull => 3 << 20,
             // With less free nothing is collected.
             Kind::Threads => 100 << 20,
             _ => 8 << 20,
@@ -51,7 +87,7 @@ impl Kind {
 
     fn options(self) -> Options {
         let mut options = match self {
-            Kind::Threads | Kind::FullLog => threaded(),
+            Kind::Threads | Kind::FullLog | Kind::ScatteredThreads => threaded(),
             _ => options(),
         };
         match self {
@@ -63,6 +99,13 @@ impl Kind {
             }
             Kind::FullDevice => options.store.log_bytes = 128 << 10,
             Kind::Discard => options.store.discard = true,
+            Kind::Scattered | Kind::ScatteredThreads | Kind::ScatteredFull => {
+                // Some blocks in a leaf, and memtables with writes to many leaves.
+                options.store.leaf_bytes = 16 << 10;
+                options.store.basement_bytes = 4 << 10;
+                options.store.buffer_bytes = 8 << 10;
+                options.store.memtable_bytes = 16 << 10;
+            }
             _ => {}
         }
         options
@@ -149,9 +192,9 @@ impl Trial {
         let (options, storage) = (kind.options(), SimStorage::new(kind.bytes()));
         Fs::format(storage.clone(), &options).expect("format");
         let mut world = World::new(seed);
-        world.full = kind == Kind::FullDevice;
+        world.full = kind.is_full();
         let mut trial = Trial { seed, kind, options, world, storage, tally: Tally::default() };
-        if kind == Kind::FullDevice {
+        if kind.is_full() {
             trial.fill();
         }
         trial
@@ -168,14 +211,18 @@ impl Trial {
     fn fill(&mut self) {
         let fs = Fs::open(self.storage.clone(), &self.options).expect("open to fill");
         for _ in 0..3000 {
-            self.world.step(&fs, false);
-            if self.world.refused > 20 {
+            self.operate(&fs, false);
+            if self.world.refused > REFUSED_AT_FIRST {
                 break;
             }
         }
         assert!(self.world.refused > 0, "seed {}: the device does not get full", self.seed);
         self.world.held.clear();
         fs.close().expect("close the full device");
+    }
+
+    fn operate(&mut self, fs: &Fs, dying: bool) -> bool {
+        if self.kind.is_scattered() { self.world.scatter(fs, dying) } else { self.world.step(fs, dying) }
     }
 
     /// Where the power goes off: anywhere, or in a write of a superblock or of the log.
@@ -189,7 +236,10 @@ impl Trial {
                 let log = LOG_START..LOG_START + self.options.store.log_bytes;
                 FaultPlan { power_off_within: Some((log, random.below(30))), ..FaultPlan::default() }
             }
-            _ => FaultPlan { power_off_after: Some(1 + random.below(150)), ..FaultPlan::default() },
+            _ => FaultPlan {
+                power_off_after: Some(1 + random.below(self.kind.writes_max())),
+                ..FaultPlan::default()
+            },
         }
     }
 
@@ -199,13 +249,14 @@ impl Trial {
         let plan = self.plan();
         self.storage.set_faults(plan);
         let states = self.until_cut(&fs);
+        let dumps: Vec<String> = states.iter().map(Model::dump).collect();
         self.look(&fs);
         drop(fs);
         let mut storage = self.storage.clone();
         let mut found = None;
         for image in 0..images {
             storage = self.storage.power_cut(self.world.random.below(1 << 50));
-            found = Some(self.judge(&storage, &states, &format!("{at} image {image}")));
+            found = Some(self.judge(&storage, &dumps, &format!("{at} image {image}")));
         }
         // Power fails again while recovering, and again.
         for again in 0..self.world.random.below(4) {
@@ -213,7 +264,7 @@ impl Trial {
             storage.set_faults(FaultPlan { power_off_after: Some(cut), ..FaultPlan::default() });
             drop(Fs::open(storage.clone(), &self.options));
             storage = storage.power_cut(self.world.random.below(1 << 50));
-            found = Some(self.judge(&storage, &states, &format!("{at} recovery {again}")));
+            found = Some(self.judge(&storage, &dumps, &format!("{at} recovery {again}")));
             self.tally.in_recovery += 1;
             self.tally.in_a_row += u64::from(again > 0);
         }
@@ -228,14 +279,15 @@ impl Trial {
     /// Operates until the power fails; returns the models that may be found, the last synced first.
     fn until_cut(&mut self, fs: &Fs) -> Vec<Model> {
         let mut states = vec![self.world.model.clone()];
-        for _ in 0..200 {
+        let (most, each_sync) = self.kind.operations_max();
+        for _ in 0..most {
             self.tally.operations += 1;
-            let dead = self.world.step(fs, true);
+            let dead = self.operate(fs, true);
             states.push(self.world.model.clone());
             if dead {
                 break;
             }
-            if self.world.random.below(15) == 0 {
+            if self.world.random.below(each_sync) == 0 {
                 match fs.sync() {
                     Ok(()) => drop(states.drain(..states.len() - 1)),
                     Err(_) => break,
@@ -258,20 +310,19 @@ impl Trial {
         self.tally.bound_bytes += stats.bound_bytes;
     }
 
-    /// Checks and opens a copy of `storage`; returns which of `states` it is in.
-    fn judge(&mut self, storage: &SimStorage, states: &[Model], at: &str) -> usize {
+    /// Checks and opens a copy of `storage`; returns which of `states`, as they are dumped, it is in.
+    fn judge(&mut self, storage: &SimStorage, states: &[String], at: &str) -> usize {
         self.tally.states += 1;
         let copy = SimStorage::from_image(storage.image());
         let report = betrfs::check(copy.clone(), false).expect(at);
         assert!(report.is_clean(), "{at}: {report}");
         let fs = Fs::open(copy, &self.options).unwrap_or_else(|e| panic!("{at}: {e}"));
         let found = dump(&fs);
-        let state = states.iter().rposition(|s| s.dump() == found);
+        let state = states.iter().rposition(|s| *s == found);
         state.unwrap_or_else(|| {
-            let differing = |state: &Model| {
-                let dump = state.dump();
+            let differing = |dump: &String| {
                 let lines = |text: &str| text.lines().map(str::to_owned).collect::<BTreeSet<_>>();
-                let (known, found) = (lines(&dump), lines(&found));
+                let (known, found) = (lines(dump), lines(&found));
                 let lost = known.difference(&found).map(|line| format!("- {line}"));
                 lost.chain(found.difference(&known).map(|line| format!("+ {line}"))).collect::<Vec<_>>()
             };

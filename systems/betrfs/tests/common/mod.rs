@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses its part")]
 
 pub mod cuts;
+mod scatter;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -285,6 +286,7 @@ fn dump_at(fs: &Fs, out: &mut Dump, path: &str, ino: u64) {
 
 /// A random walk on model and file system.
 pub struct World {
+    seed: u64,
     pub random: Random,
     pub model: Model,
     /// Files without names that are still held: inode number and content.
@@ -304,6 +306,7 @@ fn errno(result: Result<(), Error>) -> Done {
 impl World {
     pub fn new(seed: u64) -> World {
         World {
+            seed,
             random: Random::new(seed),
             model: Model::new(),
             held: Vec::new(),
@@ -363,6 +366,20 @@ impl World {
             56..95 => self.change(fs, &files),
             _ => self.attributes(fs, &files),
         };
+        self.conclude(fs, before, expected, &what, result, dying)
+    }
+
+    /// The end of an operation: as expected, refused for space on a full device (`before` is the model again), or, if
+    /// `dying`, true because the file system has failed.
+    fn conclude(
+        &mut self,
+        fs: &Fs,
+        before: Option<Model>,
+        expected: Done,
+        what: &str,
+        result: Done,
+        dying: bool,
+    ) -> bool {
         match result {
             Err(libc::EIO | libc::EROFS) if dying => true,
             Err(libc::ENOSPC) if self.full => {
@@ -372,7 +389,8 @@ impl World {
                 false
             }
             _ => {
-                assert_eq!(result, expected, "{what}");
+                let seed = self.seed;
+                assert_eq!(result, expected, "seed {seed}: {what}; {:?}", fs.store().stats());
                 false
             }
         }

@@ -124,3 +124,61 @@ fn damage_anywhere_is_found_and_never_read_as_data() {
     }
     assert!(noticed > 5, "only {noticed} of 150 damaged images were noticed: is anything checked?");
 }
+
+/// A damaged part of a leaf is no reason to refuse writes to the others; who wants it is told, also after it has moved.
+#[test]
+fn beside_a_damaged_part_of_a_leaf_the_others_can_change() {
+    let options = Options { leaf_bytes: 32 << 10, cache_bytes: 256 << 10, ..Options::tiny() };
+    let storage = sim(3072);
+    let key = |n: u32| format!("k{n:04}").into_bytes();
+    let db = Db::create(storage.clone(), options.clone()).expect("create");
+    (0..400).for_each(|n| _ = db.put(&key(n), &[n as u8; 100]).expect("put"));
+    db.settle(&[KeyRange::all()]).expect("settle");
+    let leaves: Vec<_> = db
+        .inner
+        .store
+        .table
+        .list()
+        .into_iter()
+        .filter(|(_, info, _)| info.kind == crate::block::BlockKind::Leaf)
+        .collect();
+    let (_, info, _) = leaves.first().expect("a leaf");
+    let (from, _) = info.locate(u64::from(info.len) - 40, 1)[0];
+    db.close().expect("close");
+    storage.corrupt(from, &[0x5A; 8]);
+    let db = Db::open(storage.clone(), options.clone()).expect("open");
+    let state = |db: &Db| -> Vec<u32> {
+        let damaged = |n: &u32| match db.get(&key(*n)) {
+            Ok(value) => {
+                assert_eq!(value, Some(vec![*n as u8; 100]), "{n}");
+                false
+            }
+            Err(Error::Corrupt { .. }) => true,
+            Err(e) => panic!("{n}: {e}"),
+        };
+        (0..400).filter(damaged).collect()
+    };
+    let damaged = state(&db);
+    assert!(!damaged.is_empty() && damaged.len() < 30, "{damaged:?}");
+    drop(db);
+    // With nothing of the leaf in memory, what lies in another part of it changes.
+    let db = Db::open(storage.clone(), options.clone()).expect("open");
+    let before = damaged[0] - 20;
+    db.put(&key(before), &[before as u8; 100]).expect("put");
+    let written = db.stats().node_bytes_written;
+    db.settle(&[KeyRange::new(&key(before), &key(before + 1))]).expect("settle");
+    assert!(
+        db.stats().node_bytes_written > written + (16 << 10),
+        "the leaf has not moved: this shows nothing"
+    );
+    db.put(&key(0), &[0; 100]).expect("the store takes writes");
+    db.checkpoint().expect("checkpoint");
+    assert_eq!(state(&db), damaged);
+    drop(db);
+    let db = Db::open(storage.clone(), options).expect("open");
+    assert_eq!(state(&db), damaged);
+    assert!(!db.verify().expect("verify").problems.is_empty());
+    drop(db);
+    let report = crate::fsck(storage, crate::FsckOptions::default()).expect("fsck");
+    assert_eq!(report.worst(), Some(crate::Severity::Error), "{report}");
+}
