@@ -28,11 +28,8 @@ const BASEMENT_PART_MIN: usize = 128;
 /// And never below this many bytes, about the weight of a reference.
 const BYTES_MIN: usize = 48;
 
-/// What is worth a place in an extent, in bytes.
-struct Least {
-    value: usize,
-    edits: usize,
-}
+/// Values and edits of so many bytes are worth a place in an extent.
+struct Least(usize);
 
 impl Least {
     /// The bytes that `op` would leave in an extent.
@@ -42,13 +39,13 @@ impl Least {
 
     fn value_of<'a>(&self, op: &'a Op) -> Option<&'a [u8]> {
         match &op.base {
-            Base::Value(Value::Inline(value)) if value.len() >= self.value => Some(value),
+            Base::Value(Value::Inline(value)) if value.len() >= self.0 => Some(value),
             _ => None,
         }
     }
 
     fn edits_of<'a>(&self, op: &'a Op) -> Option<&'a Edits> {
-        op.edits.as_deref().filter(|e| e.weight() >= self.edits)
+        op.edits.as_deref().filter(|e| e.weight() >= self.0)
     }
 }
 
@@ -111,17 +108,19 @@ struct Sparse {
 impl Store {
     /// The messages of `batch`, with the bytes of those in extents for which leaves below `root` would be rewritten for little;
     /// `None` if that is not worth it. `room` is how many bytes of nodes may be unwritten: as long as memory holds all leaves
-    /// that change, edits stay in their messages, as they cost a leaf little. Without space on storage the bytes stay there too.
+    /// that change, messages cost a leaf little, and whoever reads them finds them there. Without space on storage the bytes stay
+    /// there too.
     pub(crate) fn spill(&self, root: &NodeRef, batch: &Buffer, room: usize) -> Result<Option<Buffer>> {
-        let least = (self.shape.basement_bytes / BASEMENT_PART_MIN).max(BYTES_MIN);
         if !self.steps.page_sharing || self.short.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let Node::Inner(inner) = &*self.load(root)? else { return Ok(None) };
         let mut sparse = Sparse::default();
         self.sparse(inner, batch.ops(), 0, &mut sparse)?;
-        let fits = self.meter.unwritten() + sparse.leaves + batch.weight() <= room;
-        let least = Least { value: least, edits: if fits { usize::MAX } else { least } };
+        if self.meter.unwritten() + sparse.leaves + batch.weight() <= room {
+            return Ok(None);
+        }
+        let least = Least((self.shape.basement_bytes / BASEMENT_PART_MIN).max(BYTES_MIN));
         let places = || sparse.ranges.iter().flat_map(Clone::clone);
         if places().map(|i| least.of(&batch.ops()[i].1)).sum::<usize>() < self.shape.basement_bytes {
             return Ok(None);

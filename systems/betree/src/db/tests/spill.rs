@@ -11,9 +11,13 @@ fn key(i: u64) -> Vec<u8> {
     format!("k{i:05}").into_bytes()
 }
 
-/// Values for `n` keys in order, all in leaves.
+/// Values for `n` keys in order, all in leaves, and little memory.
 fn filled(storage: &SimStorage, n: u64) -> (Db, Model) {
-    let options = Options { memtable_bytes: 16 << 10, buffer_bytes: 8 << 10, ..Options::tiny() };
+    filled_with(storage, n, Options::tiny().cache_bytes)
+}
+
+fn filled_with(storage: &SimStorage, n: u64, cache_bytes: usize) -> (Db, Model) {
+    let options = Options { memtable_bytes: 16 << 10, buffer_bytes: 8 << 10, cache_bytes, ..Options::tiny() };
     let db = Db::create(storage.clone(), options).expect("create");
     let mut model = Model::new();
     for i in 0..n {
@@ -82,6 +86,23 @@ fn sparse_changes_wait_in_extents_and_are_seen_at_once() {
             }
         }
         assert!(spilled > 100_000, "{spilled} bytes were spilled: this test has tried nothing");
+    }
+}
+
+#[test]
+fn what_memory_holds_is_not_spilled() {
+    for (cache_bytes, whole) in [(64 << 10, true), (64 << 10, false), (64 << 20, true), (64 << 20, false)] {
+        let (db, _) = filled_with(&sim(8192), 2000, cache_bytes);
+        for i in 0..2000 {
+            let key = key(i * 7919 % 2000);
+            if whole { db.put(&key, &[7; 200]) } else { db.patch(&key, 10, &[7; 200]) }.expect("write");
+        }
+        let spilled = db.stats().spilled_bytes;
+        assert_eq!(
+            spilled > 0,
+            cache_bytes < 1 << 20,
+            "{spilled} bytes, cache of {cache_bytes}, values: {whole}"
+        );
     }
 }
 
