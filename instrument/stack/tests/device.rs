@@ -138,7 +138,7 @@ fn a_device_node_elsewhere_is_the_device() {
     let report = inspect(&node);
     assert_eq!((report.size_bytes, report.signatures.len()), (128 << 20, 1));
     assert!(report.check_erase(Some(&disk.path)).is_ok(), "either name means it");
-    let _held = taken(&disk.path, Consent::Said(true));
+    let _held = patient(&disk.path, Consent::Said(true)).unwrap();
     assert!(matches!(permit(&node, Consent::Said(true)), Err(EraseRefused::InUse { .. })));
 }
 
@@ -152,7 +152,7 @@ fn nobody_mounts_a_device_while_the_permit_lives() {
     let run = |program: &str, args: &[&str]| {
         std::process::Command::new(program).args(args).output().unwrap().status.success()
     };
-    let held = taken(&disk.path, Consent::Named(Some(&disk.path)));
+    let held = patient(&disk.path, Consent::Named(Some(&disk.path))).unwrap();
     assert!(!run("mount", &[disk.path.as_str(), at.as_str()]));
     drop(held);
     assert!(run("mount", &[disk.path.as_str(), at.as_str()]));
@@ -170,9 +170,10 @@ fn permit(path: &Utf8Path, consent: Consent<'_>) -> Result<Permit, EraseRefused>
     Permit::take_within(&Host::system(), &SystemRunner::default(), path, consent, Duration::ZERO)
 }
 
-/// A permit that must be had: a program that another test starts holds our descriptors between fork and exec.
-fn taken(path: &Utf8Path, consent: Consent<'_>) -> Permit {
-    Permit::take_within(&Host::system(), &SystemRunner::default(), path, consent, PATIENCE).unwrap()
+/// The same, where what was held is held no longer: but a program that another test starts holds our descriptors between fork and
+/// exec.
+fn patient(path: &Utf8Path, consent: Consent<'_>) -> Result<Permit, EraseRefused> {
+    Permit::take_within(&Host::system(), &SystemRunner::default(), path, consent, PATIENCE)
 }
 
 #[test]
@@ -185,14 +186,14 @@ fn a_file_is_looked_at_like_a_device() {
     std::fs::write(&file, "a letter").unwrap();
     let full = inspect(&file);
     assert!(full.holds_data() && full.to_string().contains("not blank"), "{full}");
-    assert!(matches!(permit(&file, Consent::Said(false)), Err(EraseRefused::NotAsked { .. })));
-    assert!(matches!(permit(&file, Consent::Named(None)), Err(EraseRefused::NotAsked { .. })));
+    assert!(matches!(patient(&file, Consent::Said(false)), Err(EraseRefused::NotAsked { .. })));
+    assert!(matches!(patient(&file, Consent::Named(None)), Err(EraseRefused::NotAsked { .. })));
     // a second name of it, by a link and by a hard link
     let (link, hard) = (dir.path.join("link"), dir.path.join("hard"));
     std::os::unix::fs::symlink(&file, &link).unwrap();
     std::fs::hard_link(&file, &hard).unwrap();
     for other in [&link, &hard] {
-        let held = taken(&file, Consent::Named(Some(other)));
+        let held = patient(&file, Consent::Named(Some(other))).unwrap();
         assert!(matches!(permit(other, Consent::NotNeeded), Err(EraseRefused::InUse { .. })));
         drop(held);
     }
