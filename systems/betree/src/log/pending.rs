@@ -5,7 +5,6 @@
 
 use super::BUFFER_BYTES;
 use crate::bytes::Bytes;
-use crate::wire::put_u32;
 use std::collections::VecDeque;
 use std::time::Instant;
 
@@ -25,6 +24,11 @@ pub(super) struct Payload {
 }
 
 impl Payload {
+    /// Adds what comes before a record of `len` bytes.
+    fn begin_record(&mut self, len: usize) {
+        self.put(&(len as u32).to_le_bytes());
+    }
+
     /// Adds a copy of `bytes`.
     pub fn put(&mut self, bytes: &[u8]) {
         self.copied.extend_from_slice(bytes);
@@ -104,7 +108,7 @@ impl Pending {
             (self.open.first, self.open.since) = (msn, Some(Instant::now()));
         }
         let chunk = &mut self.open;
-        chunk.payload.put(&(len as u32).to_le_bytes());
+        chunk.payload.begin_record(len);
         record(&mut chunk.payload);
         chunk.binds |= binds;
         chunk.last = msn;
@@ -213,14 +217,11 @@ impl Pending {
         let replaced: Vec<Chunk> = self.closed.drain(self.ready..self.ready + n).collect();
         let first = replaced[0].first;
         let empty = (upto - first) as usize;
-        let mut bytes = Vec::with_capacity(4 * empty + 4 + record.len());
-        for _ in 0..empty {
-            put_u32(&mut bytes, EMPTY.len() as u32);
-            bytes.extend_from_slice(&EMPTY);
+        let mut payload = Payload::default();
+        for record in std::iter::repeat_n(&EMPTY[..], empty).chain([record]) {
+            payload.begin_record(record.len());
+            payload.put(record);
         }
-        put_u32(&mut bytes, record.len() as u32);
-        bytes.extend_from_slice(record);
-        let payload = Payload { len: bytes.len(), copied: bytes, shared: Vec::new() };
         self.bytes = self.bytes - replaced.iter().map(|c| c.payload.len()).sum::<usize>() + payload.len();
         let stands_for = replaced.iter().map(|c| c.stands_for).sum();
         let chunk = Chunk { first, last: upto, payload, binds: true, stands_for, since: replaced[0].since };
