@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MlockAllFlags, mlockall};
 use rustix::process::Signal;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use crate::Host;
 use crate::mountinfo::MountEntry;
@@ -85,6 +87,15 @@ pub fn come_up<T, E: Display>(start: impl FnOnce() -> Result<T, E>) -> Option<T>
     let _ = io::stdout().flush();
     leave_terminal();
     Some(started)
+}
+
+/// From now on SIGTERM, SIGINT and SIGHUP wait here for whoever iterates. A daemon takes them before others can see what
+/// it serves: by default they would kill it, and leave a mount or device behind that nobody answers for.
+///
+/// # Errors
+/// What the system says.
+pub fn take_signals() -> io::Result<Signals> {
+    Signals::new([SIGTERM, SIGINT, SIGHUP])
 }
 
 /// Whether the one who waits for this daemon's first line has gone.

@@ -239,9 +239,8 @@ pub fn mount(arguments: &Mount) -> anyhow::Result<Exit> {
         eprintln!("note: {}", parsed.note_on_sync());
     }
     if arguments.foreground {
-        let options = parsed;
-        let mounted = betrfs::mount(&arguments.device, &arguments.dir, &options).map_err(wrong)?;
-        let ended = betrfs::daemon::serve(mounted);
+        let served = betrfs::Served::mount(&arguments.device, &arguments.dir, &parsed).map_err(wrong)?;
+        let ended = served.serve();
         return Ok(if ended == ExitCode::SUCCESS { Exit::Done } else { Exit::Failed });
     }
     let program = std::env::current_exe()?;

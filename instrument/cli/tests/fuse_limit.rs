@@ -1,9 +1,10 @@
-//! The limit of FUSE as a stack beside others, and by itself: nothing of either is left.
+//! The limit of FUSE as a stack beside others, and by itself: nothing of either is left. And what signals do to a mount in
+//! the foreground, its own and one of betrfs.
 
 mod common;
 
-use std::process::Stdio;
-use std::time::Duration;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use common::{Place, WORKLOAD, names, text};
 use needs::needs;
@@ -47,15 +48,61 @@ fn an_interrupt_unmounts_it_and_what_it_does_not_know_it_refuses() {
     assert_eq!(refused.status.code(), Some(2), "{}", text(&refused));
     assert!(text(&refused).contains("`cache=1G`: is not known"), "{}", text(&refused));
 
-    let mut command = place.command(&["mount", "fuse-limit", "x", "m", "--foreground", "-o", "size=64M"]);
-    let mut served = command.stdout(Stdio::null()).spawn().unwrap();
-    let at = mount.to_str().unwrap();
-    let mounted = || fs_type(at).as_deref() == Some("fuse.fuse-limit");
-    let waited = host::wait::wait_until(PATIENCE, || mounted() || served.try_wait().unwrap().is_some());
-    assert!(waited && mounted());
+    let mut served = Foreground::start(&place, &["fuse-limit", "x", "m", "-o", "size=64M"]);
+    served.is_seen();
     std::fs::write(mount.join("f"), "text").unwrap();
     assert_eq!(std::fs::read_to_string(mount.join("f")).unwrap(), "text");
-    kill_process(Pid::from_child(&served), Signal::INT).unwrap();
-    assert!(served.wait().unwrap().success());
-    assert!(!mounted());
+    served.ends_by(Signal::INT);
+}
+
+/// `loadline mount .. m --foreground`.
+struct Foreground {
+    process: Child,
+    dir: String,
+}
+
+impl Foreground {
+    fn start(place: &Place, what: &[&str]) -> Foreground {
+        let words = [&["mount"], what, &["--foreground"]].concat();
+        let process = place.command(&words).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        Foreground { process, dir: place.dir.path().join("m").to_str().unwrap().to_owned() }
+    }
+
+    fn mounted(&self) -> bool {
+        fs_type(&self.dir).is_some_and(|fs_type| fs_type.starts_with("fuse."))
+    }
+
+    /// Looks without a pause: whoever looks now and then comes late.
+    fn is_seen(&mut self) {
+        let begin = Instant::now();
+        while !self.mounted() {
+            let ended = self.process.try_wait().unwrap();
+            assert!(ended.is_none() && begin.elapsed() < PATIENCE, "no mount: {ended:?}");
+        }
+    }
+
+    fn ends_by(mut self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+        let ended = self.process.wait().unwrap();
+        assert!(ended.success(), "{signal:?}: {ended}");
+        assert!(!self.mounted());
+    }
+}
+
+#[test]
+fn a_signal_unmounts_from_the_moment_on_that_the_mount_is_seen() {
+    needs!(Root, Mounts, Fuse);
+    let place = Place::new();
+    std::fs::create_dir(place.dir.path().join("m")).unwrap();
+    let made = place.command(&["mkfs", "betrfs", "--size", "64M", "d.img"]).output().unwrap();
+    assert!(made.status.success(), "{}", text(&made));
+    for signal in [Signal::INT, Signal::TERM] {
+        for what in [&["fuse-limit", "x", "m"], &["betrfs", "d.img", "m"]] {
+            let mut served = Foreground::start(&place, what);
+            served.is_seen();
+            served.ends_by(signal);
+        }
+    }
+    let checked = place.command(&["fsck", "betrfs", "d.img"]).output().unwrap();
+    assert!(checked.status.success(), "{}", text(&checked));
 }

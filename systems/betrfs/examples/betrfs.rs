@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use betrfs::{FormatOptions, Launcher, MountOptions};
+use betrfs::{FormatOptions, Launcher, MountOptions, Served};
 
 /// The argument behind which the daemon of `attach` finds its own.
 const DAEMON: &str = "daemon";
@@ -65,10 +65,10 @@ fn attach(source: &Path, dir: &Path, options: &str) -> Result<(), Box<dyn std::e
 }
 
 fn serve(source: &str, dir: &str, options: &str) -> ExitCode {
-    let mounted =
-        MountOptions::parse(options).and_then(|o| betrfs::mount(Path::new(source), Path::new(dir), &o));
-    match mounted {
-        Ok(mounted) => betrfs::daemon::serve(mounted),
+    let served =
+        MountOptions::parse(options).and_then(|o| Served::mount(Path::new(source), Path::new(dir), &o));
+    match served {
+        Ok(served) => served.serve(),
         Err(error) => {
             eprintln!("{error}");
             ExitCode::FAILURE

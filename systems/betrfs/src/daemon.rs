@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use host::Host;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
 
 use crate::memory;
-use crate::mount::{MountError, MountOptions, Mounted, Result, mount};
+use crate::mount::{MountError, MountOptions, Mounted, Result, mount_fs, open_to_serve};
 
 /// How the daemon is started: a program whose `main` calls [`main`] with the arguments behind `args`.
 #[derive(Clone, Debug)]
@@ -46,40 +46,61 @@ pub fn main(arguments: Vec<OsString>) -> ExitCode {
     let options = MountOptions::parse(&options.to_string_lossy())
         .map(|o| MountOptions { shown_source: Some(shown.into()), ..o });
     let begin = || options.and_then(|o| start(Path::new(source), Path::new(dir), &o));
-    host::daemon::come_up(begin).map_or(ExitCode::FAILURE, serve)
+    host::daemon::come_up(begin).map_or(ExitCode::FAILURE, Served::serve)
 }
 
-fn start(source: &Path, dir: &Path, options: &MountOptions) -> Result<Mounted> {
+fn start(source: &Path, dir: &Path, options: &MountOptions) -> Result<Served> {
     memory::flush_io();
     let mut notes: Vec<String> = memory::leave_cgroup(&Host::system()).err().into_iter().collect();
     if options.lock_memory {
         notes.extend(memory::lock().err());
     }
     notes.iter().for_each(|note| eprintln!("betrfs: {note}"));
-    mount(source, dir, options)
+    Served::mount(source, dir, options)
 }
 
-/// Serves in the foreground of this process until unmounted; SIGTERM and SIGINT unmount.
-pub fn serve(mounted: Mounted) -> ExitCode {
-    let dir = mounted.dir().to_owned();
-    if let Ok(mut signals) = Signals::new([SIGTERM, SIGINT, SIGHUP]) {
-        let fs = mounted.fs().clone();
-        std::thread::spawn(move || {
-            for signal in signals.forever() {
-                let _ = fs.sync();
-                if signal != SIGHUP
-                    && let Err(error) = Mounted::request_unmount(&dir)
-                {
-                    eprintln!("betrfs: {error}");
-                }
-            }
-        });
+/// A mount that this process is there for.
+pub struct Served {
+    mounted: Mounted,
+    signals: Option<Signals>,
+}
+
+impl Served {
+    /// As [`mount`](crate::mount()). Before it can be seen signals end this process, a recovery as well; from then on they
+    /// wait for [`Served::serve`].
+    ///
+    /// # Errors
+    /// As of [`mount`](crate::mount()).
+    pub fn mount(source: &Path, dir: &Path, options: &MountOptions) -> Result<Served> {
+        let (fs, claim) = open_to_serve(source, options)?;
+        let signals = host::daemon::take_signals();
+        let signals = signals.map_err(|error| eprintln!("betrfs: no signal ends it: {error}")).ok();
+        let mounted = mount_fs(fs, Some(claim), source, dir, options)?;
+        Ok(Served { mounted, signals })
     }
-    match mounted.wait() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("betrfs: {error}");
-            ExitCode::FAILURE
+
+    /// Serves until unmounted; SIGTERM and SIGINT unmount, SIGHUP makes what was written safe.
+    pub fn serve(self) -> ExitCode {
+        let Served { mounted, signals } = self;
+        if let Some(mut signals) = signals {
+            let (fs, dir) = (mounted.fs().clone(), mounted.dir().to_owned());
+            std::thread::spawn(move || {
+                for signal in signals.forever() {
+                    let _ = fs.sync();
+                    if signal != SIGHUP
+                        && let Err(error) = Mounted::request_unmount(&dir)
+                    {
+                        eprintln!("betrfs: {error}");
+                    }
+                }
+            });
+        }
+        match mounted.wait() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("betrfs: {error}");
+                ExitCode::FAILURE
+            }
         }
     }
 }

@@ -33,7 +33,7 @@ pub mod record;
 mod syncer;
 
 pub use check::{CheckReport, check, dump};
-pub use daemon::{Launcher, mount_daemon};
+pub use daemon::{Launcher, Served, mount_daemon};
 pub use error::{Error, Result};
 pub use format::{FormatOptions, format};
 pub use fs::{Attr, DirItem, DirStream, Fs, NewFile, Options, RenameMode, SetAttr, SetTime, Space, Whence};

@@ -433,6 +433,12 @@ pub fn open(source: &Path, options: &MountOptions) -> Result<Fs> {
 /// [`MountError::Busy`] if somebody uses the device for more than a minute; [`MountError::Fs`] if it holds no file
 /// system; [`MountError::Io`].
 pub fn mount(source: &Path, dir: &Path, options: &MountOptions) -> Result<Mounted> {
+    let (fs, claim) = open_to_serve(source, options)?;
+    mount_fs(fs, Some(claim), source, dir, options)
+}
+
+/// Opens the file system on `source`, with the caches of one that the kernel's are before.
+pub(crate) fn open_to_serve(source: &Path, options: &MountOptions) -> Result<(Arc<Fs>, Claim)> {
     memory::limit_heaps();
     let claim = Claim::take(source, PATIENCE)?;
     let mut within = options.fs.clone();
@@ -443,7 +449,7 @@ pub fn mount(source: &Path, dir: &Path, options: &MountOptions) -> Result<Mounte
     let kernel_keeps = options.writeback || options.keep_new;
     within.store.cached_extents = if kernel_keeps { CachedExtents::Nothing } else { CachedExtents::Written };
     let fs = Fs::open(storage(source, options)?, &within).map_err(MountError::fs(source))?;
-    mount_fs(Arc::new(fs), Some(claim), source, dir, options)
+    Ok((Arc::new(fs), claim))
 }
 
 /// Mounts a file system that is open already at `dir`; `source` is what the table of mounts shows.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use camino::Utf8Path;
 use host::{Host, ProcessId};
 use journal::Journal;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGHUP;
 use signal_hook::iterator::Signals;
 
 use crate::assemble::{Assembly, Made};
@@ -58,6 +58,8 @@ struct Daemon {
     places: Places,
     /// The owner has left the device to whoever detaches it.
     kept: AtomicBool,
+    /// What detaches it, until it serves.
+    signals: Option<Signals>,
     _held: File,
 }
 
@@ -126,8 +128,19 @@ impl Daemon {
         let state =
             SsdState { name, daemon, device, mount: places.mount(), connection, transport, what, notes };
         let (journal, kept) = (journal.clone(), AtomicBool::new(false));
-        let daemon =
-            Daemon { driver, journal, recorder, listener, options, state, places, kept, _held: held };
+        let signals = host::daemon::take_signals().ok();
+        let daemon = Daemon {
+            driver,
+            journal,
+            recorder,
+            listener,
+            options,
+            state,
+            places,
+            kept,
+            signals,
+            _held: held,
+        };
         daemon.write_state()?;
         Ok(daemon)
     }
@@ -140,10 +153,11 @@ impl Daemon {
     }
 
     /// Answers one question after another until the device is detached.
-    fn serve(self) -> ExitCode {
+    fn serve(mut self) -> ExitCode {
+        let signals = self.signals.take();
         let this = Arc::new(self);
         let signalled = this.clone();
-        if let Ok(mut signals) = Signals::new([SIGTERM, SIGINT, SIGHUP]) {
+        if let Some(mut signals) = signals {
             std::thread::spawn(move || {
                 for signal in signals.forever() {
                     // a device in use stays: its users would lose their data

@@ -11,7 +11,6 @@ use fusewire::{Session, Transport};
 use host::Host;
 use host::daemon;
 use rustix::mount::MountFlags;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::server::Server;
@@ -89,6 +88,8 @@ impl Options {
 pub struct Mounted {
     session: Session,
     dir: PathBuf,
+    /// What ends it, in a process that does nothing else.
+    signals: Option<Signals>,
 }
 
 /// Mounts an empty file system at `dir`, served by threads of this process; `source` is what the table of mounts shows.
@@ -112,7 +113,7 @@ pub fn mount(source: &Path, dir: &Path, options: &Options) -> Result<Mounted, St
     let session = place.serve(&local::wish(init_flag::DO_READDIRPLUS), server);
     let session = session.map_err(|StartError { what, cause }| format!("{what}: {cause}"))?;
     probe.open_in(&dir, &session.notifier());
-    Ok(Mounted { session, dir })
+    Ok(Mounted { session, dir, signals: None })
 }
 
 /// Has the allocator keep what is freed: a file system that makes and removes files needs it again.
@@ -123,13 +124,13 @@ fn keep_heap() {
 }
 
 impl Mounted {
-    /// Serves until somebody unmounts; SIGTERM, SIGINT and SIGHUP do.
+    /// Serves until somebody unmounts; of a mount made by [`mount_apart`] SIGTERM, SIGINT and SIGHUP do.
     ///
     /// # Errors
     /// What broke the connection.
     pub fn serve(self) -> std::io::Result<()> {
-        let Mounted { session, dir } = self;
-        if let Ok(mut signals) = Signals::new([SIGTERM, SIGINT, SIGHUP]) {
+        let Mounted { session, dir, signals } = self;
+        if let Some(mut signals) = signals {
             std::thread::spawn(move || {
                 for _ in signals.forever() {
                     if let Err(error) = fusewire::unmount(&dir) {
@@ -191,8 +192,10 @@ pub fn mount_apart(source: &Path, dir: &Path, options: &Options) -> Result<Mount
     if options.lock_memory {
         notes.extend(daemon::lock_memory().err());
     }
+    let signals =
+        daemon::take_signals().map_err(|error| notes.push(format!("no signal ends it: {error}"))).ok();
     notes.iter().for_each(|note| eprintln!("fuse-limit: {note}"));
-    mount(source, dir, options)
+    Ok(Mounted { signals, ..mount(source, dir, options)? })
 }
 
 #[cfg(test)]
