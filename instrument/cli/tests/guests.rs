@@ -124,7 +124,7 @@ fn a_remote_device_is_as_far_away_and_has_as_many_queues_as_is_written() {
     let place = Place::new();
     // with that word the kernel tells its console of queues
     let stack = "ext4@remote(2ms,queues=3):128M+kernel:debian-6.12(loglevel=7)";
-    place.output(&["run", "work.f", "--on", stack, "--for", "300ms", "-n", "1"]);
+    place.output(&["run", "work.f", "--on", stack, "--ops", "150", "-n", "1"]);
     let run = place.run();
     let mut ops = Vec::new();
     below(&run, "ops", &mut ops);
@@ -148,7 +148,7 @@ fn an_emulated_ssd_as_a_ublk_device_has_its_queues_and_fua() {
     let place = Place::new();
     let device = "ext4@980pro(transport=ublk,queues=2)";
     let stacks = format!("{device}:128M+kernel:debian-6.12,ext4@980pro:128M+kernel:debian-6.12");
-    place.output(&["run", "work.f", "--on", &stacks, "--for", "500ms", "-n", "1", "--explain"]);
+    place.output(&["run", "work.f", "--on", &stacks, "--ops", "150", "-n", "1", "--explain"]);
     let run = place.run();
     // one trial of each: writes with FUA on the first, flushes that stand in for it on the second
     for (name, on) in [("ssd_fua_writes", "ublkb0"), ("ssd_fua_flushes", "loop")] {

@@ -34,6 +34,8 @@ const LEAD_NS_MAX: u64 = 20_000;
 /// How often a busy machine is given a moment before it is measured again.
 const PROBE_TRIES: u32 = 4;
 const PROBE_PAUSE: Duration = Duration::from_millis(100);
+/// No batch is begun later than this: on a machine so busy, or emulated, each read is longer than what is made up for.
+const PROBE_SPAN: Duration = Duration::from_secs(2);
 
 /// The program that becomes the daemon: it must call [`crate::daemon::main`] with its last argument.
 #[derive(Clone, Debug)]
@@ -273,29 +275,38 @@ fn calibrate(places: &Places, state: &SsdState) -> Result<(), SsdError> {
     let (done, measured) = mpsc::channel();
     let device = state.device.clone();
     std::thread::spawn(move || {
-        let mut lead = transport_ns(&device);
+        let begin = Instant::now();
+        // A slow read is no hang: of each batch is told that it came back.
+        let goes_on = || done.send(None).is_ok() && begin.elapsed() < PROBE_SPAN;
+        let mut lead = transport_ns(&device, &goes_on);
         for _ in 1..PROBE_TRIES {
-            if lead.as_ref().is_ok_and(|ns| *ns <= LEAD_NS_MAX) {
+            if lead.as_ref().is_ok_and(|ns| *ns <= LEAD_NS_MAX) || !goes_on() {
                 break;
             }
             std::thread::sleep(PROBE_PAUSE);
-            lead = transport_ns(&device);
+            lead = transport_ns(&device, &goes_on);
         }
-        let _ = done.send(lead);
+        let _ = done.send(Some(lead));
     });
-    let lead = measured.recv_timeout(PATIENCE);
+    let lead = loop {
+        match measured.recv_timeout(PATIENCE) {
+            Ok(None) => {}
+            Ok(Some(lead)) => break Some(lead),
+            Err(_) => break None,
+        }
+    };
     tell(Question::Bypass(false)).map_err(silent)?;
     match lead {
-        Ok(Ok(lead)) => tell(Question::Lead(lead.min(LEAD_NS_MAX))).map_err(silent),
-        Ok(Err(error)) => Err(SsdError::io(format!("read {}", state.device))(error)),
-        Err(_) => Err(SsdError::Silent { name: state.name.clone(), what: "reads hang".into() }),
+        Some(Ok(lead)) => tell(Question::Lead(lead.min(LEAD_NS_MAX))).map_err(silent),
+        Some(Err(error)) => Err(SsdError::io(format!("read {}", state.device))(error)),
+        None => Err(SsdError::Silent { name: state.name.clone(), what: "reads hang".into() }),
     }
 }
 
 /// The usual time of a 4 KiB direct read, in the quietest of several batches, but at most one and a half times that of
 /// the fastest of all: what the way takes on a machine that is not busy, so that a busy one does not make a device
-/// faster than its model.
-fn transport_ns(device: &Utf8Path) -> io::Result<u64> {
+/// faster than its model. Between batches `goes_on` may end it.
+fn transport_ns(device: &Utf8Path, goes_on: &dyn Fn() -> bool) -> io::Result<u64> {
     let file = File::options().read(true).custom_flags(libc::O_DIRECT).open(device)?;
     let mut memory = vec![0u8; 3 * 4096];
     let start = memory.as_ptr().align_offset(4096);
@@ -311,6 +322,9 @@ fn transport_ns(device: &Utf8Path) -> io::Result<u64> {
         times.sort_unstable();
         quietest = quietest.min(times[PROBE_BATCH / 2]);
         fastest = fastest.min(times[0]);
+        if !goes_on() {
+            break;
+        }
     }
     Ok(quietest.min(fastest + fastest / 2))
 }
