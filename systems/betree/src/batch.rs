@@ -366,7 +366,9 @@ impl WriteBatch {
 pub(crate) fn pending(body: &[u8]) -> impl Iterator<Item = Pending<'_>> {
     let mut r = Reader::new(body);
     // What was encoded here can be decoded.
-    std::iter::from_fn(move || if r.remaining() == 0 { None } else { next_pending(&mut r).ok() })
+    std::iter::from_fn(
+        move || if r.remaining() == 0 { None } else { next_pending(&mut r, &mut no_extents).ok() },
+    )
 }
 
 const KEY: u8 = 0;
@@ -384,7 +386,10 @@ fn no_extents(_: BlockId) -> Decoded<BlockRef> {
     Err(Malformed("extent in a batch"))
 }
 
-fn next_pending<'a>(r: &mut Reader<'a>) -> Decoded<Pending<'a>> {
+fn next_pending<'a>(
+    r: &mut Reader<'a>,
+    extent: &mut dyn FnMut(BlockId) -> Decoded<BlockRef>,
+) -> Decoded<Pending<'a>> {
     match r.u8()? {
         KEY => {
             let key = r.bytes()?;
@@ -394,7 +399,7 @@ fn next_pending<'a>(r: &mut Reader<'a>) -> Decoded<Pending<'a>> {
             if let Some((off, bytes)) = read_patch(r)? {
                 return Ok(Pending::Patch(key, off, bytes));
             }
-            Ok(Pending::Key(key, read_op(r, &mut Arena::default(), &mut no_extents)?))
+            Ok(Pending::Key(key, read_op(r, &mut Arena::default(), extent)?))
         }
         RANGE => Ok(Pending::DeleteRange(r.range()?)),
         CLONE | RENAME => {
@@ -488,32 +493,42 @@ pub(crate) fn encode(changes: &[Change]) -> Vec<u8> {
     out
 }
 
+/// The extents that a record names; `adopt` makes a block of each.
+fn read_extents(
+    r: &mut Reader<'_>,
+    adopt: &mut dyn FnMut(BlockInfo) -> Decoded<BlockRef>,
+) -> Decoded<BTreeMap<BlockId, BlockRef>> {
+    let mut extents = BTreeMap::new();
+    for _ in 0..r.count()? {
+        let (id, len) = (r.int()?, r.int()?);
+        let kind = if len & SPILLED == 0 { BlockKind::Extent } else { BlockKind::Spilled };
+        let len = u32::try_from(len & !SPILLED).map_err(|_| Malformed("extent too long"))?;
+        let segments = read_segments(r)?;
+        let sums = (0..r.count()?).map(|_| r.u32()).collect::<Decoded<_>>()?;
+        let info = BlockInfo { kind, segments, len, head_len: 0, sums, out: Vec::new() };
+        extents.insert(id, adopt(info)?);
+    }
+    Ok(extents)
+}
+
+fn known(extents: &BTreeMap<BlockId, BlockRef>, id: BlockId) -> Decoded<BlockRef> {
+    extents.get(&id).cloned().ok_or(Malformed("unknown extent"))
+}
+
 /// Decodes a record. `adopt` makes a block of each extent in it.
 pub(crate) fn decode(
     bytes: &[u8],
     adopt: &mut dyn FnMut(BlockInfo) -> Decoded<BlockRef>,
 ) -> Decoded<Vec<Change>> {
     let mut r = Reader::new(bytes);
-    let mut extents: BTreeMap<BlockId, BlockRef> = BTreeMap::new();
-    for _ in 0..r.count()? {
-        let (id, len) = (r.int()?, r.int()?);
-        let kind = if len & SPILLED == 0 { BlockKind::Extent } else { BlockKind::Spilled };
-        let len = u32::try_from(len & !SPILLED).map_err(|_| Malformed("extent too long"))?;
-        let segments = read_segments(&mut r)?;
-        let sums = (0..r.count()?).map(|_| r.u32()).collect::<Decoded<_>>()?;
-        let info = BlockInfo { kind, segments, len, head_len: 0, sums, out: Vec::new() };
-        extents.insert(id, adopt(info)?);
-    }
+    let extents = read_extents(&mut r, adopt)?;
     let mut changes = Vec::new();
     let mut arena = Arena::default();
     for _ in 0..r.count()? {
         changes.push(match r.u8()? {
             KEY => {
                 let key = r.key()?;
-                let op = read_op(&mut r, &mut arena, &mut |id| {
-                    extents.get(&id).cloned().ok_or(Malformed("unknown extent"))
-                })?;
-                Change::Key(key, op)
+                Change::Key(key, read_op(&mut r, &mut arena, &mut |id| known(&extents, id))?)
             }
             RANGE => Change::DeleteRange(r.range()?),
             CLONE => Change::Clone { from: r.key()?, to: r.key()? },
@@ -523,6 +538,16 @@ pub(crate) fn decode(
     }
     r.finish()?;
     Ok(changes)
+}
+
+/// Sees whether [`decode`] can make sense of a record, without making most of it.
+pub(crate) fn check(bytes: &[u8], adopt: &mut dyn FnMut(BlockInfo) -> Decoded<BlockRef>) -> Decoded<()> {
+    let mut r = Reader::new(bytes);
+    let extents = read_extents(&mut r, adopt)?;
+    for _ in 0..r.count()? {
+        next_pending(&mut r, &mut |id| known(&extents, id))?;
+    }
+    r.finish()
 }
 
 #[cfg(test)]
@@ -541,9 +566,11 @@ mod tests {
         assert_eq!(bytes, encode(&changes), "batch and record agree");
         assert_eq!(batch.body(), WriteBatch::from_changes(&changes).body());
         let back = decode(&bytes, &mut |_| Err(Malformed("no extents here"))).expect("decode");
+        assert_eq!(check(&bytes, &mut |_| Err(Malformed("no extents here"))), Ok(()));
         assert_eq!(format!("{back:?}"), format!("{changes:?}"));
         for cut in 0..bytes.len() {
             assert!(decode(&bytes[..cut], &mut |_| Err(Malformed("none"))).is_err());
+            assert!(check(&bytes[..cut], &mut |_| Err(Malformed("none"))).is_err());
         }
     }
 

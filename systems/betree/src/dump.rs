@@ -2,12 +2,12 @@
 
 use crate::batch::Change;
 use crate::block::{BlockId, BlockKind, Segment};
-use crate::db::batches;
+use crate::db::{Logged, ring_of};
 use crate::edits::Edits;
 use crate::error::{Doing, Error, Result};
-use crate::fsck::{Tree, Unit, checkpoints, ring_of, show_range, units};
+use crate::fsck::{Tree, Unit, checkpoints, show_range, units};
 use crate::key::Key;
-use crate::log::{self, Replayed, Tail};
+use crate::log::{self, Place, Tail};
 use crate::message::{Base, Op, Piece, Value};
 use crate::node::{Edge, Node, NodeRef};
 use crate::storage::Storage;
@@ -235,25 +235,24 @@ fn block(store: &Store, id: BlockId, out: &mut dyn Write) -> Result<()> {
 }
 
 fn frames(storage: &Arc<dyn Storage>, sb: &Superblock, store: &Store, out: &mut dyn Write) -> Result<()> {
-    let ring = ring_of(sb);
-    let found: Vec<Replayed> = log::replay(&**storage, &ring, sb.log_pos, sb.log_seq, sb.msn)?;
-    let (batches, wrong) = batches(store, &found, sb.msn);
-    let mut rest = batches.iter().peekable();
+    let logged = Logged::read(&**storage, &store.table, sb)?;
     let written = "writing the dump";
-    for f in &found {
+    for f in logged.frames(&**storage) {
+        let f = f?;
         let (seq, pos, first, last) = (f.seq, f.pos, f.first_msn, f.last_msn);
-        let len = f.payload.len();
+        let len = f.payload().len();
         writeln!(out, "frame {seq} at position {pos}: batches {first} to {last}, {len} B").doing(written)?;
-        while let Some((msn, changes)) = rest.next_if(|(msn, _)| *msn <= last) {
+        for batch in logged.batches(&f)? {
+            let (msn, changes) = batch?;
             writeln!(out, "  batch {msn}").doing(written)?;
             changes.iter().try_for_each(|c| change(c, out)).doing(written)?;
         }
     }
-    if let Some((msn, m)) = wrong {
+    if let Some((msn, m)) = &logged.wrong {
         writeln!(out, "  batch {msn}: {}", m.0).doing(written)?;
     }
-    let (pos, seq) = found.last().map_or((sb.log_pos, sb.log_seq), |f| (f.end, f.seq + 1));
-    let end = match log::tail(&**storage, &ring, pos, seq)? {
+    let Place { pos, seq } = logged.end();
+    let end = match log::tail(&**storage, &ring_of(sb), logged.end())? {
         Tail::End => format!("end of the log at position {pos}, before frame {seq}"),
         Tail::Torn { pos, seq } => format!("frame {seq} at position {pos}: torn or damaged"),
         Tail::Gap { seq, later } => format!("frame {seq}: missing or damaged, {later} later ones are there"),

@@ -1,6 +1,7 @@
 //! Checkpoints: a state of the tree becomes the one that a recovery starts from.
 
-use super::inner::Inner;
+use super::inner::{Checkpoint, Inner};
+use super::write::Applied;
 use crate::error::{Doing, Error, Result};
 use crate::storage::{AlignedBuf, UNIT};
 use crate::store::units_for;
@@ -15,8 +16,25 @@ impl Inner {
         let mut last = self.checkpoint.lock().unwrap_or_else(|e| e.into_inner());
         self.freeze();
         let target = self.read_front().last_msn;
-        while self.view().applied < target && self.apply_oldest()? {}
+        let mut postpones = true;
+        while self.view().applied < target {
+            let applied = self.apply_next(postpones)?;
+            postpones = applied != Applied::Postponed;
+            match applied {
+                Applied::Done => {}
+                Applied::Postponed => self.checkpoint_applied(&mut last)?,
+                Applied::Nothing => break,
+            }
+        }
         self.count_empty();
+        self.checkpoint_applied(&mut last)?;
+        drop(last);
+        self.progress.notify_all();
+        Ok(())
+    }
+
+    /// A checkpoint of what has been applied.
+    pub(super) fn checkpoint_applied(&self, last: &mut Checkpoint) -> Result<()> {
         let view = self.view();
         // Writers may have gone on, but whatever this root holds is exactly the batches up to `applied`.
         let (root, applied) = (view.root.clone(), view.applied);
@@ -75,10 +93,7 @@ impl Inner {
         self.written_at_checkpoint.store(nodes_written, Ordering::Relaxed);
         self.drained_at_checkpoint.store(drained, Ordering::Relaxed);
         self.checkpoints.fetch_add(1, Ordering::Relaxed);
-        self.discard_freed()?;
-        drop(last);
-        self.progress.notify_all();
-        Ok(())
+        self.discard_freed()
     }
 
     fn write_table(&self, segments: &[crate::block::Segment], buf: &AlignedBuf) -> Result<()> {

@@ -22,6 +22,8 @@ pub(super) enum Drained {
     Damaged,
     /// All keys have had their turn.
     Turn,
+    /// What the leaves would become leaves too little space for a checkpoint.
+    NoRoom,
 }
 
 impl Inner {
@@ -49,6 +51,8 @@ impl Inner {
                     self.write_what_fits(self.unwritten_max())?;
                 }
                 Drained::Damaged => {}
+                // A checkpoint has to free something first.
+                Drained::NoRoom => return Ok(()),
                 Drained::Turn => {
                     least = if in_vain { thresholds.next() } else { least };
                     in_vain = true;
@@ -65,6 +69,9 @@ impl Inner {
     pub(super) fn drain_next(&self, from: &mut Key, least: usize) -> Result<Drained> {
         let _tree = self.lock_tree();
         let view = self.view();
+        if !self.can_rewrite_more() {
+            return Ok(Drained::NoRoom);
+        }
         let Some((key, end)) = self.store.first_waiting(&view.root, from, least, 0)? else {
             *from = Key::default();
             return Ok(Drained::Turn);
@@ -74,6 +81,7 @@ impl Inner {
             End::At(next) => next,
             End::Open => Key::default(),
         };
+        let drained = self.store.counters.drained_bytes.load(Ordering::Relaxed);
         let root = match self.store.drain(&view.root, &key) {
             Ok(root) => root,
             // Nobody asked for these keys: whoever does will learn of it.
@@ -82,6 +90,12 @@ impl Inner {
             }
             Err(e) => return Err(e),
         };
+        // Until the next checkpoint leaves and extents that were drained take their space besides.
+        if !self.can_rewrite_more() {
+            drop(root);
+            self.store.counters.drained_bytes.store(drained, Ordering::Relaxed);
+            return Ok(Drained::NoRoom);
+        }
         self.put_root(root);
         Ok(Drained::Passed)
     }

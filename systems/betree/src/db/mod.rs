@@ -7,6 +7,7 @@ mod drain;
 mod inner;
 mod open;
 mod options;
+mod recover;
 mod repair;
 mod run;
 mod space;
@@ -16,7 +17,7 @@ pub(crate) mod tests;
 mod verify;
 mod write;
 
-pub(crate) use open::{Numbered, batches, ring};
+pub(crate) use recover::{Logged, ring_of};
 pub(crate) use repair::{Plan, rebuild};
 
 pub use crate::store::CachedExtents;

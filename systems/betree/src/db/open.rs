@@ -2,21 +2,19 @@
 
 use super::background::Background;
 use super::inner::{Checkpoint, Front, Inner, Signals, View};
+use super::recover::{Logged, place_of, ring};
 use super::space::memtable_bytes_max;
-use super::write::add_changes;
 use super::{Db, Options};
-use crate::batch::{self, Change};
 use crate::error::{Doing, Error, Result};
-use crate::log::{self, Log, Replayed, Ring};
+use crate::log::{Log, Place};
 use crate::memtable::Memtable;
 use crate::node::Slot;
 use crate::storage::{AlignedBuf, Stacked, Storage, UNIT};
 use crate::store::{Shape, Store};
 use crate::superblock::{LOG_START, Superblock};
 use crate::table::Table;
-use crate::wire::Malformed;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, RwLock};
 
 /// Threads that help to flush subtrees: they wait for reads most of the time.
@@ -30,8 +28,8 @@ pub(super) struct Found {
     pub units: u64,
     pub log_units: u64,
     pub shape: Shape,
-    pub log_pos: u64,
-    pub log_seq: u64,
+    /// Where the log goes on.
+    pub log: Place,
     pub msn: u64,
 }
 
@@ -52,8 +50,7 @@ impl Db {
             units,
             log_units: options.log_units(units),
             shape: options.shape(),
-            log_pos: 0,
-            log_seq: 1,
+            log: Place { pos: 0, seq: 1 },
             msn: 0,
         };
         let inner = assemble(storage, options, &found);
@@ -71,10 +68,6 @@ impl Db {
         }
         let stored = stored_options(&sb, options);
         stored.check(sb.units)?;
-        let ring = ring(&sb.uuid, sb.life, sb.log_units);
-        let frames = log::replay(&*storage, &ring, sb.log_pos, sb.log_seq, sb.msn)?;
-        // A new life starts behind the old frames, on a lap's first unit if need be.
-        let log_pos = frames.last().map_or(sb.log_pos, |f| f.end);
         let found = Found {
             uuid: sb.uuid,
             life: sb.life + 1,
@@ -82,15 +75,16 @@ impl Db {
             units: sb.units,
             log_units: sb.log_units,
             shape: sb.shape,
-            log_pos,
-            log_seq: sb.log_seq + frames.len() as u64,
+            log: place_of(&sb),
             msn: sb.msn,
         };
         let inner = assemble(storage, stored, &found);
         inner.load_tree(&sb, None)?;
-        inner.recover(&sb, &frames)?;
+        let logged = Logged::read(&*inner.store.storage, &inner.store.table, &sb)?;
+        inner.recover(&logged)?;
         // From here on the old frames are not needed, and frames of the new life count.
         inner.checkpoint()?;
+        drop(logged);
         Db::start(inner)
     }
 
@@ -128,10 +122,6 @@ fn prepare_log(storage: &dyn Storage, units: u64) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn ring(uuid: &u64, life: u64, log_units: u64) -> Ring {
-    Ring { start: LOG_START * UNIT as u64, len: log_units * UNIT as u64, uuid: *uuid, life }
-}
-
 /// Records of so many full memtables may be held: of the one that fills, and of the one that is being applied.
 const MEMTABLES_HELD: usize = 2;
 
@@ -150,12 +140,12 @@ pub(super) fn assemble(storage: Arc<dyn Storage>, options: Options, found: &Foun
     if options.background {
         store.helpers = HELPERS.into();
     }
-    let ring = ring(&found.uuid, found.life, found.log_units);
+    let ring = ring(found.uuid, found.life, found.log_units);
     let held = MEMTABLES_HELD * memtable_bytes_max(&options, found.units);
     let root = store.empty_tree();
     Inner {
         options,
-        log: Log::new(storage, ring, found.log_pos, found.log_seq, found.msn)
+        log: Log::new(storage, ring, found.log.pos, found.log.seq, found.msn)
             .behind(&store.flight)
             .holding(held),
         uuid: found.uuid,
@@ -219,84 +209,4 @@ impl Inner {
         self.write_front().view = Arc::new(View { frozen: Vec::new(), root: slot, applied: sb.msn });
         Ok(())
     }
-
-    /// Applies the records of the log that the checkpoint lacks.
-    fn recover(&self, sb: &Superblock, frames: &[Replayed]) -> Result<()> {
-        let corrupt = |m: Malformed| Error::corrupt("log", LOG_START * UNIT as u64, m.0);
-        let (batches, wrong) = batches(&self.store, frames, sb.msn);
-        match wrong {
-            Some((_, why)) => Err(corrupt(why)),
-            None => self.apply_batches(batches),
-        }
-    }
-
-    /// Applies batches found in the log, which follow what the tree holds.
-    pub(super) fn apply_batches(&self, batches: Vec<Numbered>) -> Result<()> {
-        for (msn, changes) in &batches {
-            self.pin(*msn, batch::extents(changes));
-        }
-        for (msn, changes) in batches {
-            let structural =
-                changes.iter().any(|c| matches!(c, Change::Clone { .. } | Change::Rename { .. }));
-            if structural {
-                self.freeze();
-                while self.apply_oldest()? {}
-                self.store.msn.store(msn, Ordering::Relaxed);
-                let root = self.transform(&self.view().root, &changes)?;
-                let mut front = self.write_front();
-                front.last_msn = msn;
-                front.view = Arc::new(View { frozen: Vec::new(), root, applied: msn });
-                continue;
-            }
-            let memtable_bytes = self.memtable_bytes();
-            let mut front = self.write_front();
-            front.last_msn = msn;
-            add_changes(&mut front.active, &changes);
-            self.waiting.store(front.waiting(), Ordering::Relaxed);
-            let full = front.active.memory() >= memtable_bytes;
-            drop(front);
-            if full {
-                self.freeze();
-                while self.apply_oldest()? {}
-            }
-        }
-        self.log.resume(self.read_front().last_msn);
-        Ok(())
-    }
-}
-
-/// A batch and its number.
-pub(crate) type Numbered = (u64, Vec<Change>);
-
-/// The batches in `frames` after number `msn`, and the number and fault of the first that makes no sense.
-///
-/// Decoding takes the space of their extents out of the free space: only when all are decoded may anything be
-/// allocated.
-pub(crate) fn batches(
-    store: &Store,
-    frames: &[Replayed],
-    msn: u64,
-) -> (Vec<Numbered>, Option<(u64, Malformed)>) {
-    let mut out = Vec::new();
-    for frame in frames {
-        let records = match log::records(&frame.payload) {
-            Ok(records) => records,
-            Err(m) => return (out, Some((frame.first_msn, m))),
-        };
-        for (number, record) in (frame.first_msn..).zip(records).filter(|(n, _)| *n > msn) {
-            let changes = batch::decode(record, &mut |info| {
-                let taken = info.segments.iter().take_while(|s| store.table.take(&[**s])).count();
-                if taken == info.segments.len() {
-                    return Ok(store.table.insert(info));
-                }
-                store.table.give_back(&info.segments[..taken]);
-                Err(Malformed("extent in use twice"))
-            });
-            match changes {
-                Ok(changes) => out.push((number, changes)),
-                Err(m) => return (out, Some((number, m))),
-            }
-        }
-    }
-    (out, None)
 }

@@ -2,11 +2,10 @@
 
 use super::Options;
 use super::inner::View;
-use super::open::{Found, assemble, batches, stored_options};
-use crate::batch;
+use super::open::{Found, assemble, stored_options};
+use super::recover::Logged;
 use crate::error::Result;
 use crate::fsck::{BadExtents, Loss, Walk, Walked, salvage};
-use crate::log::Replayed;
 use crate::storage::Storage;
 use crate::superblock::Superblock;
 use std::sync::Arc;
@@ -20,10 +19,8 @@ pub(crate) struct Plan<'a> {
     pub generation: u64,
     /// Highest life found.
     pub life: u64,
-    /// The log frames that follow `base`.
-    pub frames: &'a [Replayed],
-    /// Position and number of the log frame to write next.
-    pub log: (u64, u64),
+    /// The log that follows `base`.
+    pub logged: &'a Logged,
     /// What is damaged below `base`.
     pub walked: &'a Walked,
 }
@@ -48,8 +45,7 @@ pub(crate) fn rebuild(storage: Arc<dyn Storage>, plan: &Plan<'_>) -> Result<Rebu
         units: sb.units,
         log_units: sb.log_units,
         shape: sb.shape,
-        log_pos: plan.log.0,
-        log_seq: plan.log.1,
+        log: plan.logged.end(),
         msn: sb.msn,
     };
     let inner = assemble(storage, options, &found);
@@ -58,9 +54,9 @@ pub(crate) fn rebuild(storage: Arc<dyn Storage>, plan: &Plan<'_>) -> Result<Rebu
     inner.checkpoint.lock().unwrap_or_else(|e| e.into_inner()).in_turn = true;
     let mut bad_chunks = plan.walked.bad_chunks.clone();
     // Space of extents in the log must be taken before anything is allocated.
-    let (batches, _) = batches(&inner.store, plan.frames, sb.msn);
+    let logged = plan.logged.again(&*inner.store.storage, &inner.store.table)?;
     let mut walk = Walk::new(&inner.store);
-    batches.iter().flat_map(|(_, changes)| batch::extents(changes)).for_each(|e| walk.extent(&e));
+    logged.extents().for_each(|e| walk.extent(e));
     bad_chunks.extend(walk.found.bad_chunks);
     let mut extents = BadExtents::new(&bad_chunks, Some(&inner.store));
     let mut loss = Loss::default();
@@ -70,10 +66,10 @@ pub(crate) fn rebuild(storage: Arc<dyn Storage>, plan: &Plan<'_>) -> Result<Rebu
         loss = lost;
         inner.write_front().view = Arc::new(View { frozen: Vec::new(), root, applied: sb.msn });
     }
-    let sifted = batches.into_iter().map(|(msn, changes)| Ok((msn, loss.sift(changes, &mut extents)?)));
-    let batches = sifted.collect::<Result<_>>()?;
-    drop(extents);
-    inner.apply_batches(batches)?;
+    logged.replay(&*inner.store.storage, |msn, changes| {
+        inner.apply_logged(msn, &loss.sift(changes, &mut extents)?)
+    })?;
+    inner.log.resume(logged.end(), inner.read_front().last_msn);
     // Once for each superblock, so that nothing old or damaged stays.
     inner.checkpoint()?;
     inner.checkpoint()?;

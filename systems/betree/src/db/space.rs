@@ -43,7 +43,7 @@ impl Inner {
     }
 
     /// Sees whether space has become short or is plenty again.
-    fn look_at_space(&self) {
+    pub(super) fn look_at_space(&self) {
         let needed = self.needed_bytes();
         // What is known is never too much; asking takes longer.
         let short = self.store.table.free_units_known() * (UNIT as u64) < needed
@@ -152,15 +152,30 @@ impl Inner {
     }
 
     /// Moves the first messages that wait beside keys in `left` one level down, and cuts off what is done. False if none
-    /// wait.
+    /// wait. Takes a checkpoint first if the next one would not find its space otherwise.
+    ///
+    /// # Errors
+    /// [`Error::NoSpace`] if that would not help either; the storage's.
     fn push_down(&self, left: &mut KeyRange) -> Result<bool> {
-        let _tree = self.lock_tree();
-        let view = self.view();
-        let settled = self.store.push_down(&view.root, left)?;
-        let Some((root, next)) = settled else { return Ok(false) };
-        self.put_root(root);
-        left.lo = next;
-        Ok(true)
+        for postpones in [true, false] {
+            let tree = self.lock_tree();
+            let view = self.view();
+            let drained = self.store.counters.drained_bytes.load(Ordering::Relaxed);
+            let settled = self.store.push_down(&view.root, left)?;
+            let Some((root, next)) = settled else { return Ok(false) };
+            if self.can_write_unwritten() {
+                self.put_root(root);
+                left.lo = next;
+                return Ok(true);
+            }
+            drop((root, view));
+            self.store.counters.drained_bytes.store(drained, Ordering::Relaxed);
+            drop(tree);
+            if postpones {
+                self.checkpoint()?;
+            }
+        }
+        Err(Error::NoSpace)
     }
 
     /// Another root of the same content takes the place of the present one. The tree is locked.
@@ -183,7 +198,10 @@ impl Inner {
     fn reclaim(&self, growth: usize) -> Result<()> {
         let mut left = KeyRange::all();
         for step in 1u64.. {
-            let settled = self.push_down(&mut left)?;
+            let settled = match self.push_down(&mut left) {
+                Err(Error::NoSpace) => false,
+                settled => settled?,
+            };
             if self.is_tight() || step % 64 == 0 || !settled {
                 self.checkpoint()?;
                 if !settled || self.has_space(growth) {
@@ -202,11 +220,24 @@ impl Inner {
         table.free_units_known() * UNIT as u64 >= needed || table.free_units() * UNIT as u64 >= needed
     }
 
+    /// True if a checkpoint would find its space now: what is unwritten, and the table, fit besides what they replace.
+    pub(super) fn can_write_unwritten(&self) -> bool {
+        self.fits_besides(self.base_reserve_bytes() / 8)
+    }
+
+    /// The same, and half of the basic reserve stays for what the next messages rewrite.
+    pub(super) fn can_rewrite_more(&self) -> bool {
+        self.fits_besides(self.base_reserve_bytes() / 2)
+    }
+
+    fn fits_besides(&self, bytes: u64) -> bool {
+        let free = self.store.table.free_units() * UNIT as u64;
+        free >= bytes + self.store.meter.unwritten() as u64 / 4 * 5
+    }
+
     /// True if space gets so short that a checkpoint should free some.
     pub(super) fn is_tight(&self) -> bool {
-        let free = self.store.table.free_units() * UNIT as u64;
         // A checkpoint only helps if something was written since the last one.
-        self.outdated_bytes() > 0
-            && free < self.base_reserve_bytes() / 2 + self.store.meter.unwritten() as u64 / 4 * 5
+        self.outdated_bytes() > 0 && !self.can_rewrite_more()
     }
 }

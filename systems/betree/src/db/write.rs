@@ -28,6 +28,17 @@ const SHARED_MIN: usize = 2 << 10;
 /// An extent takes values until it has this many bytes.
 const EXTENT_TARGET: usize = 1 << 20;
 
+/// What became of a frozen memtable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Applied {
+    /// There is none.
+    Nothing,
+    /// It is in the tree.
+    Done,
+    /// A checkpoint has to free something first, or the next one would not find its space.
+    Postponed,
+}
+
 /// A batch ready to be logged.
 struct Staged {
     batch: WriteBatch,
@@ -302,17 +313,34 @@ impl Inner {
 
     /// Applies the oldest frozen memtable to the tree, if there is one.
     pub(super) fn apply_oldest(&self) -> Result<bool> {
+        let mut applied = self.apply_next(true)?;
+        if applied == Applied::Postponed {
+            let mut last = self.checkpoint.lock().unwrap_or_else(|e| e.into_inner());
+            self.checkpoint_applied(&mut last)?;
+            drop(last);
+            applied = self.apply_next(false)?;
+        }
+        Ok(applied == Applied::Done)
+    }
+
+    /// Applies the oldest frozen memtable to the tree, unless it `postpones` that: if a checkpoint should come first, for want of space.
+    pub(super) fn apply_next(&self, postpones: bool) -> Result<Applied> {
         if self.view().frozen.is_empty() {
-            return Ok(false);
+            return Ok(Applied::Nothing);
         }
         self.drain_spilled()?;
         let loose = {
             let _tree = self.lock_tree();
             let view = self.view();
-            let Some(oldest) = view.frozen.first() else { return Ok(false) };
+            let Some(oldest) = view.frozen.first() else { return Ok(Applied::Nothing) };
+            let drained = self.store.counters.drained_bytes.load(Ordering::Relaxed);
             self.store.msn.store(oldest.last_msn, Ordering::Relaxed);
             let spilled = self.store.spill(&view.root, &oldest.buffer, self.unwritten_max())?;
             let root = self.store.apply(&view.root, spilled.as_ref().unwrap_or(&oldest.buffer))?;
+            if postpones && self.outdated_bytes() > 0 && !self.can_write_unwritten() {
+                self.store.counters.drained_bytes.store(drained, Ordering::Relaxed);
+                return Ok(Applied::Postponed);
+            }
             let mut front = self.write_front();
             let frozen = front.view.frozen[1..].to_vec();
             front.view = Arc::new(View { frozen, root, applied: oldest.last_msn });
@@ -328,10 +356,10 @@ impl Inner {
             heap::trim();
         }
         self.progress.notify_all();
-        // A thread of its own writes nodes; only if it falls behind the work is shared.
-        let keep = self.unwritten_max() * if self.options.background { 2 } else { 1 };
+        // Once they run, a thread of its own writes nodes; only if it falls behind the work is shared.
+        let keep = self.unwritten_max() * if self.store.behind { 2 } else { 1 };
         self.write_what_fits(keep)?;
-        Ok(true)
+        Ok(Applied::Done)
     }
 
     /// Lets one record that refers to what was spilled of a memtable stand for the records of its batches, as far as they have not

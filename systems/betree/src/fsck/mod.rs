@@ -13,7 +13,7 @@ mod walk;
 pub(crate) use report::show_range;
 pub use report::{Finding, FsckOptions, FsckReport, LossKind, LostKeys, Severity};
 pub(crate) use salvage::{BadExtents, Loss, salvage};
-pub(crate) use source::{Tree, Unit, checkpoints, ring_of, units};
+pub(crate) use source::{Tree, Unit, checkpoints, units};
 pub(crate) use walk::{Walk, Walked};
 
 use crate::db::{Plan, rebuild};
@@ -62,9 +62,7 @@ pub fn fsck(storage: impl Storage + 'static, options: FsckOptions) -> Result<Fsc
         let slot = chosen.tree.root_slot(&chosen.sb);
         let mut extents = BadExtents::new(&chosen.walked.bad_chunks, None);
         let (_, mut loss) = salvage(&chosen.tree.store, &slot, &chosen.walked.bad, &mut extents)?;
-        for (_, changes) in &chosen.batches {
-            loss.sift(changes.clone(), &mut extents)?;
-        }
+        chosen.logged.replay(&*storage, |_, changes| loss.sift(changes, &mut extents).map(|_| ()))?;
         report.lose(&loss);
     }
     if options.repair && !report.findings.is_empty() {
@@ -72,8 +70,7 @@ pub fn fsck(storage: impl Storage + 'static, options: FsckOptions) -> Result<Fsc
             base: &chosen.sb,
             generation: newest.generation,
             life: all.iter().map(|sb| sb.life).max().unwrap_or(0),
-            frames: &chosen.frames,
-            log: chosen.log_end(),
+            logged: &chosen.logged,
             walked: &chosen.walked,
         };
         let rebuilt = rebuild(storage.clone(), &plan)?;
@@ -200,5 +197,5 @@ fn judge(e: &Examined, report: &mut FsckReport) {
 fn count(e: &Examined, report: &mut FsckReport) {
     let w = &e.walked;
     (report.nodes, report.extents, report.bytes, report.entries) = (w.nodes, w.extents, w.bytes, w.entries);
-    (report.log_frames, report.log_batches) = (e.frames.len(), e.batches.len());
+    (report.log_frames, report.log_batches) = (e.logged.frames, e.logged.batches);
 }

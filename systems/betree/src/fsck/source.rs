@@ -1,13 +1,12 @@
 //! What is on storage, read without changing it: superblocks, and for a checkpoint its tree and the log after it.
 
 use super::walk::{Walk, Walked};
-use crate::batch;
 use crate::block::BlockRef;
 use crate::codec::Compression;
-use crate::db::{Numbered, batches, ring};
+use crate::db::{Logged, ring_of};
 use crate::error::{Error, Result};
 use crate::key::KeyRange;
-use crate::log::{self, Replayed, Ring, Tail};
+use crate::log::{self, Tail};
 use crate::steps::Steps;
 use crate::storage::{AlignedBuf, Storage, UNIT};
 use crate::store::Store;
@@ -57,11 +56,6 @@ pub(crate) fn checkpoints(units: &[Unit]) -> Vec<Superblock> {
     found
 }
 
-/// The log's place and identity for a checkpoint.
-pub(crate) fn ring_of(sb: &Superblock) -> Ring {
-    ring(&sb.uuid, sb.life, sb.log_units)
-}
-
 /// A store over the tree of a checkpoint, for reading only, and its root.
 pub(crate) struct Tree {
     pub root: BlockRef,
@@ -105,11 +99,9 @@ pub(crate) struct Examined {
     pub table: Vec<String>,
     /// Blocks that nothing refers to, and their bytes.
     pub unreachable: (usize, u64),
-    /// The log after the checkpoint.
-    pub frames: Vec<Replayed>,
+    /// The log after the checkpoint, and what is wrong with it.
+    pub logged: Logged,
     pub tail: Tail,
-    /// Its batches, up to the first that makes no sense.
-    pub batches: Vec<Numbered>,
     pub log: Option<String>,
 }
 
@@ -128,16 +120,15 @@ impl Examined {
         table.extend(tree.store.table.audit(LOG_START + sb.log_units, sb.units, &sb.table_segments()));
         let left = tree.store.table.unreachable(tree.root.id());
         let bytes = left.iter().filter_map(|id| tree.store.table.info(*id)).map(|i| i.units()).sum::<u64>();
-        let (frames, tail) = frames(&**storage, sb, successor)?;
-        let (batches, log) = batches(&tree.store, &frames, sb.msn);
+        let (logged, tail) = logged(&**storage, &tree.store, sb, successor)?;
         let mut walk = Walk::new(&tree.store);
         walk.found.bad.extend(wrong.iter().map(|(id, _)| *id));
         walk.node(&tree.root, Some(&KeyRange::all()));
-        batches.iter().flat_map(|(_, changes)| batch::extents(changes)).for_each(|e| walk.extent(&e));
+        logged.extents().for_each(|e| walk.extent(e));
         let walked = walk.found;
-        let log = log.map(|(msn, m)| format!("log, batch {msn}: {}", m.0));
+        let log = logged.wrong.as_ref().map(|(msn, m)| format!("log, batch {msn}: {}", m.0));
         let unreachable = (left.len(), bytes * UNIT as u64);
-        Ok(Examined { sb: sb.clone(), tree, walked, table, unreachable, frames, tail, batches, log })
+        Ok(Examined { sb: sb.clone(), tree, walked, table, unreachable, logged, tail, log })
     }
 
     /// True if every batch up to the end of the log can be had whole.
@@ -147,35 +138,24 @@ impl Examined {
 
     /// Number of the last batch that can be had.
     pub fn last_msn(&self) -> u64 {
-        self.batches.last().map_or(self.sb.msn, |(msn, _)| *msn)
-    }
-
-    /// Position and number of the frame after the last.
-    pub fn log_end(&self) -> (u64, u64) {
-        self.frames.last().map_or((self.sb.log_pos, self.sb.log_seq), |f| (f.end, f.seq + 1))
+        self.logged.last_msn
     }
 }
 
-/// The frames after `sb`; with a successor of a later life also those after it, if there is no gap between.
-fn frames(
+/// The log after `sb`; with a successor of a later life also that after it, if there is no gap between.
+fn logged(
     storage: &dyn Storage,
+    store: &Store,
     sb: &Superblock,
     successor: Option<&Superblock>,
-) -> Result<(Vec<Replayed>, Tail)> {
-    let mut out = log::replay(storage, &ring_of(sb), sb.log_pos, sb.log_seq, sb.msn)?;
-    let end = |out: &[Replayed]| out.last().map_or((sb.log_pos, sb.log_seq), |f| (f.end, f.seq + 1));
-    if let Some(next) = successor.filter(|n| n.life != sb.life) {
-        let reached = out.last().map_or(sb.msn, |f| f.last_msn);
-        if reached >= next.msn {
-            let ring = ring_of(next);
-            let (pos, seq) = (next.log_pos, next.log_seq);
-            let more = log::replay(storage, &ring, pos, seq, next.msn)?;
-            let after = more.last().map_or((pos, seq), |f| (f.end, f.seq + 1));
-            out.extend(more);
-            return Ok((out, log::tail(storage, &ring, after.0, after.1)?));
-        }
+) -> Result<(Logged, Tail)> {
+    let mut logged = Logged::read(storage, &store.table, sb)?;
+    let mut ring = ring_of(sb);
+    if let Some(next) = successor.filter(|next| next.life != sb.life)
+        && logged.go_on(storage, &store.table, next)?
+    {
+        ring = ring_of(next);
     }
-    let (pos, seq) = end(&out);
-    let tail = log::tail(storage, &ring_of(sb), pos, seq)?;
-    Ok((out, tail))
+    let tail = log::tail(storage, &ring, logged.end())?;
+    Ok((logged, tail))
 }

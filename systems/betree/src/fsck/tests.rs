@@ -3,10 +3,12 @@
 
 use super::*;
 use crate::block::{BlockInfo, BlockKind, Segment};
+use crate::db::Logged;
 use crate::db::tests::model::{Model, World, contents};
 use crate::db::tests::{seeds, sim};
 use crate::storage::{AlignedBuf, SimStorage, Storage};
 use crate::superblock::LOG_START;
+use crate::table::Table;
 use crate::{Db, Options};
 use std::collections::BTreeMap;
 
@@ -247,8 +249,9 @@ fn a_torn_log_tail_and_a_gap_are_told_apart_and_cut() {
     let w = written(16, true);
     let storage: Arc<dyn Storage> = Arc::new(SimStorage::from_image(w.image.clone()));
     let sb = checkpoints(&units(&*storage)).remove(0);
-    let frames =
-        crate::log::replay(&*storage, &ring_of(&sb), sb.log_pos, sb.log_seq, sb.msn).expect("replay");
+    let table = Table::new(LOG_START + sb.log_units, sb.units, false);
+    let logged = Logged::read(&*storage, &table, &sb).expect("read the log");
+    let frames: Vec<_> = logged.frames(&*storage).map(|frame| frame.expect("frame")).collect();
     assert!(frames.len() > 2);
     let place = |pos: u64| LOG_START * UNIT as u64 + pos % (sb.log_units * UNIT as u64);
     for (i, f) in frames.iter().enumerate() {

@@ -17,7 +17,7 @@ mod replay;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use replay::{Replayed, Tail, records, replay, tail};
+pub(crate) use replay::{Frames, Place, Replayed, Tail, records, tail};
 
 use crate::bytes::Bytes;
 use crate::error::{Doing, Error, Result};
@@ -491,9 +491,11 @@ impl Log {
         if sync { self.storage.flush().doing("flushing the log") } else { Ok(()) }
     }
 
-    /// After a recovery: messages up to `msn` have been applied and need no record of this life.
-    pub fn resume(&self, msn: u64) {
+    /// After a recovery: messages up to `msn` have been applied and need no record of this life, whose first frame goes to `next`,
+    /// behind the old ones, on a lap's first unit if need be.
+    pub fn resume(&self, next: Place, msn: u64) {
         let mut s = self.lock();
+        (s.head, s.seq) = (next.pos, next.seq);
         (s.appended, s.written, s.durable) = (msn, msn, msn);
     }
 

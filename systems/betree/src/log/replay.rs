@@ -15,10 +15,27 @@ pub(crate) struct Replayed {
     pub pos: u64,
     /// Number of the frame.
     pub seq: u64,
-    /// The records.
-    pub payload: Vec<u8>,
     /// Position behind it.
     pub end: u64,
+    /// The frame, and the length of its payload.
+    buf: AlignedBuf,
+    len: usize,
+}
+
+impl Replayed {
+    /// The records.
+    pub fn payload(&self) -> &[u8] {
+        &self.buf[HEADER..HEADER + self.len]
+    }
+}
+
+/// Where a log is read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// Position of a frame, see the module's description.
+    pub pos: u64,
+    /// Its number.
+    pub seq: u64,
 }
 
 /// What follows the last frame that a replay accepts.
@@ -42,8 +59,9 @@ pub(crate) enum Tail {
     },
 }
 
-/// Looks behind the last frame accepted, which ends at `pos`; `seq` is the number that should follow.
-pub(crate) fn tail(storage: &dyn Storage, ring: &Ring, pos: u64, seq: u64) -> Result<Tail> {
+/// Looks behind the last frame accepted; `end` is where the next one should be.
+pub(crate) fn tail(storage: &dyn Storage, ring: &Ring, end: Place) -> Result<Tail> {
+    let Place { pos, seq } = end;
     let mut later = 0;
     let mut chunk = AlignedBuf::zeroed(256 * UNIT);
     let mut at = 0;
@@ -103,31 +121,51 @@ fn looks_damaged(storage: &dyn Storage, ring: &Ring, pos: u64, seq: u64) -> Resu
     Ok(crc32c::crc32c(&buf[8..HEADER + len]).to_le_bytes() == expected[4..8])
 }
 
-/// Reads the frames from `pos` on, until one is missing, torn or foreign.
-pub(crate) fn replay(
-    storage: &dyn Storage,
-    ring: &Ring,
-    pos: u64,
-    seq: u64,
-    msn: u64,
-) -> Result<Vec<Replayed>> {
-    let mut out: Vec<Replayed> = Vec::new();
-    let (mut pos, mut seq) = (pos, seq);
-    let mut next_msn: Option<u64> = None;
-    loop {
+/// The frames of a ring from a place on, one by one, until one is missing, torn or foreign. Only one is in memory.
+pub(crate) struct Frames<'a> {
+    storage: &'a dyn Storage,
+    ring: Ring,
+    next: Place,
+    /// The first frame holds this message or an earlier one.
+    first_msn_max: u64,
+    /// The first message of the frame after the last one read.
+    next_msn: Option<u64>,
+}
+
+impl<'a> Frames<'a> {
+    /// Those from `from` on, of which the first follows message `msn` or holds it.
+    pub fn new(storage: &'a dyn Storage, ring: Ring, from: Place, msn: u64) -> Self {
+        Frames { storage, ring, next: from, first_msn_max: msn + 1, next_msn: None }
+    }
+
+    /// Where the next one is, or would be.
+    pub fn place(&self) -> Place {
+        self.next
+    }
+
+    fn read(&mut self) -> Result<Option<Replayed>> {
+        let Place { pos, seq } = self.next;
+        let ring = &self.ring;
         let lap_end = pos + (ring.len - pos % ring.len);
-        let mut found = read_frame(storage, ring, pos, seq)?;
+        let mut found = read_frame(self.storage, ring, pos, seq)?;
         if found.is_none() && !pos.is_multiple_of(ring.len) {
-            found = read_frame(storage, ring, lap_end, seq)?;
+            found = read_frame(self.storage, ring, lap_end, seq)?;
         }
-        let Some(frame) = found else { return Ok(out) };
         // The first frame may begin before the checkpoint; after that there are no gaps.
-        let follows = next_msn.map_or(frame.first_msn <= msn + 1, |n| frame.first_msn == n);
-        if !follows {
-            return Ok(out);
-        }
-        (pos, seq, next_msn) = (frame.end, seq + 1, Some(frame.last_msn + 1));
-        out.push(frame);
+        let follows =
+            |f: &Replayed| self.next_msn.map_or(f.first_msn <= self.first_msn_max, |n| f.first_msn == n);
+        let Some(frame) = found.filter(follows) else { return Ok(None) };
+        self.next = Place { pos: frame.end, seq: seq + 1 };
+        self.next_msn = Some(frame.last_msn + 1);
+        Ok(Some(frame))
+    }
+}
+
+impl Iterator for Frames<'_> {
+    type Item = Result<Replayed>;
+
+    fn next(&mut self) -> Option<Result<Replayed>> {
+        self.read().transpose()
     }
 }
 
@@ -145,9 +183,8 @@ fn read_frame(storage: &dyn Storage, ring: &Ring, pos: u64, seq: u64) -> Result<
     if crc32c::crc32c(&buf[8..HEADER + len]) != crc {
         return Ok(None);
     }
-    let payload = buf[HEADER..HEADER + len].to_vec();
     let end = pos + round_up(HEADER + len) as u64;
-    Ok(Some(Replayed { first_msn: first, last_msn: last, pos, seq, payload, end }))
+    Ok(Some(Replayed { first_msn: first, last_msn: last, pos, seq, end, buf, len }))
 }
 
 fn frame_header(unit: &[u8], ring: &Ring, seq: u64) -> Decoded<(u32, u64, u64, usize)> {

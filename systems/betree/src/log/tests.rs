@@ -11,8 +11,8 @@ fn taken(appended: Result<Appended>) -> bool {
 
 fn messages(storage: &SimStorage, ring: &Ring, pos: u64, seq: u64, msn: u64) -> Vec<(u64, Vec<u8>)> {
     let mut out = Vec::new();
-    for frame in replay(storage, ring, pos, seq, msn).expect("replay") {
-        for (i, r) in records(&frame.payload).expect("records").into_iter().enumerate() {
+    for frame in Frames::new(storage, *ring, Place { pos, seq }, msn).map(|frame| frame.expect("frame")) {
+        for (i, r) in records(frame.payload()).expect("records").into_iter().enumerate() {
             out.push((frame.first_msn + i as u64, r.to_vec()));
         }
     }

@@ -383,7 +383,8 @@ impl World {
         match result {
             Err(libc::EIO | libc::EROFS) if dying => true,
             Err(libc::ENOSPC) if self.full => {
-                assert!(!what.contains("rmdir false") && !what.contains("held"), "{what} on a full device");
+                let frees = what.contains("rmdir false") || what.contains("held");
+                assert!(!frees, "seed {}: {what} on a full device; {:?}", self.seed, fs.store().stats());
                 self.model = before.unwrap_or_else(Model::new);
                 self.refused += 1;
                 false

@@ -229,3 +229,77 @@ fn draining_changes_nothing_that_can_be_read() {
         assert_sound(&db);
     }
 }
+
+/// What was spilled takes its space twice when it is passed to its leaves. On a full store that may not take the space that a
+/// delete needs.
+#[test]
+fn deletes_pass_on_a_full_store_that_has_spilled_much() {
+    const KEYS: u64 = 1200;
+    let (mut spilled, mut refused) = (0, 0);
+    for seed in seeds(8) {
+        println!("seed {seed}");
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut below = move |n: u64| random.next_u64() % n;
+        let options = Options {
+            leaf_bytes: 16 << 10,
+            basement_bytes: 4 << 10,
+            buffer_bytes: 8 << 10,
+            memtable_bytes: 16 << 10,
+            ..Options::tiny()
+        };
+        let storage = sim(768);
+        let db = Db::create(storage.clone(), options.clone()).expect("create");
+        let mut model = Model::new();
+        for i in 0..KEYS {
+            db.put(&key(i), &[i as u8; 700]).expect("put");
+            model.insert(key(i), vec![i as u8; 700]);
+        }
+        db.checkpoint().expect("checkpoint");
+        let patch =
+            |model: &mut Model, k: Vec<u8>, off: usize, bytes: &[u8]| match db.patch(&k, off as u32, bytes) {
+                Ok(_) => {
+                    let value = model.entry(k).or_default();
+                    value.resize(value.len().max(off + bytes.len()), 0);
+                    value[off..off + bytes.len()].copy_from_slice(bytes);
+                    0
+                }
+                Err(Error::NoSpace) => 1,
+                Err(e) => panic!("patch: {e}"),
+            };
+        for _ in 0..1000 {
+            let (k, off, byte) = (key(below(KEYS)), below(400) as usize, below(256) as u8);
+            refused += patch(&mut model, k, off, &[byte; 250]);
+        }
+        spilled += db.stats().spilled_bytes;
+        let mut large = 0u64;
+        let mut fill = |model: &mut Model| loop {
+            let k = format!("x{large:05}").into_bytes();
+            match db.put(&k, &[large as u8; 20_000]) {
+                Ok(_) => _ = model.insert(k, vec![large as u8; 20_000]),
+                Err(Error::NoSpace) => break,
+                Err(e) => panic!("put: {e}"),
+            }
+            large += 1;
+        };
+        for step in 0..600 {
+            if step % 60 == 0 {
+                fill(&mut model);
+            }
+            let k = key(below(KEYS));
+            db.delete(&k).unwrap_or_else(|e| panic!("seed {seed}, delete {step} on a full store: {e}"));
+            model.remove(&k);
+            let (k, off, byte) = (key(below(KEYS)), below(400) as usize, below(256) as u8);
+            refused += patch(&mut model, k, off, &[byte; 250]);
+        }
+        db.checkpoint().expect("checkpoint on a full store");
+        assert!(contents(&db) == model);
+        assert_sound(&db);
+        drop(db);
+        let db = Db::open(storage, options).expect("open a full store");
+        assert!(contents(&db) == model, "opened");
+    }
+    assert!(
+        spilled > 100_000 && refused > 100,
+        "{spilled} bytes spilled, {refused} refused: this shows nothing"
+    );
+}
