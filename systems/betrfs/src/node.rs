@@ -15,6 +15,9 @@ const SHARDS: usize = 16;
 /// Hashes of names kept for all directories together, at about 16 bytes each.
 const KNOWN_NAMES_MAX: usize = 3 << 20;
 
+/// Looks at a state that others have before its thread goes to sleep: as long as an operation or two on a directory, some 20 us.
+const TRIES: u32 = 1000;
+
 /// Names noted of a directory that changes. With more it is read again from the store.
 const TOUCHED_MAX: usize = 32;
 
@@ -238,6 +241,14 @@ impl Node {
     }
 
     pub fn write(&self) -> RwLockWriteGuard<'_, State> {
+        // Many threads that make and remove files in one directory are a queue for its state. Who sleeps in it is woken long
+        // after it was free, and meanwhile processors are idle.
+        for _ in 0..TRIES {
+            if let Some(state) = self.try_write() {
+                return state;
+            }
+            std::hint::spin_loop();
+        }
         self.state.write().unwrap_or_else(|e| e.into_inner())
     }
 

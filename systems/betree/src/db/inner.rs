@@ -29,6 +29,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, RwLock};
 
+/// Looks at [`Inner::front`] while others have it before a thread goes to sleep: as long as a batch or two, some 10 us.
+const FRONT_TRIES: u32 = 500;
+
 /// A memtable that takes no more writes and waits to be applied to the tree.
 #[derive(Clone)]
 pub(super) struct Frozen {
@@ -138,6 +141,13 @@ impl Inner {
     }
 
     pub(super) fn write_front(&self) -> std::sync::RwLockWriteGuard<'_, Front> {
+        // It is held for some microseconds: who sleeps for it is woken long after.
+        for _ in 0..FRONT_TRIES {
+            if let Ok(front) = self.front.try_write() {
+                return front;
+            }
+            std::hint::spin_loop();
+        }
         self.front.write().unwrap_or_else(|e| e.into_inner())
     }
 
