@@ -84,23 +84,17 @@ impl InProcess {
 impl Volume for InProcess {
     fn open(&self, path: &CStr, create: bool) -> io::Result<u64> {
         let (parent, name) = self.split(path)?;
-        loop {
-            match self.fs.lookup(parent, name) {
-                Ok(attr) if attr.mode & libc::S_IFMT == libc::S_IFREG => return Ok(attr.ino),
-                Ok(attr) => {
-                    self.fs.forget(attr.ino, 1);
-                    return Err(io::Error::from_raw_os_error(libc::EISDIR));
-                }
-                Err(Error::NotFound) if create => {}
-                Err(error) => return Err(io_error(error)),
-            }
-            let new = NewFile { mode: libc::S_IFREG | 0o644, ..NewFile::default() };
-            match self.fs.make(parent, name, new) {
-                // somebody else was faster
-                Err(Error::Exists) => {}
-                made => return made.map(|attr| attr.ino).map_err(io_error),
-            }
+        let new = NewFile { mode: libc::S_IFREG | 0o644, ..NewFile::default() };
+        let found = match create && !matches!(name, b"" | b"." | b"..") {
+            true => self.fs.find_or_make(parent, name, new),
+            false => self.fs.lookup(parent, name),
+        };
+        let attr = found.map_err(io_error)?;
+        if attr.mode & libc::S_IFMT == libc::S_IFREG {
+            return Ok(attr.ino);
         }
+        self.fs.forget(attr.ino, 1);
+        Err(io::Error::from_raw_os_error(libc::EISDIR))
     }
 
     fn close(&self, file: u64) -> io::Result<()> {

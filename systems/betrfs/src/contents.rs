@@ -1,39 +1,37 @@
-//! Small files that are read again, whole. To a mount the kernel's page cache is that; who calls the file system in
-//! process would have each read put together from the tree's messages and leaves.
+//! Small files whole in memory: those that were just written, and those that are read again. To a mount the kernel's page
+//! cache is that; who calls the file system in process would have each read put together from the tree's messages and leaves.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-use crate::node::{Content, Node, State};
+use crate::content::{Budget, Content};
+use crate::node::{Node, State};
 
 /// Longest file that is kept, in bytes. Of a longer one the copy costs more than putting it together.
 const FILE_MAX: usize = 64 << 10;
 /// Files that are looked at for one that goes, when one comes.
 const LOOKS_MAX: usize = 64;
-/// Files in the queue, about. One that was changed, or is gone, stays in it until its turn.
-const QUEUE_MAX: usize = 1 << 16;
 
 /// All of them, within a budget.
 #[derive(Debug)]
 pub(crate) struct Contents {
-    /// Bytes; 0: nothing is kept.
-    budget: usize,
-    kept: Arc<AtomicUsize>,
+    /// Of 0 bytes: nothing is kept.
+    budget: Arc<Budget>,
     /// Who goes next. Taken while a node's state is held; states are only tried while it is held.
     queue: Mutex<VecDeque<Weak<Node>>>,
 }
 
 impl Contents {
-    pub fn new(budget: usize) -> Contents {
-        Contents { budget, kept: Arc::default(), queue: Mutex::default() }
+    pub fn new(bytes: usize) -> Contents {
+        Contents { budget: Arc::new(Budget::new(bytes)), queue: Mutex::default() }
     }
 
     /// `out` was read of `node` at `off`, whose `state` is held. If that is all of it, and not for the first time, it is
     /// kept.
     pub fn note(&self, node: &Arc<Node>, state: &State, off: u64, out: &[u8]) {
         let whole = off == 0 && out.len() as u64 == state.inode.size;
-        if self.budget == 0 || !whole || out.is_empty() || out.len() > FILE_MAX.min(self.budget) {
+        if !whole || out.is_empty() || !self.takes(out.len() as u64) {
             return;
         }
         if !state.read_whole.load(Ordering::Relaxed) {
@@ -41,14 +39,53 @@ impl Contents {
             return;
         }
         self.make_room(out.len());
-        let fits = |kept: usize| (kept + out.len() <= self.budget).then_some(kept + out.len());
-        if self.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_err() {
+        let mut content = Content::empty(&self.budget);
+        if content.write(0, out) && state.content.set(content).is_ok() {
+            self.enqueue(node, state);
+        }
+    }
+
+    /// `data` was written to `node` at `off`; it had `before` bytes until then, and nothing but this has changed them.
+    /// If all of it is known, it is kept.
+    pub fn written(&self, node: &Arc<Node>, state: &mut State, off: u64, data: &[u8], before: u64) {
+        if data.is_empty() {
             return;
         }
-        let set = state.content.set(Content::new(out, self.kept.clone())).is_ok();
-        if set && !state.queued.swap(true, Ordering::Relaxed) {
-            self.queue().push_back(Arc::downgrade(node));
+        let content = state.content.take();
+        let end = off + data.len() as u64;
+        let known = content.is_some() || before == 0 || off == 0 && end >= before;
+        if !known || !self.takes(end.max(before)) {
+            state.changes();
+            return;
         }
+        let mut content = content.unwrap_or_else(|| Content::empty(&self.budget));
+        self.make_room(content.lacks(end as usize));
+        if content.write(off as usize, data) {
+            debug_assert_eq!(content.len() as u64, state.inode.size);
+            let _ = state.content.set(content);
+            self.enqueue(node, state);
+        } else {
+            state.changes();
+        }
+    }
+
+    fn takes(&self, bytes: u64) -> bool {
+        bytes <= FILE_MAX.min(self.budget.most()) as u64
+    }
+
+    /// Sees that the content of `node` has its turn to go some time.
+    fn enqueue(&self, node: &Arc<Node>, state: &State) {
+        if state.queued.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let mut queue = self.queue();
+        if queue.len() == queue.capacity() {
+            // Those that are gone keep memory. With as many places as are left free this is seldom done.
+            queue.retain(|node| node.strong_count() > 0);
+            let living = queue.len();
+            queue.reserve(living);
+        }
+        queue.push_back(Arc::downgrade(node));
     }
 
     fn queue(&self) -> MutexGuard<'_, VecDeque<Weak<Node>>> {
@@ -57,9 +94,12 @@ impl Contents {
 
     /// Lets files go until there is room for `bytes`, or enough were looked at.
     fn make_room(&self, bytes: usize) {
+        if self.budget.has_room(bytes) {
+            return;
+        }
         let mut queue = self.queue();
         for _ in 0..LOOKS_MAX {
-            if self.kept.load(Ordering::Relaxed) + bytes <= self.budget && queue.len() < QUEUE_MAX {
+            if self.budget.has_room(bytes) {
                 return;
             }
             let Some(next) = queue.pop_front() else { return };
@@ -81,7 +121,7 @@ impl Contents {
 
     #[cfg(test)]
     fn bytes(&self) -> usize {
-        self.kept.load(Ordering::Relaxed)
+        self.budget.kept()
     }
 }
 

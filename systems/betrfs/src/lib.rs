@@ -3,7 +3,7 @@
 //! | module | change here |
 //! |---|---|
 //! | [`key`], [`record`] | the layout: where things lie in the store, and the values' bytes |
-//! | `node`, `contents` | inodes in memory; small files kept whole |
+//! | `node`, `content`, `contents` | inodes in memory; small files kept whole |
 //! | [`fs`] | POSIX semantics: [`Fs`], one file for each group of operations |
 //! | [`error`] | errors and their numbers |
 //! | `fuse`, `syncer`, `coherence` | the kernel's requests; syncs for many at once; what the kernel must forget |
@@ -16,6 +16,7 @@
 
 pub mod check;
 mod coherence;
+mod content;
 mod contents;
 pub mod daemon;
 pub mod error;

@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 
+use crate::content::Content;
 use crate::error::{Error, Result};
 use crate::key;
 use crate::record::{self, Inode, MOVED};
@@ -13,6 +14,9 @@ use crate::record::{self, Inode, MOVED};
 const SHARDS: usize = 16;
 /// Hashes of names kept for all directories together, at about 16 bytes each.
 const KNOWN_NAMES_MAX: usize = 3 << 20;
+
+/// Looks at a state that others have before its thread goes to sleep: as long as an operation or two on a directory, some 20 us.
+const TRIES: u32 = 1000;
 
 /// Names noted of a directory that changes. With more it is read again from the store.
 const TOUCHED_MAX: usize = 32;
@@ -123,42 +127,6 @@ impl Hasher for Numbered {
 
 type InoMap = HashMap<u64, Arc<Node>, BuildHasherDefault<Numbered>>;
 
-/// All that a small file holds, as long as nobody changes it.
-#[derive(Debug)]
-pub(crate) struct Content {
-    bytes: Box<[u8]>,
-    /// Somebody read it since its turn came.
-    used: AtomicBool,
-    kept: Arc<AtomicUsize>,
-}
-
-impl Content {
-    /// A copy of `bytes`, which are counted in `kept` already, until it goes.
-    pub fn new(bytes: &[u8], kept: Arc<AtomicUsize>) -> Content {
-        Content { bytes: bytes.into(), used: AtomicBool::new(false), kept }
-    }
-
-    /// Whether somebody read it since this was asked last.
-    pub fn was_used(&self) -> bool {
-        self.used.swap(false, Ordering::Relaxed)
-    }
-
-    /// Copies what lies at `off`, all of which there is, into `out`.
-    pub fn read(&self, off: u64, out: &mut [u8]) {
-        if !self.used.load(Ordering::Relaxed) {
-            self.used.store(true, Ordering::Relaxed);
-        }
-        let off = off as usize;
-        out.copy_from_slice(&self.bytes[off..off + out.len()]);
-    }
-}
-
-impl Drop for Content {
-    fn drop(&mut self) {
-        self.kept.fetch_sub(self.bytes.len(), Ordering::Relaxed);
-    }
-}
-
 /// An inode in memory.
 #[derive(Debug)]
 pub(crate) struct Node {
@@ -244,7 +212,7 @@ impl State {
         self.touched.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// To be called before the file's data or size change.
+    /// To be called before the file's data or size change, unless its content is changed with them.
     pub fn changes(&mut self) {
         self.content.take();
         *self.read_whole.get_mut() = false;
@@ -273,6 +241,14 @@ impl Node {
     }
 
     pub fn write(&self) -> RwLockWriteGuard<'_, State> {
+        // Many threads that make and remove files in one directory are a queue for its state. Who sleeps in it is woken long
+        // after it was free, and meanwhile processors are idle.
+        for _ in 0..TRIES {
+            if let Some(state) = self.try_write() {
+                return state;
+            }
+            std::hint::spin_loop();
+        }
         self.state.write().unwrap_or_else(|e| e.into_inner())
     }
 

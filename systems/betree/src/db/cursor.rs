@@ -1,7 +1,7 @@
 //! Scans.
 
 use super::background::Prefetch;
-use super::inner::{Inner, View};
+use super::inner::{Frozen, Inner, View};
 use super::run::Run;
 use crate::buffer::Buffer;
 use crate::bytes::Bytes;
@@ -77,7 +77,7 @@ impl Cursor {
             }
             let covered = KeyRange { lo: self.window.lo.clone(), hi: chunk.upto.clone() };
             let mut entries = chunk.entries;
-            let frozen = self.view.frozen.iter().map(|f| &*f.buffer);
+            let frozen = self.view.frozen.iter().map(Frozen::buffer);
             for layer in frozen.chain([&self.active]) {
                 let pending = layer.slice(&covered);
                 if !pending.is_empty() {
@@ -203,7 +203,7 @@ impl Inner {
         while !window.is_empty() {
             let chunk = self.store.chunk(&view.root, &window, true)?;
             let covered = KeyRange { lo: window.lo.clone(), hi: chunk.upto.clone() };
-            let frozen = view.frozen.iter().map(|f| &*f.buffer);
+            let frozen = view.frozen.iter().map(Frozen::buffer);
             let layers = frozen.chain([&active]).map(|layer| layer.slice(&covered));
             let entries = layers.fold(chunk.entries, |entries, layer| layer.apply_to(&entries));
             bytes += entries.iter().map(|(k, _)| k.len() + 8).sum::<usize>();

@@ -27,16 +27,34 @@ use crate::node::NodeRef;
 use crate::store::{For, Store};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, RwLock};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, OnceLock, RwLock};
+
+/// Looks at [`Inner::front`] while others have it before a thread goes to sleep: as long as a batch or two, some 10 us.
+const FRONT_TRIES: u32 = 500;
 
 /// A memtable that takes no more writes and waits to be applied to the tree.
 #[derive(Clone)]
 pub(super) struct Frozen {
-    pub(super) buffer: Arc<Buffer>,
+    /// Its messages in order: made when they are first wanted, since writers would have to wait for it where it is frozen.
+    buffer: Arc<LazyLock<Buffer, Box<dyn FnOnce() -> Buffer + Send>>>,
+    pub(super) weight: usize,
     /// Bytes that it takes, about, and how many of them lie on the heap piece by piece.
     pub(super) memory: usize,
     pub(super) loose: usize,
     pub(super) last_msn: u64,
+}
+
+impl Frozen {
+    pub(super) fn new(memtable: Memtable, last_msn: u64) -> Frozen {
+        let (weight, memory, loose) = (memtable.weight(), memtable.memory(), memtable.loose());
+        let buffer = Arc::new(LazyLock::new(Box::new(|| memtable.freeze()) as Box<_>));
+        Frozen { buffer, weight, memory, loose, last_msn }
+    }
+
+    /// Its messages. Whoever asks first makes them of the memtable.
+    pub(super) fn buffer(&self) -> &Buffer {
+        &self.buffer
+    }
 }
 
 /// A state of the database: the tree after message `applied`, and newer messages, oldest first.
@@ -55,7 +73,7 @@ pub(super) struct Front {
 impl Front {
     /// Weight of everything that is not in the tree.
     pub(super) fn waiting(&self) -> usize {
-        self.active.weight() + self.view.frozen.iter().map(|f| f.buffer.weight()).sum::<usize>()
+        self.active.weight() + self.view.frozen.iter().map(|f| f.weight).sum::<usize>()
     }
 }
 
@@ -123,6 +141,13 @@ impl Inner {
     }
 
     pub(super) fn write_front(&self) -> std::sync::RwLockWriteGuard<'_, Front> {
+        // It is held for some microseconds: who sleeps for it is woken long after.
+        for _ in 0..FRONT_TRIES {
+            if let Ok(front) = self.front.try_write() {
+                return front;
+            }
+            std::hint::spin_loop();
+        }
         self.front.write().unwrap_or_else(|e| e.into_inner())
     }
 
@@ -149,7 +174,7 @@ impl Inner {
             if newer.as_ref().is_some_and(Op::is_resolved) {
                 break;
             }
-            match frozen.buffer.get(key) {
+            match frozen.buffer().get(key) {
                 Found::Op(op) => newer = Some(newer.map_or_else(|| op.clone(), |n| op.then(&n))),
                 Found::Deleted => newer = Some(newer.unwrap_or_else(Op::delete).on_absent()),
                 Found::Nothing => {}

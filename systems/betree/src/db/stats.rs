@@ -109,7 +109,7 @@ impl Inner {
             applied_msn: view.applied,
             cached_bytes: self.store.meter.resident(),
             unwritten_bytes: self.store.meter.unwritten(),
-            memtable_bytes: active + view.frozen.iter().map(|f| f.buffer.weight()).sum::<usize>(),
+            memtable_bytes: active + view.frozen.iter().map(|f| f.weight).sum::<usize>(),
             memory_bytes: self.store.meter.resident()
                 + active_memory
                 + view.frozen.iter().map(|f| f.memory).sum::<usize>()

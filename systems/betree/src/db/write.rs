@@ -335,8 +335,9 @@ impl Inner {
             let Some(oldest) = view.frozen.first() else { return Ok(Applied::Nothing) };
             let drained = self.store.counters.drained_bytes.load(Ordering::Relaxed);
             self.store.msn.store(oldest.last_msn, Ordering::Relaxed);
-            let spilled = self.store.spill(&view.root, &oldest.buffer, self.unwritten_max())?;
-            let root = self.store.apply(&view.root, spilled.as_ref().unwrap_or(&oldest.buffer))?;
+            let buffer = oldest.buffer();
+            let spilled = self.store.spill(&view.root, buffer, self.unwritten_max())?;
+            let root = self.store.apply(&view.root, spilled.as_ref().unwrap_or(buffer))?;
             if postpones && self.outdated_bytes() > 0 && !self.can_write_unwritten() {
                 self.store.counters.drained_bytes.store(drained, Ordering::Relaxed);
                 return Ok(Applied::Postponed);
@@ -367,7 +368,7 @@ impl Inner {
     /// `spilled` has left it.
     fn bind_log(&self, memtable: &Frozen, applied: u64, spilled: Option<&Buffer>) {
         let upto = memtable.last_msn;
-        let spilled = spilled.filter(|s| s.spilled_bytes() >= memtable.buffer.weight() / 2);
+        let spilled = spilled.filter(|s| s.spilled_bytes() >= memtable.buffer().weight() / 2);
         let Some(spilled) = spilled else {
             self.log.free(upto);
             self.log.release_held();
@@ -482,10 +483,8 @@ impl Inner {
 
     /// Replaces the memtable by an empty one.
     fn freeze_front(&self, front: &mut Front) {
-        let (memory, loose) = (front.active.memory(), front.active.loose());
-        let buffer = Arc::new(std::mem::take(&mut front.active).freeze());
         let mut frozen = front.view.frozen.clone();
-        frozen.push(Frozen { buffer, memory, loose, last_msn: front.last_msn });
+        frozen.push(Frozen::new(std::mem::take(&mut front.active), front.last_msn));
         front.view = Arc::new(View { frozen, root: front.view.root.clone(), applied: front.view.applied });
         self.log.close_chunk();
     }

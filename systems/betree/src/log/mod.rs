@@ -399,22 +399,24 @@ impl Log {
             if sync && s.pending.is_one() {
                 s = self.gather(s);
             }
-            let job = self.take_frame(&mut s);
+            let mut job = self.take_frame(&mut s);
             // Of several frames the last is flushed.
             let sync = sync && job.as_ref().map_or(s.written, |job| job.last_msn) >= target;
             let served = if sync { std::mem::take(&mut s.asked) } else { 0 };
             drop(s);
             let writing = Writing(self);
             let began = Instant::now();
-            let done = self.write(job.as_ref(), sync);
+            let done = self.write(job.as_mut(), sync);
             std::mem::forget(writing);
             s = self.lock();
             s.writing = false;
+            let last = job.map(|job| {
+                s.pending.give_back(job.payload);
+                job.last_msn
+            });
             match done {
                 Ok(()) => {
-                    if let Some(job) = job {
-                        s.written = job.last_msn;
-                    }
+                    s.written = last.unwrap_or(s.written);
                     if sync {
                         s.durable = s.durable.max(s.written);
                         s.syncs += 1;
@@ -445,7 +447,8 @@ impl Log {
         s
     }
 
-    /// Makes a frame of the pending records and assigns its place.
+    /// Takes the pending records of a frame and assigns its place. The frame itself is made without the lock, which whoever
+    /// writes to the store would have to wait for.
     fn take_frame(&self, s: &mut State) -> Option<Job> {
         let Chunk { first, last: last_msn, payload, binds, stands_for, .. } = s.pending.take()?;
         let size = round_up(HEADER + payload.len()) as u64;
@@ -454,13 +457,11 @@ impl Log {
             s.head += room;
         }
         let (pos, seq) = (s.head, s.seq);
-        let buf = self.frame(seq, first, last_msn, &payload);
         s.frames.push_back(Frame { last_msn, pos, seq, stands_for });
         s.burden += stands_for;
         s.head += size;
         s.seq += 1;
-        s.pending.give_back(payload);
-        Some(Job { pos, last_msn, binds, buf })
+        Some(Job { pos, seq, first, last_msn, binds, payload })
     }
 
     fn frame(&self, seq: u64, first: u64, last: u64, payload: &Payload) -> PooledBuf {
@@ -478,15 +479,18 @@ impl Log {
         buf
     }
 
-    fn write(&self, job: Option<&Job>, sync: bool) -> Result<()> {
+    fn write(&self, job: Option<&mut Job>, sync: bool) -> Result<()> {
         if let Some(job) = job {
+            let buf = self.frame(job.seq, job.first, job.last_msn, &job.payload);
+            // What it shares with memtables is theirs alone from now on.
+            job.payload.clear();
             if job.binds {
                 self.flight.drain()?;
                 // A record may only become durable after the extent it binds.
                 self.storage.flush().doing("flushing extents before the log")?;
             }
             let at = self.ring.start + job.pos % self.ring.len;
-            self.storage.write_at(&job.buf, at).doing("writing the log")?;
+            self.storage.write_at(&buf, at).doing("writing the log")?;
         }
         if sync { self.storage.flush().doing("flushing the log") } else { Ok(()) }
     }
@@ -527,9 +531,12 @@ impl Drop for Writing<'_> {
     }
 }
 
+/// A frame to be written.
 struct Job {
     pos: u64,
+    seq: u64,
+    first: u64,
     last_msn: u64,
     binds: bool,
-    buf: PooledBuf,
+    payload: Payload,
 }

@@ -66,7 +66,8 @@ impl Payload {
         shared.chain([&self.copied[self.shared.last().map_or(0, |(before, _)| *before)..]])
     }
 
-    fn clear(&mut self) {
+    /// Empties it; its memory stays.
+    pub fn clear(&mut self) {
         self.copied.clear();
         self.shared.clear();
         self.len = 0;

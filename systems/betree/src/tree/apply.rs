@@ -32,8 +32,16 @@ impl Working {
         Working { edge, fresh: None, touched: false }
     }
 
-    fn new(edge: Edge) -> Self {
+    pub(super) fn new(edge: Edge) -> Self {
         Working { edge, fresh: None, touched: true }
+    }
+
+    pub(super) fn edge(&self) -> &Edge {
+        &self.edge
+    }
+
+    pub(super) fn fresh(&self) -> Option<&Buffer> {
+        self.fresh.as_ref()
     }
 
     fn pending(&self) -> usize {
@@ -248,6 +256,7 @@ impl Store {
 
     fn apply_inner(&self, inner: Inner, range: &KeyRange, batch: &Buffer) -> Result<Vec<Edge>> {
         let mut edges = self.distribute(inner, range, batch)?;
+        self.flush_dead(&mut edges)?;
         let limit = self.buffer_bytes();
         let mut pending: usize = edges.iter().map(Working::pending).sum();
         // When space is short, a node that has too many gets rid of them bit by bit: all at once could take more than there is.

@@ -1,6 +1,7 @@
 //! The tree: functions from an immutable root and some messages to a new root.
 
 mod apply;
+mod dead;
 mod drain;
 mod graft;
 mod read;

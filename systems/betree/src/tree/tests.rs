@@ -19,7 +19,10 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 const UNITS: u64 = 4096;
 
 fn store(cache_bytes: usize) -> Store {
-    let shape = Shape { leaf_bytes: 2000, basement_bytes: 500, buffer_bytes: 2500, fanout: 6 };
+    store_of(Shape { leaf_bytes: 2000, basement_bytes: 500, buffer_bytes: 2500, fanout: 6 }, cache_bytes)
+}
+
+fn store_of(shape: Shape, cache_bytes: usize) -> Store {
     let storage = Arc::new(SimStorage::new(UNITS * 4096));
     Store::new(storage, Table::new(0, UNITS, false), shape, Compression::Lz4, cache_bytes, crate::Steps::ALL)
 }
@@ -247,6 +250,45 @@ fn deleting_a_whole_range_drops_subtrees_without_reading_them() {
         store.meter.resident()
     );
     assert!(store.meter.unwritten() < nodes);
+}
+
+#[test]
+fn what_is_deleted_in_leaves_that_memory_holds_is_not_written() {
+    const VALUE: usize = 2000;
+    const KEYS: u32 = 60;
+    let shape = Shape { leaf_bytes: 40_000, basement_bytes: 10_000, buffer_bytes: 50_000, fanout: 6 };
+    let key = |i: u32| format!("k{i:03}").into_bytes();
+    let value = |i: u32| {
+        // No codec makes it smaller.
+        let mut bytes = vec![0; VALUE];
+        Xoshiro256PlusPlus::seed_from_u64(i.into()).fill_bytes(&mut bytes);
+        bytes
+    };
+    for by_range in [true, false] {
+        let store = store_of(shape, 1 << 30);
+        let mut table = Memtable::default();
+        (0..KEYS).for_each(|i| table.push(&key(i), Op::put(&value(i))));
+        let before = store.apply(&store.empty_tree(), &table.freeze()).expect("apply");
+        assert_eq!(before.level(), 1, "leaves right below the root");
+        // Two of three, none of the ranges as long as a leaf.
+        let mut table = Memtable::default();
+        for i in (0..KEYS).step_by(3) {
+            match by_range {
+                true => table.delete_range(&KeyRange::new(&key(i), &key(i + 2))),
+                false => [i, i + 1].iter().for_each(|i| table.push(&key(*i), Op::delete())),
+            }
+        }
+        let deletes = table.freeze();
+        assert!(deletes.weight() < store.buffer_bytes() / 2, "there is room for them above the leaves");
+        let root = store.apply(&before, &deletes).expect("apply");
+        drop(before);
+        let left: Model = (0..KEYS).filter(|i| i % 3 == 2).map(|i| (key(i), value(i))).collect();
+        assert_eq!(scan(&store, &root, KeyRange::all(), false), left);
+        let _block = store.write_tree(&root).expect("write");
+        let written = store.counters.node_bytes_written.load(std::sync::atomic::Ordering::Relaxed) as usize;
+        assert!(written < left.len() * VALUE * 2, "{written} bytes by range {by_range}");
+        assert_eq!(scan(&store, &root, KeyRange::all(), false), left);
+    }
 }
 
 #[test]

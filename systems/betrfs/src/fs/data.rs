@@ -140,7 +140,7 @@ impl Fs {
     }
 
     /// Reads what `out` has place for, all of which lies within the file.
-    fn read_node(&self, node: &Node, state: &State, off: u64, out: &mut [u8]) -> Result<()> {
+    pub(super) fn read_node(&self, node: &Node, state: &State, off: u64, out: &mut [u8]) -> Result<()> {
         if out.is_empty() {
             return Ok(());
         }
@@ -216,18 +216,22 @@ impl Fs {
     ) -> Result<usize> {
         regular(&state.inode)?;
         end_of(off, data.len() as u64)?;
-        state.changes();
         let home = node.home(state)?;
+        let before = state.inode.size;
         let mut done = 0;
         while done < data.len() {
             let at = off + done as u64;
             let len = (WRITE_MAX - (at % SIZE) as usize).min(data.len() - done);
             match self.write_piece(node, state, &home, at, &data[done..done + len], kill) {
                 Ok(()) => done += len,
-                Err(e) if done == 0 => return Err(e),
-                Err(_) => break,
+                Err(e) => {
+                    // How much of this piece there is nobody knows.
+                    state.changes();
+                    return if done == 0 { Err(e) } else { Ok(done) };
+                }
             }
         }
+        self.contents.written(node, state, off, data, before);
         Ok(done)
     }
 

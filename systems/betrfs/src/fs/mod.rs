@@ -20,6 +20,8 @@ mod places;
 mod remove;
 mod rename;
 mod stream;
+#[cfg(test)]
+mod whole;
 mod xattr;
 
 pub use attr::{Attr, SetAttr, SetTime, Space};

@@ -87,8 +87,12 @@ impl Fs {
 
     /// The node called `name`. `state` is the directory's, locked.
     pub(super) fn child(&self, dir: &Arc<Node>, state: &State, name: &[u8]) -> Result<Option<Arc<Node>>> {
+        self.child_by(dir, state, self.nodes.hash(dir, name), name)
+    }
+
+    /// The same, with the name's hash.
+    fn child_by(&self, dir: &Arc<Node>, state: &State, hash: u64, name: &[u8]) -> Result<Option<Arc<Node>>> {
         let home = dir.dir()?;
-        let hash = self.nodes.hash(dir, name);
         if state.known.as_ref().is_some_and(|known| !known.may_hold(hash)) {
             return Ok(None);
         }
@@ -149,7 +153,7 @@ impl Fs {
         }
         let _tree = self.shared();
         let dir = self.node(parent)?;
-        let home = dir.dir()?;
+        dir.dir()?;
         let mut state = dir.write();
         if state.dead {
             return Err(Error::NotFound);
@@ -158,14 +162,58 @@ impl Fs {
         if self.exists(&dir, &state, hash, name)? {
             return Err(Error::Exists);
         }
+        self.make_here(&dir, &mut state, hash, name, new)
+    }
+
+    /// What is called `name` in the directory `parent`, or if there is nothing a new file: the same as [`Fs::lookup`] and then
+    /// [`Fs::make`], in one step. The caller holds it from now on.
+    ///
+    /// # Errors
+    /// As [`Fs::make`], but for [`Error::Exists`].
+    pub fn find_or_make(&self, parent: u64, name: &[u8], new: NewFile<'_>) -> Result<Attr> {
+        check_name(name)?;
+        if new.target.len() > TARGET_MAX {
+            return Err(Error::NameTooLong);
+        }
+        let _tree = self.shared();
+        let dir = self.node(parent)?;
+        dir.dir()?;
+        let hash = self.nodes.hash(&dir, name);
+        let known = self.nodes.hold_named(&dir, hash, name, |node, state| Attr::told(node, &state.inode));
+        if let Some(attr) = known {
+            return Ok(attr);
+        }
+        let mut state = dir.write();
+        if state.dead {
+            return Err(Error::NotFound);
+        }
+        match self.child_by(&dir, &state, hash, name)? {
+            Some(node) => {
+                self.nodes.hold(&node);
+                let attr = Attr::told(&node, &node.read().inode);
+                Ok(attr)
+            }
+            None => self.make_here(&dir, &mut state, hash, name, new),
+        }
+    }
+
+    /// Makes what is not there. `state` is the directory's, locked.
+    fn make_here(
+        &self,
+        dir: &Arc<Node>,
+        state: &mut State,
+        hash: u64,
+        name: &[u8],
+        new: NewFile<'_>,
+    ) -> Result<Attr> {
         let ino = self.new_ino()?;
         let inode = new_inode(&new, &state.inode);
         let is_dir = inode.is_dir();
         let mut parent_inode = state.inode.clone();
         parent_inode.entry_added(is_dir, inode.ctime);
         let mut batch = WriteBatch::new();
-        batch.put_parts(&key::entry_parts(home, name), &[&record::head(ino, &inode, 0), new.target]);
-        self.put_record(&mut batch, &dir, &state, &parent_inode)?;
+        batch.put_parts(&key::entry_parts(dir.dir()?, name), &[&record::head(ino, &inode, 0), new.target]);
+        self.put_record(&mut batch, dir, state, &parent_inode)?;
         self.commit(batch)?;
         state.inode = parent_inode;
         state.unsaved = false;
@@ -397,6 +445,49 @@ mod tests {
     const ROUNDS: usize = 2000;
     /// How long others may keep the processors from those who look.
     const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// Threads that ask for the same names, each of which all find, whoever made it.
+    #[test]
+    fn what_is_found_or_made_is_one_file_for_all() {
+        const THREADS: u64 = 4;
+        const NAMES: u64 = 300;
+        let storage = SimStorage::new(64 << 20);
+        Fs::format(storage.clone(), &Options::with_store(betree::Options::tiny())).expect("format");
+        let options = Options { idle_nodes_max: 10, ..Options::with_store(betree::Options::tiny()) };
+        let fs = Fs::open(storage.clone(), &options).expect("open");
+        let new = |kind| NewFile { mode: kind | 0o755, ..NewFile::default() };
+        let dir = fs.find_or_make(key::ROOT, b"dir", new(libc::S_IFDIR)).expect("make");
+        let again = fs.find_or_make(key::ROOT, b"dir", new(libc::S_IFREG)).expect("found");
+        assert_eq!((again.ino, again.mode), (dir.ino, dir.mode), "what is there stays what it is");
+        std::thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    for n in 0..NAMES {
+                        let name = format!("file {n}").into_bytes();
+                        let made =
+                            fs.find_or_make(dir.ino, &name, new(libc::S_IFREG)).expect("one of both").ino;
+                        fs.append(made, b"+").expect("append");
+                        fs.forget(made, 1);
+                    }
+                });
+            }
+        });
+        for n in 0..NAMES {
+            let attr = fs.lookup(dir.ino, format!("file {n}").as_bytes()).expect("there");
+            assert_eq!(attr.size, THREADS, "{n}");
+            fs.forget(attr.ino, 1);
+        }
+        assert_eq!(fs.attr(dir.ino).expect("held").size, NAMES * 32);
+        let bad = [&b""[..], b".", b"..", b"a/b", &[b'n'; 256]];
+        assert!(bad.iter().all(|name| fs.find_or_make(dir.ino, name, new(libc::S_IFREG)).is_err()));
+        let file = fs.lookup(dir.ino, b"file 0").expect("there").ino;
+        let below = fs.find_or_make(file, b"x", new(libc::S_IFREG));
+        assert!(matches!(below, Err(Error::NotDirectory)), "{below:?}");
+        [file, dir.ino, dir.ino].iter().for_each(|ino| fs.forget(*ino, 1));
+        fs.close().expect("close");
+        let report = crate::check(storage, false).expect("check");
+        assert!(report.is_clean() && report.findings.is_empty(), "{report}");
+    }
 
     /// Names come and go while others look them up, hold, read and let go what they found.
     #[test]

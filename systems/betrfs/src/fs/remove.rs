@@ -53,6 +53,9 @@ impl Fs {
         dir_state.unsaved = !saved;
         self.name_gone(&dir, &mut dir_state, &node, &mut state, name, inode)?;
         state.unsaved = !saved && !state.dead;
+        // Others wait for the directory: the file's memory is given back, with `node`, after that.
+        drop(state);
+        drop(dir_state);
         Ok(())
     }
 
