@@ -68,7 +68,8 @@ impl Device {
             latency_ns,
             miss_ns: self.typical_ns(),
             bandwidth: self.believed_rate(),
-            is_queued: self.is_queued(),
+            is_told_by_ours: self.pairs.rate_behind_ours() > 0,
+            has_strays: self.live.has_strays(),
             bandwidth_max: self.full_rate(),
             is_steady: self.window.is_settled(),
             demand: self.traffic.demand(),
@@ -98,19 +99,15 @@ impl Device {
 
     /// A miss of the program ended: once it is known what that takes of the device, so much less is asked for.
     pub fn note_miss(&self, now_ns: u64, bytes: u64) {
-        if self.is_queued() {
-            self.queue.serve(now_ns, bytes, &self.model());
+        let model = self.model();
+        if model.is_queued() {
+            self.queue.serve(now_ns, bytes, &model);
         }
     }
 
-    /// When it has served what was asked for, ns; 0 where there is no one queue.
-    pub fn free_ns(&self) -> u64 {
-        if self.is_queued() { self.queue.free_ns() } else { 0 }
-    }
-
-    /// Whether all that is asked for waits in one queue: see [`Model::is_queued`].
-    fn is_queued(&self) -> bool {
-        self.pairs.rate_behind_ours() > 0
+    /// When it has served what was asked for, ns; 0 for those who do not wait in one queue.
+    pub fn free_ns(&self, is_queued: bool) -> u64 {
+        if is_queued { self.queue.free_ns() } else { 0 }
     }
 
     /// The bandwidth that misses in one queue told, or what is assumed, bytes/s.

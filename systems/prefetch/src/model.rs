@@ -30,8 +30,10 @@ pub struct Model {
     pub miss_ns: u64,
     /// Bandwidth, bytes/s, as it is told by misses in one queue, or assumed: the lower bound.
     pub bandwidth: u64,
-    /// Whether all that is asked for waits in one queue: misses behind our own requests told the bandwidth.
-    pub is_queued: bool,
+    /// Whether misses behind our own requests are what told the bandwidth.
+    pub is_told_by_ours: bool,
+    /// Whether others read beside the streams what nobody foresaw: strays of the latest reads.
+    pub has_strays: bool,
     /// The most that the device may deliver as far as is known, bytes/s: the upper bound.
     pub bandwidth_max: u64,
     /// Whether queueing was seen: the window is no longer what limits it.
@@ -82,9 +84,14 @@ impl Model {
         self.bdp() >= T::SAMPLE * self.readahead
     }
 
+    /// Whether all that is asked for waits in one queue, instead of in turns.
+    pub fn is_queued(&self) -> bool {
+        self.is_told_by_ours || self.has_strays
+    }
+
     /// Whether so much is of others, too, than one reader of so many bytes/s; 0: not known.
     pub fn is_shared(&self, own_rate: u64) -> bool {
-        self.streams > 1 || own_rate != 0 && self.demand.rate / 3 > own_rate / 2
+        self.streams > 1 || self.has_strays || own_rate != 0 && self.demand.rate / 3 > own_rate / 2
     }
 
     /// How much sooner a second's worth of the program's reads may come, ns: its waits are no more than what the device is
@@ -144,7 +151,7 @@ impl Model {
     ///
     /// Rule: Turns.
     pub fn turn_ns(&self, bytes: u64, own_rate: u64) -> Option<u64> {
-        if self.is_queued || !self.is_shared(own_rate) {
+        if self.is_queued() || !self.is_shared(own_rate) {
             return None;
         }
         let known = self.bandwidth;

@@ -49,7 +49,11 @@ impl FileState {
                 self.try_out(stream, look, elapsed);
             }
         }
-        if slow && !covered && !fetched {
+        let missed = slow && !covered && !fetched;
+        let usual_ns = device.typical_ns();
+        let is_late = read.elapsed_ns.is_some_and(|elapsed| elapsed > usual_ns + usual_ns / T::DELAY_PART);
+        device.live.note_any(missed && !stream.is_active(), is_late);
+        if missed {
             device.note_miss(read.now_ns, read.len);
         }
         if covered {

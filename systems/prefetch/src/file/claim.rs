@@ -25,7 +25,8 @@ impl FileState {
             Shape::Forward if !random_hint => 0,
             _ => stream.base.rate().max(stream.rate_alone(now_ns)),
         };
-        if model.is_shared(own_rate) && device.free_ns() > now_ns.saturating_add(T::WAKE_NS) {
+        if model.is_shared(own_rate) && device.free_ns(model.is_queued()) > now_ns.saturating_add(T::WAKE_NS)
+        {
             return None;
         }
         let ahead_max = decide::ahead_max(&model, stream, &self.past(stream, true));
@@ -55,6 +56,6 @@ impl FileState {
             .streams
             .iter()
             .filter(|stream| stream.is_active() && self.wants_more(stream, device, &model));
-        wanting.map(|stream| stream.ahead.paced_ns().max(device.free_ns())).min()
+        wanting.map(|stream| stream.ahead.paced_ns().max(device.free_ns(model.is_queued()))).min()
     }
 }

@@ -98,7 +98,8 @@ impl FileState {
             0 | 1 => 0,
             width => device.latency_ns() * 3 / 4 / width,
         };
-        asked_ns.saturating_add(gap_ns).max(device.free_ns())
+        // Strays are whom the fetch is for.
+        asked_ns.saturating_add(gap_ns).max(device.free_ns(device.model().is_told_by_ours))
     }
 
     /// Tells of a step that is done. Stops when going on would not pay.
