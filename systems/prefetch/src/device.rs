@@ -68,7 +68,7 @@ impl Device {
             latency_ns,
             miss_ns: self.typical_ns(),
             bandwidth: self.believed_rate(),
-            is_told_by_ours: self.pairs.rate_behind_ours() > 0,
+            is_told_by_ours: self.is_told_by_ours(),
             has_strays: self.live.has_strays(),
             bandwidth_max: self.full_rate(),
             is_steady: self.window.is_settled(),
@@ -103,6 +103,11 @@ impl Device {
         if model.is_queued() {
             self.queue.serve(now_ns, bytes, &model);
         }
+    }
+
+    /// See [`Model::is_told_by_ours`].
+    pub fn is_told_by_ours(&self) -> bool {
+        self.pairs.rate_behind_ours() > 0
     }
 
     /// When it has served what was asked for, ns; 0 for those who do not wait in one queue.

@@ -42,6 +42,12 @@ pub(super) fn check_name(name: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Refuses what cannot be made under that name.
+fn check_new(name: &[u8], new: &NewFile<'_>) -> Result<()> {
+    check_name(name)?;
+    if new.target.len() > TARGET_MAX { Err(Error::NameTooLong) } else { Ok(()) }
+}
+
 impl Fs {
     /// The file called `name` in the directory `parent`; the caller holds it from now on. For `.` the number may be of any
     /// file that has a name: a file handle has nothing else.
@@ -147,10 +153,7 @@ impl Fs {
     /// [`Error::Exists`], [`Error::NotFound`] if the directory was removed, [`Error::NotDirectory`],
     /// [`Error::NameTooLong`], [`Error::NoSpace`], the store's.
     pub fn make(&self, parent: u64, name: &[u8], new: NewFile<'_>) -> Result<Attr> {
-        check_name(name)?;
-        if new.target.len() > TARGET_MAX {
-            return Err(Error::NameTooLong);
-        }
+        check_new(name, &new)?;
         let _tree = self.shared();
         let dir = self.node(parent)?;
         dir.dir()?;
@@ -171,10 +174,7 @@ impl Fs {
     /// # Errors
     /// As [`Fs::make`], but for [`Error::Exists`].
     pub fn find_or_make(&self, parent: u64, name: &[u8], new: NewFile<'_>) -> Result<Attr> {
-        check_name(name)?;
-        if new.target.len() > TARGET_MAX {
-            return Err(Error::NameTooLong);
-        }
+        check_new(name, &new)?;
         let _tree = self.shared();
         let dir = self.node(parent)?;
         dir.dir()?;

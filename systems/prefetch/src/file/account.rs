@@ -50,9 +50,12 @@ impl FileState {
             }
         }
         let missed = slow && !covered && !fetched;
-        let usual_ns = device.typical_ns();
-        let is_late = read.elapsed_ns.is_some_and(|elapsed| elapsed > usual_ns + usual_ns / T::DELAY_PART);
-        device.live.note_any(missed && !stream.is_active(), is_late);
+        let is_stray = missed && !stream.is_active();
+        let is_late = is_stray && {
+            let usual_ns = device.typical_ns();
+            read.elapsed_ns.is_some_and(|elapsed| elapsed > usual_ns + usual_ns / T::DELAY_PART)
+        };
+        device.live.note_any(is_stray, is_late);
         if missed {
             device.note_miss(read.now_ns, read.len);
         }

@@ -99,7 +99,7 @@ impl FileState {
             width => device.latency_ns() * 3 / 4 / width,
         };
         // Strays are whom the fetch is for.
-        asked_ns.saturating_add(gap_ns).max(device.free_ns(device.model().is_told_by_ours))
+        asked_ns.saturating_add(gap_ns).max(device.free_ns(device.is_told_by_ours()))
     }
 
     /// Tells of a step that is done. Stops when going on would not pay.
