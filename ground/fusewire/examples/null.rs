@@ -82,6 +82,7 @@ fn run(words: &[String]) -> std::io::Result<()> {
         ring_threads: threads,
         ring_entries: number(3, 1) as u16,
         pin: words.get(4).is_none_or(|w| w != "nopin"),
+        stand_back: true,
     };
     let session = Session::start(fuse, Arc::new(Null { next: AtomicU64::new(2) }), &config)?;
     drop(switch);

@@ -12,6 +12,7 @@
 //! | `session` | mount, handshake, serving, end |
 //! | [`local`] | file systems of this machine alone: what the kernel may cache, how they are mounted |
 //! | `beat` | threads that take turns at writing to a file are not held up by the scheduler: [`Beat`] |
+//! | `lone` | a client that is alone on its processor stays there |
 //! | `notify` | what the kernel is told unasked: [`Notifier`] |
 //! | `transport` | which way, and the machine's switch |
 
@@ -20,6 +21,7 @@ mod classic;
 mod device;
 mod duty;
 pub mod local;
+mod lone;
 mod mailbox;
 mod notify;
 mod ring;

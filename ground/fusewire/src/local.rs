@@ -123,6 +123,8 @@ pub struct Place<'a> {
     pub transport: Transport,
     /// Threads that take requests; through io_uring so many for each CPU.
     pub threads: usize,
+    /// These threads stand back for a client that is alone on its CPU; see [`Config::stand_back`].
+    pub stand_back: bool,
 }
 
 impl Place<'_> {
@@ -158,6 +160,7 @@ impl Place<'_> {
             ring_threads: self.threads,
             ring_entries: 1,
             pin: true,
+            stand_back: self.stand_back,
         };
         let switch = match way {
             Way::Rings => Some(UringSwitch::on().map_err(StartError::at("switch on FUSE over io_uring"))?),

@@ -19,6 +19,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::device::{Device, out_header};
+use crate::lone::{Lone, Place};
 use crate::mailbox::{Mailbox, Parking, Posted};
 use crate::serve::{Answer, FileSystem, Origin, Reply};
 use crate::uring::{self, BELL, Io};
@@ -91,6 +92,8 @@ pub(crate) struct Common<F> {
     pub(crate) threads: usize,
     /// Stay on the queue's CPU.
     pub(crate) pin: bool,
+    /// Stand back for a lone client.
+    pub(crate) lone: Option<Arc<Lone>>,
     pub(crate) request_bytes_max: usize,
 }
 
@@ -108,6 +111,7 @@ struct Worker<F> {
     out: Cell<usize>,
     /// Entries that the kernel has not taken back.
     live: Cell<usize>,
+    place: Option<Place>,
 }
 
 fn command(queue: u16, operation: u32, commit: u64, entry: usize) -> Entry128 {
@@ -141,6 +145,7 @@ impl<F: FileSystem> Worker<F> {
     fn new(common: Arc<Common<F>>, queue: u16, parking: Arc<Parking>) -> io::Result<Worker<F>> {
         let entries = usize::from(common.entries);
         Ok(Worker {
+            place: common.lone.as_ref().map(Lone::place),
             memory: Memory::new(entries, common.request_bytes_max)?,
             common,
             queue,
@@ -251,6 +256,9 @@ impl<F: FileSystem> Worker<F> {
         let answer = match Header::parse(&head) {
             Some(header) => {
                 self.unique[entry].set(header.unique);
+                if let Some(place) = &self.place {
+                    place.takes(header.pid);
+                }
                 let given = u32::from_ne_bytes([
                     head[PAYLOAD_BYTES],
                     head[PAYLOAD_BYTES + 1],

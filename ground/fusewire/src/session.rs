@@ -41,6 +41,8 @@ pub struct Config {
     pub ring_entries: u16,
     /// Keep these threads on their CPU.
     pub pin: bool,
+    /// Such a thread stands back for a client that is alone on its CPU, so that it stays there; only if they are kept on theirs.
+    pub stand_back: bool,
 }
 
 /// Opens `/dev/fuse` and mounts it at `target`; `data` are the mount's options, but for the descriptor.
@@ -127,7 +129,9 @@ impl Session {
         if rings {
             let entries = config.ring_entries.max(1);
             let (device, pin, threads_each) = (device.clone(), config.pin, config.ring_threads.max(1));
-            let common = ring::Common { device, fs, entries, threads: threads_each, pin, request_bytes_max };
+            let lone = (pin && config.stand_back).then(Arc::default);
+            let common =
+                ring::Common { device, fs, entries, threads: threads_each, pin, lone, request_bytes_max };
             threads.extend(ring::start(common, possible_cpus()?, &config.name)?);
         }
         Ok(Session { device, duty, capabilities, way: config.way, threads })

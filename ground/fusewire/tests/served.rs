@@ -173,6 +173,7 @@ impl Mount {
             ring_threads: threads,
             ring_entries: entries,
             pin: true,
+            stand_back: true,
         };
         let fs = Arc::new(OneFile::default());
         let session = Session::start(fuse, fs.clone(), &config).unwrap();

@@ -155,6 +155,8 @@ pub struct MountOptions {
     pub uring: bool,
     /// Keep threads that take turns at writing to a file from being held up by the scheduler.
     pub beat: bool,
+    /// Keep a client that is alone on its CPU there, through io_uring.
+    pub lone: bool,
     /// Lock the daemon's memory.
     pub lock_memory: bool,
     /// Inodes in memory above which the kernel is asked to forget some.
@@ -181,6 +183,7 @@ impl Default for MountOptions {
             direct: true,
             uring: true,
             beat: true,
+            lone: true,
             lock_memory: true,
             inodes_max: INODES_MAX,
         }
@@ -268,6 +271,7 @@ impl MountOptions {
             "buffered" => self.direct = false,
             "nouring" => self.uring = false,
             "nobeat" => self.beat = false,
+            "nolone" => self.lone = false,
             "nolock" => self.lock_memory = false,
             _ => return Err("is not known".into()),
         }
@@ -482,6 +486,7 @@ pub fn mount_fs(
         flags: options.flags(),
         transport: options.transport,
         threads: options.threads,
+        stand_back: options.lone,
     };
     let server = || Arc::new(Server::new(fs.clone(), settings.clone()));
     let session = place.serve(&settings.wish(), server);

@@ -188,6 +188,7 @@ impl Assembly<'_> {
             ring_threads: 1,
             ring_entries: RING_ENTRIES,
             pin: true,
+            stand_back: false,
         };
         let served = Arc::new(DiskFs::new(self.driver.clone(), self.options.bytes));
         // The process ends with the device: nobody waits for these threads.

@@ -108,6 +108,7 @@ pub fn mount(source: &Path, dir: &Path, options: &Options) -> Result<Mounted, St
         flags: MountFlags::NOATIME,
         transport: options.transport,
         threads: options.threads,
+        stand_back: true,
     };
     let server = || Arc::new(Server::new(options.bytes, probe.clone()));
     let session = place.serve(&local::wish(init_flag::DO_READDIRPLUS), server);
