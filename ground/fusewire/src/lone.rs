@@ -6,9 +6,10 @@
 //! brought out of a halt (an exit to the hypervisor, in a guest). A processor that runs nothing but threads of the class
 //! `SCHED_IDLE` counts as idle (`sched_idle_cpu` of the kernel's fair class), so beside such a thread the client stays.
 //!
-//! A thread of that class hardly runs where another program computes. So it is in the class only while one client asks
-//! quickly, one thing after the other, and another thread looks whether it is held up. That one is of the real-time class,
-//! so that nothing of the fair class holds it up.
+//! A thread of that class hardly runs where another program computes. So it stands back, as this is called here, only
+//! while one client asks quickly, one thing after the other, and another thread watches whether it is held up. That one
+//! is of the real-time class, so that nothing holds it up itself; it alone changes classes, since a thread that stands back
+//! must hold no lock which it waits for.
 
 use std::cell::Cell;
 use std::io;
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 const ROW: u32 = 64;
 /// A row of one client in this time is quick: a request each 0.1 ms. What stays seldom is not worth the calls.
 const QUICK: Duration = Duration::from_micros(6400);
-/// How often somebody looks at threads that stand back: the longest that one of them is held up without being noticed.
+/// How often somebody looks at threads that stand back: the longest that one of them is held up before that is seen.
 const PERIOD: Duration = Duration::from_millis(2);
 /// A thread that has answered fewer requests in a period, and could run, was held up: undisturbed it answers a hundred.
 const FEW: u64 = 8;
@@ -38,50 +39,54 @@ const PRIORITY: i32 = 1;
 /// The threads of a connection that may stand back for their clients.
 #[derive(Debug, Default)]
 pub(crate) struct Lone {
-    seats: Mutex<Vec<Arc<Seat>>>,
-    /// A thread watches, and can.
+    /// Each of them, and what is known of it by who watches.
+    stands: Mutex<Vec<Stand>>,
+    /// A thread watches, or is about to.
     watched: AtomicBool,
-    /// One is started, or ends.
-    starts: AtomicBool,
     /// The system gives no such thread: nobody tries again.
     refused: AtomicBool,
     stop: AtomicBool,
 }
 
-/// A thread that answers, as the watching one sees it.
-#[derive(Debug)]
-struct Seat {
-    thread: libc::pid_t,
+/// What a thread that answers tells of itself; nobody else writes it.
+#[derive(Debug, Default)]
+struct Told {
     /// Requests that it has taken.
     taken: AtomicU64,
-    /// It is of the class `SCHED_IDLE`.
-    back: AtomicBool,
-    stand: Mutex<Stand>,
+    /// Quick rows of one client among them.
+    rows: AtomicU64,
+    /// How often another client asked than the one before.
+    others: AtomicU64,
 }
 
-/// Guards what class a thread is of.
+/// A look at what is told.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    taken: u64,
+    rows: u64,
+    others: u64,
+}
+
+/// A thread that answers, as the one that watches knows it.
 #[derive(Debug)]
 struct Stand {
-    /// The thread has ended, its number may be another's.
-    gone: bool,
-    since: Instant,
+    thread: libc::pid_t,
+    told: Arc<Told>,
+    before: Counts,
+    /// Since when it stands back.
+    back: Option<Instant>,
     rests_until: Option<Instant>,
     next_rest: Duration,
-    /// What it had taken at the last look, and for how many looks that is so.
-    taken: u64,
+    /// Periods without a request.
     quiet: u32,
 }
 
-/// What a look at a thread found.
+/// What is done with a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Look {
-    Busy,
-    Quiet,
-    HeldUp,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+enum Step {
+    Stay,
+    Back,
+    Forward,
 }
 
 /// Puts a thread (0: this one) into a scheduling class.
@@ -102,103 +107,94 @@ fn could_run(thread: libc::pid_t) -> bool {
     name_end.and_then(|end| stat.get(end + 2)).is_none_or(|state| *state == b'R')
 }
 
-impl Seat {
-    fn new(thread: libc::pid_t) -> Seat {
-        let stand = Stand {
-            gone: false,
-            since: Instant::now(),
-            rests_until: None,
-            next_rest: REST,
-            taken: 0,
-            quiet: 0,
+impl Told {
+    fn look(&self) -> Counts {
+        let [taken, rows, others] =
+            [&self.taken, &self.rows, &self.others].map(|n| n.load(Ordering::Relaxed));
+        Counts { taken, rows, others }
+    }
+}
+
+/// Counts what nobody else counts.
+fn count(number: &AtomicU64) {
+    number.store(number.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+impl Stand {
+    fn new(thread: libc::pid_t) -> Stand {
+        let (told, before) = (Arc::default(), Counts::default());
+        Stand { thread, told, before, back: None, rests_until: None, next_rest: REST, quiet: 0 }
+    }
+
+    /// What is to be done after a period.
+    fn step(&mut self, now: Instant, could_run: impl Fn(libc::pid_t) -> bool) -> Step {
+        let counts = self.told.look();
+        let before = std::mem::replace(&mut self.before, counts);
+        let taken = counts.taken - before.taken;
+        self.quiet = if taken == 0 { self.quiet + 1 } else { 0 };
+        let alone = counts.others == before.others;
+        let Some(since) = self.back else {
+            let rests = self.rests_until.is_some_and(|until| now < until);
+            return if counts.rows > before.rows && alone && !rests { Step::Back } else { Step::Stay };
         };
-        Seat { thread, taken: AtomicU64::new(0), back: AtomicBool::new(false), stand: Mutex::new(stand) }
+        if taken < FEW && could_run(self.thread) {
+            // What went well for long enough is forgiven.
+            let next = if now - since > 4 * self.next_rest { REST } else { self.next_rest };
+            self.rests_until = Some(now + next);
+            self.next_rest = (2 * next).min(REST_MAX);
+            return Step::Forward;
+        }
+        if alone && self.quiet < QUIET_PERIODS { Step::Stay } else { Step::Forward }
     }
 
-    /// Puts this thread back, if somebody watches.
-    fn stand_back(&self, watched: &AtomicBool) {
-        let mut stand = lock(&self.stand);
-        let now = Instant::now();
-        let rests = stand.rests_until.is_some_and(|until| now < until);
-        if rests || !watched.load(Ordering::Acquire) || set_class(0, libc::SCHED_IDLE, 0).is_err() {
-            return;
-        }
-        (stand.since, stand.quiet, stand.taken) = (now, 0, self.taken.load(Ordering::Relaxed));
-        self.back.store(true, Ordering::Relaxed);
-    }
-
-    /// Brings the thread back to the front.
-    fn come_forward(&self, stand: &Stand) {
-        if !stand.gone && self.back.swap(false, Ordering::Relaxed) {
-            let _ = set_class(self.thread, libc::SCHED_OTHER, 0);
-        }
-    }
-
-    /// Looks whether the thread, which stands back, is held up.
-    fn look(&self, stand: &mut Stand) -> Look {
-        let taken = self.taken.load(Ordering::Relaxed);
-        let new = taken.wrapping_sub(stand.taken);
-        stand.taken = taken;
-        stand.quiet = if new == 0 { stand.quiet + 1 } else { 0 };
-        if new < FEW && could_run(self.thread) {
-            Look::HeldUp
-        } else if stand.quiet >= QUIET_PERIODS {
-            Look::Quiet
-        } else {
-            Look::Busy
-        }
-    }
-
-    /// Looks at the thread, and brings it to the front if it has to be. Whether it stands back.
-    fn watch(&self) -> bool {
-        if !self.back.load(Ordering::Relaxed) {
-            return false;
-        }
-        let mut stand = lock(&self.stand);
-        match self.look(&mut stand) {
-            Look::Busy => return true,
-            Look::Quiet => {}
-            Look::HeldUp => {
-                let now = Instant::now();
-                // What went well for long enough is forgiven.
-                if now - stand.since > 4 * stand.next_rest {
-                    stand.next_rest = REST;
-                }
-                stand.rests_until = Some(now + stand.next_rest);
-                stand.next_rest = (2 * stand.next_rest).min(REST_MAX);
+    /// Does that. Whether it stands back now.
+    fn go(&mut self, step: Step, now: Instant) -> bool {
+        match step {
+            Step::Stay => {}
+            Step::Back if set_class(self.thread, libc::SCHED_IDLE, 0).is_ok() => self.back = Some(now),
+            Step::Back => {}
+            Step::Forward => {
+                // Who may put it there may bring it back; a thread that has ended needs nothing.
+                let _ = set_class(self.thread, libc::SCHED_OTHER, 0);
+                self.back = None;
             }
         }
-        self.come_forward(&stand);
-        false
+        self.back.is_some()
     }
 }
 
 impl Lone {
+    fn stands(&self) -> MutexGuard<'_, Vec<Stand>> {
+        self.stands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Watches until nobody stands back for a while.
     fn watch(&self) {
         if set_class(0, libc::SCHED_FIFO, PRIORITY).is_err() {
             self.refused.store(true, Ordering::Relaxed);
-        } else {
-            self.watched.store(true, Ordering::Release);
-            let mut idle = 0;
-            while idle < QUIET_PERIODS && !self.stop.load(Ordering::Relaxed) {
-                std::thread::sleep(PERIOD);
-                let back = lock(&self.seats).iter().filter(|seat| seat.watch()).count();
-                idle = if back == 0 { idle + 1 } else { 0 };
-            }
-            self.watched.store(false, Ordering::Release);
-            // Who saw that it is watched before this holds its stand until it stands back.
-            for seat in lock(&self.seats).iter() {
-                seat.come_forward(&lock(&seat.stand));
-            }
         }
-        self.starts.store(false, Ordering::Release);
+        let mut idle = 0;
+        let goes_on = |idle| idle < QUIET_PERIODS && !self.stop.load(Ordering::Relaxed);
+        while goes_on(idle) && !self.refused.load(Ordering::Relaxed) {
+            std::thread::sleep(PERIOD);
+            let now = Instant::now();
+            let stand = |stand: &mut Stand| {
+                let step = stand.step(now, could_run);
+                stand.go(step, now)
+            };
+            let back = self.stands().iter_mut().map(stand).filter(|back| *back).count();
+            idle = if back == 0 { idle + 1 } else { 0 };
+        }
+        for stand in self.stands().iter_mut().filter(|stand| stand.back.is_some()) {
+            stand.go(Step::Forward, Instant::now());
+        }
+        self.watched.store(false, Ordering::Release);
     }
 
-    /// Starts the watching thread.
+    /// Starts the watching thread, if there is none.
     fn start(self: &Arc<Lone>) {
         let refused = self.refused.load(Ordering::Relaxed) || self.stop.load(Ordering::Relaxed);
-        if refused || self.starts.swap(true, Ordering::AcqRel) {
+        if refused || self.watched.swap(true, Ordering::AcqRel) {
             return;
         }
         let lone = self.clone();
@@ -208,14 +204,15 @@ impl Lone {
         }
     }
 
-    /// A place for this thread, which answers requests. A connection whose threads end takes the watching one with it.
+    /// A place for this thread, which answers requests.
     pub(crate) fn place(self: &Arc<Lone>) -> Place {
         // SAFETY: it has no arguments and cannot fail.
-        let seat = Arc::new(Seat::new(unsafe { libc::gettid() }));
-        lock(&self.seats).push(seat.clone());
+        let stand = Stand::new(unsafe { libc::gettid() });
+        let told = stand.told.clone();
+        self.stands().push(stand);
         Place {
             lone: self.clone(),
-            seat,
+            told,
             client: Cell::new(0),
             row: Cell::new(0),
             since: Cell::new(Instant::now()),
@@ -227,7 +224,7 @@ impl Lone {
 #[derive(Debug)]
 pub(crate) struct Place {
     lone: Arc<Lone>,
-    seat: Arc<Seat>,
+    told: Arc<Told>,
     /// Who asked last.
     client: Cell<u32>,
     /// Requests of that one since the row began.
@@ -239,20 +236,16 @@ impl Place {
     /// To be called for each request that the thread takes, with the thread of the kernel's that made it (0: the kernel
     /// itself).
     pub(crate) fn takes(&self, client: u32) {
-        // Nobody else writes it.
-        self.seat.taken.store(self.seat.taken.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        count(&self.told.taken);
         if client == 0 {
             return;
         }
         if client != self.client.replace(client) {
             self.row.set(0);
-            if self.seat.back.load(Ordering::Relaxed) {
-                self.seat.come_forward(&lock(&self.seat.stand));
-            }
-        } else if self.is_quick_row() && !self.seat.back.load(Ordering::Relaxed) {
-            if self.lone.watched.load(Ordering::Relaxed) {
-                self.seat.stand_back(&self.lone.watched);
-            } else {
+            count(&self.told.others);
+        } else if self.is_quick_row() {
+            count(&self.told.rows);
+            if !self.lone.watched.load(Ordering::Relaxed) {
                 self.lone.start();
             }
         }
@@ -273,14 +266,154 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut stand = lock(&self.seat.stand);
-        self.seat.come_forward(&stand);
-        stand.gone = true;
-        drop(stand);
-        let mut seats = lock(&self.lone.seats);
-        seats.retain(|seat| !Arc::ptr_eq(seat, &self.seat));
-        if seats.is_empty() {
+        let mut stands = self.lone.stands();
+        stands.retain(|stand| !Arc::ptr_eq(&stand.told, &self.told));
+        // The last one takes the watching thread with it.
+        if stands.is_empty() {
             self.lone.stop.store(true, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use needs::needs;
+
+    use super::*;
+
+    /// Whether a row is quick that began so long before its second request.
+    fn quick(place: &Place, ago: Duration) -> bool {
+        (0..ROW).any(|request| {
+            if request == 1 {
+                place.since.set(Instant::now().checked_sub(ago).expect("a machine that is up for a second"));
+            }
+            place.is_quick_row()
+        })
+    }
+
+    #[test]
+    fn a_row_is_quick_or_is_not() {
+        let place = Arc::new(Lone::default()).place();
+        assert!(!quick(&place, 2 * QUICK));
+        // A busy machine may hold up this thread in one row, not in all.
+        while !quick(&place, Duration::ZERO) {}
+    }
+
+    #[test]
+    fn two_clients_in_turns_and_the_kernel_itself_make_no_row() {
+        let place = Arc::new(Lone::default()).place();
+        for request in 0..10 * ROW {
+            place.takes(1 + request % 2);
+            place.takes(0);
+        }
+        let told = place.told.look();
+        assert_eq!((told.taken, told.rows, told.others), (u64::from(20 * ROW), 0, u64::from(10 * ROW)));
+    }
+
+    /// A thread that has taken so much more, of one client or not.
+    fn after(stand: &mut Stand, (taken, rows, others): (u64, u64, u64)) {
+        stand.told.taken.fetch_add(taken, Ordering::Relaxed);
+        stand.told.rows.fetch_add(rows, Ordering::Relaxed);
+        stand.told.others.fetch_add(others, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn who_has_one_quick_client_stands_back_until_there_is_another_or_none() {
+        let mut stand = Stand::new(0);
+        let now = Instant::now();
+        let next = |stand: &mut Stand, told, could_run: bool| {
+            after(stand, told);
+            let step = stand.step(now, |_| could_run);
+            stand.back = match step {
+                Step::Stay => stand.back,
+                Step::Back => Some(now),
+                Step::Forward => None,
+            };
+            step
+        };
+        assert_eq!(next(&mut stand, (100, 0, 0), false), Step::Stay, "slow");
+        assert_eq!(next(&mut stand, (100, 1, 1), false), Step::Stay, "more than one client");
+        assert_eq!(next(&mut stand, (100, 1, 0), true), Step::Back);
+        assert_eq!(next(&mut stand, (FEW, 0, 0), true), Step::Stay, "it comes to run");
+        assert_eq!(next(&mut stand, (0, 0, 0), false), Step::Stay, "the client does something else");
+        assert_eq!(next(&mut stand, (100, 1, 1), false), Step::Forward);
+        assert_eq!(next(&mut stand, (100, 1, 0), false), Step::Back);
+        for _ in 1..QUIET_PERIODS {
+            assert_eq!(next(&mut stand, (0, 0, 0), false), Step::Stay);
+        }
+        assert_eq!(next(&mut stand, (0, 0, 0), false), Step::Forward);
+    }
+
+    #[test]
+    fn who_was_held_up_rests_and_each_time_for_twice_as_long() {
+        let mut stand = Stand::new(0);
+        let mut now = Instant::now();
+        let mut rest = REST;
+        for _ in 0..12 {
+            stand.back = Some(now);
+            after(&mut stand, (FEW - 1, 0, 0));
+            assert_eq!(stand.step(now, |_| true), Step::Forward);
+            stand.back = None;
+            now += rest - Duration::from_nanos(1);
+            after(&mut stand, (100, 1, 0));
+            assert_eq!(stand.step(now, |_| false), Step::Stay, "it rests");
+            now += Duration::from_nanos(1);
+            after(&mut stand, (100, 1, 0));
+            assert_eq!(stand.step(now, |_| false), Step::Back);
+            rest = (2 * rest).min(REST_MAX);
+        }
+        stand.back = Some(now);
+        now += 5 * REST_MAX;
+        assert_eq!(stand.step(now, |_| true), Step::Forward);
+        assert_eq!(stand.rests_until, Some(now + REST), "forgiven");
+    }
+
+    /// The class of this thread.
+    fn class() -> i32 {
+        // SAFETY: it only reads.
+        unsafe { libc::sched_getscheduler(0) }
+    }
+
+    #[test]
+    fn a_thread_comes_back_to_its_own_class_when_it_is_held_up() {
+        needs!(Root);
+        let lone = Arc::new(Lone::default());
+        let place = lone.place();
+        let was_held_up = || lone.stands()[0].rests_until.is_some();
+        // On a busy machine it may be back before it could see.
+        while class() != libc::SCHED_IDLE && !was_held_up() {
+            assert!(!lone.refused.load(Ordering::Relaxed));
+            place.takes(7);
+        }
+        // It could run and takes nothing: that is how one looks that is held up.
+        while class() != libc::SCHED_OTHER {
+            std::hint::spin_loop();
+        }
+        assert!(was_held_up());
+        drop(place);
+        while lone.watched.load(Ordering::Acquire) {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn who_waits_for_something_could_not_run() {
+        // SAFETY: it has no arguments and cannot fail.
+        let me = unsafe { libc::gettid() };
+        assert!(could_run(me));
+        assert!(could_run(0), "there is no such thread");
+        let (tell, told) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let waits = std::thread::spawn(move || {
+            // SAFETY: as above.
+            let _ = tell.send(unsafe { libc::gettid() });
+            let _ = ended.recv();
+        });
+        let thread = told.recv().expect("its number");
+        while could_run(thread) {
+            std::thread::yield_now();
+        }
+        drop(end);
+        waits.join().expect("a thread");
     }
 }
