@@ -6,6 +6,7 @@
 Each mutation is a change of the text of the sources, in a copy; rustc builds the core and the example `mutate` from it in
 seconds. With LATE in the environment threads wake late. Cells are kept in DIRECTORY. A row: cells moved, that fail, that fail newly, that gain 3 % less, least gain of
 before; first of the known sets, then of the drawn ones; then the mean gain of all. WORD: only those whose name has it.
+TRACES may be `files`: programs that open one file after another, those that have an order, then those that only seem to.
 """
 
 import concurrent.futures, math, os, shutil, subprocess, sys, tempfile
@@ -105,6 +106,25 @@ MUTATIONS = [
     ('streams: strangers', [('file/streams.rs', '        reader != 0 && (', '        false && (')]),
     ('steer: far at once', [('file/steer.rs', 'if model.is_far() {', 'if false {')]),
     ('decide: outgrown', [('decide.rs', 'most if stream.course.run_bytes > most => u64::MAX,', '')]),
+    ('files: numbered, all', [('order.rs', '        let later = several && !self.fetching;', '        if true { return false; }\n        let later = several && !self.fetching;')]),
+    ('files: numbered, compared', [('order.rs', 'if rate >= self.without / 20 * 21 {', 'if rate >= self.without / 20 * 21 || true {')]),
+    ('files: numbered, several left alone', [('order.rs', 'several && per_second(bytes) >= full_rate / 2 ||', '{ let _ = (per_second(bytes), full_rate); false } ||')]),
+    ('files: numbered, first four of several', [('order.rs', 'let later = several && !self.fetching;', 'let later = false && several && !self.fetching;')]),
+    ('files: numbered, read through', [('series.rs', 'self.row >= CONFIRM && self.through >= THROUGH', 'self.row >= CONFIRM')]),
+    ('files: numbered, two in order', [('series.rs', 'self.row >= CONFIRM && self.through >= THROUGH', 'self.through >= THROUGH')]),
+    ('files: numbered, window opens', [('series.rs', 'ahead >= self.window ||', 'ahead >= AHEAD_MAX as u64 - 1 ||')]),
+    ('files: numbered, window of one', [('series.rs', 'ahead >= self.window ||', 'ahead >= 1 ||')]),
+    ('files: numbered, bytes ahead', [('series.rs', 'ahead > 0 && self.ahead_bytes.saturating_add(others) >= bytes_max', '{ let _ = bytes_max; ahead > 0 && false && others > 0 }')]),
+    ('files: numbered, others count', [('series.rs', 'self.ahead_bytes.saturating_add(others) >= bytes_max', '{ let _ = others; self.ahead_bytes >= bytes_max }')]),
+    ('files: numbered, several places', [('series.rs', 'pub const SERIES: usize = 4;', 'pub const SERIES: usize = 1;')]),
+    ('files: numbered, bytes by bdp', [('series.rs', 'bdp.saturating_mul(2).clamp(T::DEPTH_BYTES / 4, 2 * T::DEPTH_BYTES)', '{ let _ = bdp; T::DEPTH_BYTES / 4 }')]),
+    ('files: numbered, rests', [('series.rs', 'if self.rests.rests(self.settled) {', 'if false {')]),
+    ('files: walk, all', [('walk.rs', '        if self.cached_row >= 16 {', '        if true {')]),
+    ('files: walk, cached', [('walk.rs', '        if self.cached_row >= 16 {', '        if false {')]),
+    ('files: walk, useless', [('walk.rs', 'self.since_use >= (T::SAMPLE as u32).pow(2).max(self.window)', 'false')]),
+    ('files: walk, window opens', [('walk.rs', 'self.ahead_files >= self.window\n', 'self.ahead_files >= 64 * T::SAMPLE as u32\n')]),
+    ('files: walk, window stays', [('walk.rs', 'self.ahead_files >= self.window\n', 'self.ahead_files >= T::SAMPLE as u32\n')]),
+    ('files: walk, bytes ahead', [('walk.rs', '|| self.ahead.bytes().saturating_add(others) >= bytes_max', '|| { let _ = (others, bytes_max); false }')]),
 ]
 
 
@@ -155,7 +175,7 @@ def fails(cell):
 def row(name, base, cells):
     text = f"| {name} |"
     for known in (True, False):
-        names = [each for each in base if (each.split("/")[0] in ("matrix", "retired")) == known]
+        names = [each for each in base if (each.split("/")[0] in ("matrix", "retired", "ordered")) == known]
         gains = [cells[each][0] / base[each][0] for each in names]
         if not names:
             continue

@@ -5,6 +5,7 @@
 //!
 //! A line is a cell: gain, p99 as so many times that without prefetching, digest of all that was simulated for it. The
 //! modes `predict` and `observe` are in the digest only. `mutate.py` beside this file leaves the rules out one by one.
+//! In the place of TRACES, `files` stands for the programs of `tests/opens.rs`, which open one file after another.
 
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,6 +16,9 @@ use std::thread;
 
 use prefetch::Mode;
 use prefetch::sim::{MachineOptions, Noise, Outcome, Trace, replay};
+
+#[path = "../tests/files/mod.rs"]
+mod files;
 
 struct Cell {
     name: String,
@@ -85,9 +89,32 @@ fn line(trace: &Trace, cell: &Cell, all: bool) -> String {
     format!("{gain:.4}\t{p99:.4}\t{:016x}\t{}", digest(&outcomes), cell.name)
 }
 
+/// The programs that open one file after another, on each device.
+fn print_files() {
+    let programs = [("ordered", files::cells::ordered()), ("misleading", files::cells::misleading())];
+    for (set, name, program) in
+        programs.iter().flat_map(|(set, all)| all.iter().map(move |(name, program)| (set, name, program)))
+    {
+        for device in files::cells::DEVICES {
+            let options = files::cells::options(device, program, None);
+            let [alone, helped] = [false, true].map(|helped| files::replay(program, &options, helped));
+            let gain = alone.elapsed_ns as f64 / helped.elapsed_ns as f64;
+            let p99 = helped.p99_ns as f64 / alone.p99_ns as f64;
+            let mut hasher = DefaultHasher::new();
+            let all = [helped.elapsed_ns, helped.p99_ns, helped.device_bytes, helped.fetched];
+            all.hash(&mut hasher);
+            println!("{gain:.4}\t{p99:.4}\t{:016x}\t{set}/{name}/{}", hasher.finish(), device.0);
+        }
+    }
+}
+
 fn main() -> io::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let file = arguments.next().expect("TRACES [all] [late]");
+    if file == "files" {
+        print_files();
+        return Ok(());
+    }
     let words: Vec<String> = arguments.collect();
     let all = words.iter().any(|word| word == "all");
     let noise = if words.iter().any(|word| word == "late") { Noise::USUAL } else { Noise::default() };
