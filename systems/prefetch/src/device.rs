@@ -337,14 +337,12 @@ mod tests {
         let device = Device::new();
         (0..3).for_each(|_| device.learn_miss(1_200_000, 4096));
         assert_eq!(device.model().quantum_bytes(), 100_000 / 4096 * 4096, "of the assumed 1 GB/s");
-        assert_eq!(device.model().early_ns(), T::WAKE_NS);
         // Four threads begin together: each read of 100 kB takes 1 ms of the device.
         (2..=5u64).for_each(|at| device.learn_pair(at * 1_000_000, at * 1_000_000, 100_000, true));
         assert_eq!(device.model().quantum_bytes(), 8192);
         let near = Device::new();
         near.learn_miss(20_000, 4096);
         assert_eq!(near.model().quantum_bytes(), crate::PAGE);
-        assert_eq!(near.model().early_ns(), 20_000 / T::DELAY_PART, "less than a thread takes to be woken");
     }
 
     #[test]

@@ -119,12 +119,6 @@ impl Model {
         (bytes / PAGE * PAGE).max(PAGE)
     }
 
-    /// How long before the device has served what was asked for the next request may be made, ns: the time in which a thread
-    /// is woken, and no more than somebody else may wait for one request.
-    pub fn early_ns(&self) -> u64 {
-        T::WAKE_NS.min(self.miss_ns / T::DELAY_PART)
-    }
-
     /// One request of a stream that reads alone, bytes: pages of a request arrive together, so that a long one makes the
     /// reads of all streams wait in turn. All streams' requests together take a quarter of a latency.
     pub fn chunk_bytes(&self) -> u64 {

@@ -5,6 +5,7 @@ use crate::course::Shape;
 use crate::decide;
 use crate::reason::Reason;
 use crate::stream::Stream;
+use crate::tuning::T;
 use crate::{Budget, Device};
 
 impl FileState {
@@ -24,8 +25,8 @@ impl FileState {
             Shape::Forward if !random_hint => 0,
             _ => stream.base.rate().max(stream.rate_alone(now_ns)),
         };
-        let free_ns = device.free_ns(model.is_queued());
-        if model.is_shared(own_rate) && free_ns > now_ns.saturating_add(model.early_ns()) {
+        if model.is_shared(own_rate) && device.free_ns(model.is_queued()) > now_ns.saturating_add(T::WAKE_NS)
+        {
             return None;
         }
         let ahead_max = decide::ahead_max(&model, stream, &self.past(stream, true));
