@@ -5,7 +5,8 @@
 
 Each mutation is a change of the text of the sources, in a copy; rustc builds the core and the example `mutate` from it in
 seconds. With LATE in the environment threads wake late. Cells are kept in DIRECTORY. A row: cells moved, that fail, that fail newly, that gain 3 % less, least gain of
-before; first of the known sets, then of the drawn ones; then the mean gain of all. WORD: only those whose name has it.
+before; first of the known sets, then of the drawn ones; then the mean gain of all. WORD: only those whose name has it;
+with the word `force` some decision is taken for the policy, to see whether any other would have done.
 TRACES may be `files`: programs that open one file after another, those that have an order, then those that only seem to.
 """
 
@@ -55,7 +56,7 @@ MUTATIONS = [
     ('forward: several', [('decide.rs', 'let several = rate >=', 'let several = false && rate >=')]),
     ('forward: with gaps', [('course.rs', 'scale(amount, way, read).max(amount)', '{ let _ = (way, read); amount }')]),
     ('forward: gains', [('decide.rs', 'rate > 0 && !several && model.is_gain(model.gain_ns(rate, false))', 'rate > 0 && !several')]),
-    ('request: shared by rate', [('model.rs', 'self.streams > 1 || own_rate != 0 && self.demand.rate / 3 > own_rate / 2', 'self.streams > 1')]),
+    ('request: shared by rate', [('model.rs', 'self.has_strays || own_rate != 0 && self.demand.rate / 3 > own_rate / 2', 'self.has_strays')]),
     ('ahead: ramp', [('decide.rs', 'stream.ahead.depth().min(ramp)', 'stream.ahead.depth().min(u64::MAX.max(ramp))')]),
     ('ahead: stakes', [('decide.rs', 'proven_bytes().saturating_mul(stake)', 'proven_bytes().saturating_mul(2 + 0 * stake)')]),
     ('ahead: doubted', [('course.rs', 'self.run_bytes - self.doubted_bytes', 'self.run_bytes')]),
@@ -81,7 +82,7 @@ MUTATIONS = [
     ('course: contiguous by votes only', [('course.rs', '        if self.contiguous >= 3 {', '        if false {')]),
     ('streams: over', [('file.rs', '            if over {', '            if false && over {')]),
     ('streams: usual run', [('file.rs', '            self.reach.note_run(ended.course.run_bytes);', '')]),
-    ('live: epochs', [('device/live.rs', 'self.now.load(Relaxed).max(self.before.load(Relaxed)).min(self.begun.load(Relaxed))', 'self.begun.load(Relaxed)')]),
+    ('live: epochs', [('device/live.rs', 'now.max(before).min(self.begun.load(Relaxed))', '{ let _ = (now, before); self.begun.load(Relaxed) }')]),
     ('file: redundant', [('file.rs', '        if self.counters.redundant < 4 << 20 ||', '        if true || self.counters.redundant < 4 << 20 ||')]),
     ('rent: all', [('file/fetch.rs', 'if !mode.rents() || covered || fetched || ordered || !read.is_slow() {', 'if true {')]),
     ('rent: ordered but short runs', [('file/fetch.rs', 'stream.course.is_confirmed() && self.reason != Reason::ShortRuns', 'stream.course.is_confirmed()')]),
@@ -95,7 +96,7 @@ MUTATIONS = [
     ('rent: credit', [('rent.rs', '        let lasts = self.credit.lasts();', '        let lasts = self.credit.lasts() || true;'), ('rent.rs', '            && self.credit.ns() > 0\n', '')]),
     ('rent: regions', [('rent.rs', '        self.regions.touch(offset, size);', '        let _ = (offset, size); self.regions.touch_all();')]),
     ('rent: gap of steps', [('file/fetch.rs', 'let gap_ns = match self.rent.width() as u64 {', 'let gap_ns = match 0 * self.rent.width() as u64 {')]),
-    ('rent: steps in the queue', [('file/fetch.rs', '.max(device.free_ns(device.model().is_told_by_ours))', '.max(0 * device.latency_ns())')]),
+    ('rent: steps in the queue', [('file/fetch.rs', '.max(device.free_ns(device.is_told_by_ours()))', '.max(0 * device.latency_ns())')]),
     ('rent: step grows in width', [('rent/width.rs', '        if usize::from(self.fine) > 2 * self.get() && self.get() < most {', '        if false && self.get() < most {')]),
     ('rent: opened width at once', [('rent/width.rs', '        if usize::from(self.fine) > 2 * self.get() && self.get() < most {', '        if self.get() < most {')]),
     ('rent: free of the device', [('device.rs', 'self.fetch_bdp().saturating_sub(bytes_in(self.latency_ns(), self.traffic.demand().rate))', 'self.fetch_bdp()')]),
@@ -125,6 +126,31 @@ MUTATIONS = [
     ('files: walk, window opens', [('walk.rs', 'self.ahead_files >= self.window\n', 'self.ahead_files >= 64 * T::SAMPLE as u32\n')]),
     ('files: walk, window stays', [('walk.rs', 'self.ahead_files >= self.window\n', 'self.ahead_files >= T::SAMPLE as u32\n')]),
     ('files: walk, bytes ahead', [('walk.rs', '|| self.ahead.bytes().saturating_add(others) >= bytes_max', '|| { let _ = (others, bytes_max); false }')]),
+]
+
+# What is forced on the policy instead: a decision that some cell would need, to see whether any would do.
+AHEAD = 'stream.ahead.depth().min(ramp).min(run_left).min(share)'
+STREAMS = ('tuning.rs', 'matches!(self, Mode::Auto | Mode::Predict | Mode::Observe)', 'false')
+FETCHING = ('tuning.rs', 'matches!(self, Mode::Auto | Mode::Observe)', 'false')
+QUEUED = ('model.rs', 'self.is_told_by_ours || self.has_strays\n', 'true\n')
+TRUE = [
+    ('sim/mod.rs', '    let device = Device::new();', '    crate::TRUE.set((options.latency_ns, options.bandwidth));\n    let device = Device::new();'),
+    ('lib.rs', '#[macro_use]\nmod shared;', 'thread_local! { pub static TRUE: std::cell::Cell<(u64, u64)> = const { std::cell::Cell::new((0, 0)) }; }\n#[macro_use]\nmod shared;'),
+    ('device.rs', '        let latency_ns = self.latency_ns();\n        Model {', '        let latency_ns = self.latency_ns().min(crate::TRUE.get().0);\n        Model {'),
+    ('device.rs', 'bandwidth: self.believed_rate(),', 'bandwidth: crate::TRUE.get().1,'),
+    ('device.rs', 'bandwidth_max: self.full_rate(),', 'bandwidth_max: crate::TRUE.get().1,'),
+    ('device.rs', '        found.min(1 << 40)', '        let _ = found; bytes_in(crate::TRUE.get().0, crate::TRUE.get().1)'),
+]
+FORCED = [
+    ('force: off', [STREAMS, FETCHING]),
+    ('force: no streams', [STREAMS]),
+    ('force: no fetching', [FETCHING]),
+    *[(f'force: ahead 1/{part}', [('decide.rs', AHEAD, f'{AHEAD} / {part}')]) for part in (2, 4, 8)],
+    *[(f'force: window 1/{part}', [('device.rs', 'queue: self.window.bytes(latency_ns),', f'queue: self.window.bytes(latency_ns) / {part},')]) for part in (2, 4)],
+    *[(f'force: steps 1/{part}', [('device.rs', '(self.fetch_bdp() * 3 / 4 / T::DELAY_PART)', f'(self.fetch_bdp() * 3 / 4 / T::DELAY_PART / {part})')]) for part in (2, 4)],
+    ('force: one queue', [QUEUED]),
+    ('force: the true device', TRUE),
+    ('force: the true device in one queue', [*TRUE, QUEUED]),
 ]
 
 
@@ -191,16 +217,25 @@ def main():
     traces, directory, *words = sys.argv[1:]
     os.makedirs(directory, exist_ok=True)
     base = run("nothing", [], traces, f"{directory}/base.cells")
-    wanted = [each for each in MUTATIONS if not words or any(word in each[0] for word in words)]
+    rows = FORCED if "force" in words else MUTATIONS
+    wanted = [each for each in rows if not words or any(word in each[0] for word in words)]
+
+    mended = {name: [] for name in base if fails(base[name])}
 
     def one(mutation):
         name, changes = mutation
-        cells = run(name, changes, traces, f"{directory}/{name.replace(' ', '-').replace(':', '')}.cells")
-        return cells if isinstance(cells, str) else row(name, base, cells)
+        cells = run(name, changes, traces, f"{directory}/{name.translate(str.maketrans(' /', '--', ':'))}.cells")
+        if isinstance(cells, str):
+            return cells
+        for cell in mended:
+            if not fails(cells[cell]) and cells[cell][0] >= 0.9 * base[cell][0]:
+                mended[cell].append(name)
+        return row(name, base, cells)
 
     with concurrent.futures.ThreadPoolExecutor(2) as workers:
         for line in workers.map(one, wanted):
             print(line, flush=True)
+    print(f"{len(mended)} cells fail; in {sum(map(bool, mended.values()))} some row passes with 0.9 of the gain")
 
 
 main()
