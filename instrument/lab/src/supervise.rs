@@ -19,7 +19,10 @@ const TICK: Duration = Duration::from_millis(50);
 /// How long a killed child may stay: one that sleeps in the kernel does not die.
 const DEATH_PATIENCE: Duration = Duration::from_secs(20);
 /// How long output is awaited after the end of a child whose own children hold the pipe.
-const DRAIN_PATIENCE: Duration = Duration::from_millis(500);
+const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
+/// The same for messages, in ticks without one: on a busy machine this thread, or the one that reads them, may be held up
+/// for longer than any time, and what the child has said is not lost for that.
+const DRAIN_TICKS: u32 = 40;
 /// Standard error beyond this many bytes is dropped.
 const RAW_BYTES_MAX: usize = 1 << 20;
 /// A line on standard output longer than this is cut, and is then no message.
@@ -308,23 +311,26 @@ impl Watch<'_> {
     /// Hears the child until it has ended; `None` when it cannot be killed.
     fn until_end(&mut self, lines: &Receiver<Message>, hear: &mut dyn FnMut(Message)) -> Option<ExitStatus> {
         let mut open = true;
-        let mut exited: Option<(ExitStatus, Instant)> = None;
+        let mut exited: Option<ExitStatus> = None;
+        let mut silent = 0;
         loop {
             if open {
                 match lines.recv_timeout(TICK) {
-                    Ok(message) => self.take(message, hear),
-                    Err(RecvTimeoutError::Timeout) => {}
+                    Ok(message) => {
+                        silent = 0;
+                        self.take(message, hear);
+                    }
+                    Err(RecvTimeoutError::Timeout) => silent += u32::from(exited.is_some()),
                     Err(RecvTimeoutError::Disconnected) => open = false,
                 }
             } else if exited.is_none() {
                 std::thread::sleep(Duration::from_millis(1));
             }
             if exited.is_none() {
-                exited = self.reap().map(|status| (status, Instant::now()));
+                exited = self.reap();
             }
             match exited {
-                Some((status, _)) if !open => return Some(status),
-                Some((status, since)) if since.elapsed() > DRAIN_PATIENCE => return Some(status),
+                Some(status) if !open || silent >= DRAIN_TICKS => return Some(status),
                 Some(_) => {}
                 None if self.killed.is_some_and(|since| since.elapsed() > DEATH_PATIENCE) => return None,
                 None => self.press(),
