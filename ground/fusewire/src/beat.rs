@@ -15,6 +15,8 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 
+use crate::class::{self, Class};
+
 /// How often the thread wakes: a web server's threads come to their next append in some 0.1 ms; each wake-up costs some 5 us.
 const PERIOD: Duration = Duration::from_micros(200);
 /// So many turns on a processor start its beat. Less is over before it would help.
@@ -23,10 +25,6 @@ const TURNS_TO_START: u64 = 16;
 const QUIET_PERIODS: u32 = 250;
 /// Files whose last writer is known.
 const FILES: usize = 64;
-/// Bytes of the thread's stack: it calls nothing but the system.
-const STACK_BYTES: usize = 64 << 10;
-/// Lowest priority of the real-time class: before all of the others. (A nice value counts among threads of one session only.)
-const PRIORITY: i32 = 1;
 
 #[derive(Debug, Default)]
 struct Cpu {
@@ -73,9 +71,7 @@ impl Beat {
         let starts = turns.is_multiple_of(TURNS_TO_START) && !self.shared.refused.load(Ordering::Relaxed);
         if starts && !cpu.beats.swap(true, Ordering::AcqRel) {
             let shared = self.shared.clone();
-            let named = std::thread::Builder::new().name(format!("fuse-beat{number}"));
-            let started = named.stack_size(STACK_BYTES).spawn(move || shared.beat(number));
-            if started.is_err() {
+            if class::start_small(format!("fuse-beat{number}"), move || shared.beat(number)).is_err() {
                 self.shared.refused.store(true, Ordering::Relaxed);
             }
         }
@@ -116,11 +112,7 @@ impl Shared {
 
 /// Puts this thread on a processor, before all that computes there.
 fn prepare(number: usize) -> io::Result<()> {
-    let before_all = libc::sched_param { sched_priority: PRIORITY };
-    // SAFETY: it changes nothing but how this thread is scheduled, and reads one struct.
-    if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &before_all) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    class::set(0, Class::RealTime)?;
     let mut here = CpuSet::new();
     here.set(number);
     Ok(sched_setaffinity(None, &here)?)

@@ -13,10 +13,12 @@
 //! | [`local`] | file systems of this machine alone: what the kernel may cache, how they are mounted |
 //! | `beat` | threads that take turns at writing to a file are not held up by the scheduler: [`Beat`] |
 //! | `lone` | a client that is alone on its processor stays there |
+//! | `class` | scheduling classes, and small threads, for both of them |
 //! | `notify` | what the kernel is told unasked: [`Notifier`] |
 //! | `transport` | which way, and the machine's switch |
 
 mod beat;
+mod class;
 mod classic;
 mod device;
 mod duty;

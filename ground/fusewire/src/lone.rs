@@ -12,10 +12,11 @@
 //! must hold no lock which it waits for.
 
 use std::cell::Cell;
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use crate::class::{self, Class};
 
 /// So many requests in a row are looked at as one: some 1 ms of a program that does little but ask.
 const ROW: u32 = 64;
@@ -31,10 +32,6 @@ const QUIET_PERIODS: u32 = 25;
 const REST: Duration = Duration::from_millis(100);
 /// The longest rest.
 const REST_MAX: Duration = Duration::from_secs(10);
-/// Bytes of the watching thread's stack: it calls nothing but the system.
-const STACK_BYTES: usize = 64 << 10;
-/// Lowest priority of the real-time class: before all of the others.
-const PRIORITY: i32 = 1;
 
 /// The threads of a connection that may stand back for their clients.
 #[derive(Debug, Default)]
@@ -89,16 +86,6 @@ enum Step {
     Forward,
 }
 
-/// Puts a thread (0: this one) into a scheduling class.
-fn set_class(thread: libc::pid_t, class: i32, priority: i32) -> io::Result<()> {
-    let how = libc::sched_param { sched_priority: priority };
-    // SAFETY: it changes nothing but how a thread is scheduled, and reads one struct.
-    match unsafe { libc::sched_setscheduler(thread, class, &how) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// Whether a thread of this process could run, and does not wait for anything. Unknown is taken for yes.
 fn could_run(thread: libc::pid_t) -> bool {
     let stat = std::fs::read(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
@@ -151,11 +138,11 @@ impl Stand {
     fn go(&mut self, step: Step, now: Instant) -> bool {
         match step {
             Step::Stay => {}
-            Step::Back if set_class(self.thread, libc::SCHED_IDLE, 0).is_ok() => self.back = Some(now),
+            Step::Back if class::set(self.thread, Class::Idle).is_ok() => self.back = Some(now),
             Step::Back => {}
             Step::Forward => {
                 // Who may put it there may bring it back; a thread that has ended needs nothing.
-                let _ = set_class(self.thread, libc::SCHED_OTHER, 0);
+                let _ = class::set(self.thread, Class::Other);
                 self.back = None;
             }
         }
@@ -170,7 +157,7 @@ impl Lone {
 
     /// Watches until nobody stands back for a while.
     fn watch(&self) {
-        if set_class(0, libc::SCHED_FIFO, PRIORITY).is_err() {
+        if class::set(0, Class::RealTime).is_err() {
             self.refused.store(true, Ordering::Relaxed);
         }
         let mut idle = 0;
@@ -198,8 +185,7 @@ impl Lone {
             return;
         }
         let lone = self.clone();
-        let named = std::thread::Builder::new().name("fuse-lone".into());
-        if named.stack_size(STACK_BYTES).spawn(move || lone.watch()).is_err() {
+        if class::start_small("fuse-lone".into(), move || lone.watch()).is_err() {
             self.refused.store(true, Ordering::Relaxed);
         }
     }
@@ -369,9 +355,10 @@ mod tests {
     }
 
     /// The class of this thread.
-    fn class() -> i32 {
-        // SAFETY: it only reads.
-        unsafe { libc::sched_getscheduler(0) }
+    fn own_class() -> i32 {
+        // SAFETY: it only reads. musl has no function for it.
+        let class = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
+        class.try_into().expect("a class")
     }
 
     #[test]
@@ -381,12 +368,12 @@ mod tests {
         let place = lone.place();
         let was_held_up = || lone.stands()[0].rests_until.is_some();
         // On a busy machine it may be back before it could see.
-        while class() != libc::SCHED_IDLE && !was_held_up() {
+        while own_class() != libc::SCHED_IDLE && !was_held_up() {
             assert!(!lone.refused.load(Ordering::Relaxed));
             place.takes(7);
         }
         // It could run and takes nothing: that is how one looks that is held up.
-        while class() != libc::SCHED_OTHER {
+        while own_class() != libc::SCHED_OTHER {
             std::hint::spin_loop();
         }
         assert!(was_held_up());

@@ -22,7 +22,7 @@ const DEATH_PATIENCE: Duration = Duration::from_secs(20);
 const DRAIN_PATIENCE: Duration = Duration::from_secs(2);
 /// The same for messages, in ticks without one: on a busy machine this thread, or the one that reads them, may be held up
 /// for longer than any time, and what the child has said is not lost for that.
-const DRAIN_TICKS: u32 = 40;
+const DRAIN_TICKS: u32 = (DRAIN_PATIENCE.as_millis() / TICK.as_millis()) as u32;
 /// Standard error beyond this many bytes is dropped.
 const RAW_BYTES_MAX: usize = 1 << 20;
 /// A line on standard output longer than this is cut, and is then no message.
