@@ -63,10 +63,15 @@ if [ ${#kinds[@]} != 0 ]; then
     echo "exec '$cargo' test --locked --no-fail-fast ${what[*]} --doc" >"$LOADLINE_TEST_PLAN/documentation.doc"
 fi
 
+# Each program has the mounts that it makes to itself: whoever starts a container or enters a namespace while they are there
+# has a copy of them, which keeps the device under them in use after they were unmounted.
+apart=()
+if unshare --mount --propagation private true 2>/dev/null; then apart=(unshare --mount --propagation private); fi
+
 # Runs one program; what it says is shown in one piece when it ends.
 one() {
     local name=$1 ended=0 TIMEFORMAT='%0lR, %0U s of the processors in the program and %0S s in the kernel'
-    { time bash "$LOADLINE_TEST_PLAN/$name" >"$private/out/$name" 2>&1 </dev/null; } 2>"$private/out/$name.time" || ended=$?
+    { time "${apart[@]}" bash "$LOADLINE_TEST_PLAN/$name" >"$private/out/$name" 2>&1 </dev/null; } 2>"$private/out/$name.time" || ended=$?
     {
         echo
         echo "     Ran ${name%.*} in $(cat "$private/out/$name.time")"

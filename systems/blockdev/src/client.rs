@@ -24,6 +24,8 @@ use crate::versions::CutReport;
 const START_PATIENCE: Duration = Duration::from_secs(60);
 /// How long it may take to answer, or to end.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// How often a device that is in use is asked for again.
+const BUSY_TICK: Duration = Duration::from_millis(50);
 /// Saving an image takes as long as its file system.
 const SAVE_PATIENCE: Duration = Duration::from_secs(600);
 /// Reads that measure the transport: so many batches of so many.
@@ -127,10 +129,19 @@ impl Attached {
 
     /// Detaches. After an error (such as [`SsdError::Busy`]) the device is as it was.
     ///
+    /// Its owner has unmounted it, but whoever entered a mount namespace of his own meanwhile (a container, a service) has a
+    /// copy of the mount until he ends or unmounts it: that is waited for.
+    ///
     /// # Errors
     /// As [`detach`].
     pub fn detach(&mut self) -> Result<(), SsdError> {
-        detach(&self.home, &self.state.name, false)?;
+        let begin = Instant::now();
+        loop {
+            match detach(&self.home, &self.state.name, false) {
+                Err(SsdError::Busy { .. }) if begin.elapsed() < PATIENCE => std::thread::sleep(BUSY_TICK),
+                result => break result?,
+            }
+        }
         self.kept = true;
         self.reap();
         Ok(())

@@ -38,7 +38,10 @@ pub enum SsdError {
         device: Utf8PathBuf,
     },
     /// The block device is in use.
-    #[error("{device} is in use (mounted or opened exclusively); unmount it first")]
+    #[error(
+        "{device} is in use (mounted or opened exclusively, perhaps by a container that began while it was mounted); \
+         unmount it first"
+    )]
     Busy {
         /// The block device.
         device: Utf8PathBuf,

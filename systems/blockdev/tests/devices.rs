@@ -5,9 +5,9 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -23,8 +23,9 @@ const DEADLINE: Duration = Duration::from_secs(60);
 
 type Test = (&'static str, fn(&Bench));
 
-const TESTS: [Test; 10] = [
+const TESTS: [Test; 11] = [
     ("ext4_keeps_files_over_a_remount", ext4_keeps_files_over_a_remount),
+    ("a_copy_of_the_mount_elsewhere_is_waited_for", a_copy_of_the_mount_elsewhere_is_waited_for),
     ("bytes_come_back_from_every_size_and_place", bytes_come_back_from_every_size_and_place),
     ("a_killed_daemon_gives_errors_and_a_clean_unmount", a_killed_daemon_gives_errors_and_a_clean_unmount),
     ("a_power_cut_keeps_what_was_flushed", a_power_cut_keeps_what_was_flushed),
@@ -185,6 +186,33 @@ fn ext4_keeps_files_over_a_remount(bench: &Bench) {
     device.detach().unwrap();
     assert!(blockdev::list(&bench.home()).unwrap().is_empty());
     assert!(journal::Journal::leftovers(&bench.home().join("journal")).unwrap().is_empty());
+}
+
+fn a_copy_of_the_mount_elsewhere_is_waited_for(bench: &Bench) {
+    let mut device = bench.attach(&AttachOptions::new("a", "ideal", 64 * MIB));
+    let (dev, at) = (device.device().to_owned(), bench.mount_point());
+    must("mkfs.ext4", &["-q", "-b", "4096", dev.as_str()]);
+    must("mount", &[dev.as_str(), at.as_str()]);
+    let mut elsewhere = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", "echo here; read word"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = [0; 5];
+    elsewhere.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
+    assert_eq!(umount(&at), 0);
+    assert!(matches!(blockdev::detach(&bench.home(), "a", false), Err(SsdError::Busy { .. })));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // so that the one who waits has begun; he may as well begin later
+            std::thread::sleep(Duration::from_millis(200));
+            elsewhere.stdin.take();
+            elsewhere.wait().unwrap();
+        });
+        device.detach().unwrap();
+    });
+    assert!(blockdev::list(&bench.home()).unwrap().is_empty());
 }
 
 fn bytes_come_back_from_every_size_and_place(bench: &Bench) {
