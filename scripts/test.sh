@@ -122,6 +122,12 @@ if [ "$noted" != 0 ] || [ "$ignored" != 0 ]; then
     awk -F '\t' '{ n[$3]++ } END { for (why in n) printf "%6d  %s\n", n[why], why }' "$LOADLINE_NOT_RUN" | sort -rn
     if [ "$ignored" != 0 ]; then printf '%6d  marked as ignored in the source\n' "$ignored"; fi
 fi
+# What failed stands far above, among what did not.
+while read -r name; do
+    echo
+    echo "The end of what ${name%.*} said, which failed:"
+    tail -n 60 "$private/out/$name"
+done <"$private/failed"
 echo
 echo "$passed passed, $failed failed, $((noted + ignored)) skipped"
 exit "$status"

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 
-use crate::class::{self, Class};
+use host::class::{self, Class};
+
+use crate::small;
 
 /// How often the thread wakes: a web server's threads come to their next append in some 0.1 ms; each wake-up costs some 5 us.
 const PERIOD: Duration = Duration::from_micros(200);
@@ -71,7 +73,7 @@ impl Beat {
         let starts = turns.is_multiple_of(TURNS_TO_START) && !self.shared.refused.load(Ordering::Relaxed);
         if starts && !cpu.beats.swap(true, Ordering::AcqRel) {
             let shared = self.shared.clone();
-            if class::start_small(format!("fuse-beat{number}"), move || shared.beat(number)).is_err() {
+            if small::start(format!("fuse-beat{number}"), move || shared.beat(number)).is_err() {
                 self.shared.refused.store(true, Ordering::Relaxed);
             }
         }

@@ -13,12 +13,11 @@
 //! | [`local`] | file systems of this machine alone: what the kernel may cache, how they are mounted |
 //! | `beat` | threads that take turns at writing to a file are not held up by the scheduler: [`Beat`] |
 //! | `lone` | a client that is alone on its processor stays there |
-//! | `class` | scheduling classes, and small threads, for both of them |
+//! | `small` | small threads, for both of them |
 //! | `notify` | what the kernel is told unasked: [`Notifier`] |
 //! | `transport` | which way, and the machine's switch |
 
 mod beat;
-mod class;
 mod classic;
 mod device;
 mod duty;
@@ -29,6 +28,7 @@ mod notify;
 mod ring;
 mod serve;
 mod session;
+mod small;
 mod transport;
 pub mod uring;
 pub mod wire;

@@ -16,7 +16,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::class::{self, Class};
+use host::class::{self, Class};
+
+use crate::small;
 
 /// So many requests in a row are looked at as one: some 1 ms of a program that does little but ask.
 const ROW: u32 = 64;
@@ -185,7 +187,7 @@ impl Lone {
             return;
         }
         let lone = self.clone();
-        if class::start_small("fuse-lone".into(), move || lone.watch()).is_err() {
+        if small::start("fuse-lone".into(), move || lone.watch()).is_err() {
             self.refused.store(true, Ordering::Relaxed);
         }
     }

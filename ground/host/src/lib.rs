@@ -20,6 +20,7 @@
 pub mod block;
 pub mod bytes;
 pub mod cgroup;
+pub mod class;
 pub mod daemon;
 pub mod device;
 pub mod loopdev;

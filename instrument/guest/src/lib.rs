@@ -12,6 +12,7 @@
 //! | [`setup`] | a guest as data, and QEMU's command line for it |
 //! | [`machine`] | a running guest: started, heard, ended; everything in the journal |
 //! | `monitor` | QEMU's monitor: commands, answers, events |
+//! | `turns` | which of QEMU's threads runs when, so that time repeats |
 //! | [`snapshot`] | booted guests that are kept, so that trials begin where the boot ended |
 //! | [`wire`] | what host and guest say to each other: lines, or one checked block at the end |
 //!
@@ -36,6 +37,7 @@ mod monitor;
 mod remote;
 pub mod setup;
 pub mod snapshot;
+mod turns;
 pub mod wire;
 
 pub use error::GuestError;

@@ -44,6 +44,11 @@ impl<'m> Monitor<'m> {
         Err(self.machine.ended(&format!("QEMU did not answer to `{name}`")))
     }
 
+    /// Number of QEMU's process.
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.machine.pid()).unwrap_or(i32::MAX)
+    }
+
     /// How often an event came until now.
     pub(crate) fn heard(&self, name: &str) -> usize {
         self.events.iter().filter(|event| *event == name).count()

@@ -142,6 +142,10 @@ impl Setup {
                 words.pair("-device", "pvpanic");
                 words.pair("-chardev", format!("socket,id=monitor,fd={port}"));
                 words.pair("-mon", "chardev=monitor,mode=control");
+                // it is told when its threads are in order
+                words.flags(&["-S"]);
+                // nobody hears the packets in which a guest that was moved announces itself, and their timer is not virtual
+                words.pair("-global", "migration.announce-rounds=0");
                 match phase {
                     Phase::Boot => words.pair("-serial", "null"),
                     Phase::Trial { stream, job, result } => words

@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::monitor::Monitor;
 use crate::setup::{Mode, Phase, Setup, shell};
-use crate::{GuestError, Machine};
+use crate::{GuestError, Machine, turns};
 
 /// Streams that are kept, at most: each holds what the guest has in its memory, some 150 MB.
 const KEPT: usize = 8;
@@ -77,6 +77,8 @@ pub fn find(setup: &Setup, seed: u64, place: &mut Place<'_>) -> Result<Utf8PathB
 fn keep(machine: &mut Machine, stream: &Utf8Path, place: &Place<'_>) -> Result<bool, GuestError> {
     let begin = Instant::now();
     let mut monitor = Monitor::new(machine)?;
+    turns::take(&mut monitor)?;
+    monitor.command("cont", &json!({}))?;
     let mut given_up = || (place.stopped)() || begin.elapsed() > place.patience;
     if !monitor.event(READY, &mut given_up)? {
         drop(monitor);
@@ -113,6 +115,7 @@ pub fn go_on(machine: &mut Machine) -> Result<(), GuestError> {
     let mut monitor = Monitor::new(machine)?;
     // a wish to go on that comes while the state is read would be forgotten
     monitor.poll("query-status", |answer| Ok(answer["status"] != "inmigrate"))?;
+    turns::take(&mut monitor)?;
     monitor.command("cont", &json!({})).map(|_: Value| ())
 }
 

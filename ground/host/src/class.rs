@@ -1,29 +1,33 @@
-//! Scheduling classes of threads, and small threads that watch over others.
+//! Scheduling classes of threads.
 
 use std::io;
 
 /// Lowest priority of the real-time class: before all of the others. (A nice value counts among threads of one session only.)
 const REAL_TIME_PRIORITY: i32 = 1;
-/// Bytes of such a thread's stack: it calls nothing but the system.
-const STACK_BYTES: usize = 64 << 10;
 
 /// A scheduling class.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Class {
+pub enum Class {
     /// Runs where nothing else does.
     Idle,
     /// That of most threads.
     Other,
-    /// Before all of the others.
+    /// Before all of the others, and so do threads that it starts; of several each for a while. Needs CAP_SYS_NICE.
     RealTime,
+    /// The same, but threads and processes that it starts are of the class of most.
+    RealTimeAlone,
 }
 
 /// Puts a thread (0: this one) into a class.
-pub(crate) fn set(thread: libc::pid_t, class: Class) -> io::Result<()> {
+///
+/// # Errors
+/// The kernel's: no such thread, or not allowed.
+pub fn set(thread: i32, class: Class) -> io::Result<()> {
     let (policy, priority): (_, libc::c_int) = match class {
         Class::Idle => (libc::SCHED_IDLE, 0),
         Class::Other => (libc::SCHED_OTHER, 0),
-        Class::RealTime => (libc::SCHED_FIFO, REAL_TIME_PRIORITY),
+        Class::RealTime => (libc::SCHED_RR, REAL_TIME_PRIORITY),
+        Class::RealTimeAlone => (libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, REAL_TIME_PRIORITY),
     };
     // The system call itself, whose `sched_param` is this one number: musl's function refuses always.
     // SAFETY: it changes nothing but how a thread is scheduled, and reads one number.
@@ -31,9 +35,4 @@ pub(crate) fn set(thread: libc::pid_t, class: Class) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
-}
-
-/// Starts a thread that does little.
-pub(crate) fn start_small(name: String, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
-    std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(run).map(drop)
 }
