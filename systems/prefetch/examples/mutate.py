@@ -96,7 +96,6 @@ MUTATIONS = [
     ('rent: credit', [('rent.rs', '        let lasts = self.credit.lasts();', '        let lasts = self.credit.lasts() || true;'), ('rent.rs', '            && self.credit.ns() > 0\n', '')]),
     ('rent: regions', [('rent.rs', '        self.regions.touch(offset, size);', '        let _ = (offset, size); self.regions.touch_all();')]),
     ('rent: gap of steps', [('file/fetch.rs', 'let gap_ns = match self.rent.width() as u64 {', 'let gap_ns = match 0 * self.rent.width() as u64 {')]),
-    ('rent: steps in the queue', [('file/fetch.rs', '.max(device.free_ns(device.is_told_by_ours()))', '.max(0 * device.latency_ns())')]),
     ('rent: step grows in width', [('rent/width.rs', '        if usize::from(self.fine) > 2 * self.get() && self.get() < most {', '        if false && self.get() < most {')]),
     ('rent: opened width at once', [('rent/width.rs', '        if usize::from(self.fine) > 2 * self.get() && self.get() < most {', '        if self.get() < most {')]),
     ('rent: free of the device', [('device.rs', 'self.fetch_bdp().saturating_sub(bytes_in(self.latency_ns(), self.traffic.demand().rate))', 'self.fetch_bdp()')]),

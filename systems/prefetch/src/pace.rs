@@ -18,13 +18,17 @@ shared! {
         elapsed_ns: AtomicU64,
         /// What its own bytes take on a device as fast as was assumed, ns.
         assumed_ns: AtomicU64,
+        /// What was believed of the latency then, ns.
+        latency_ns: AtomicU64,
     }
 }
 
 impl Step {
     /// The most that a MiB cost, ns. `None` where that cannot be told.
     fn price_ns(&self, latency_ns: u64) -> Option<u64> {
-        if self.assumed_ns.load(Relaxed) < latency_ns / (T::RESOLUTION / 2) {
+        // Hits of an opening passed for misses: then the step told nothing.
+        let told = self.latency_ns.load(Relaxed) >= latency_ns / 2;
+        if !told && self.assumed_ns.load(Relaxed) < latency_ns / (T::RESOLUTION / 2) {
             return None;
         }
         let elapsed_ns = self.elapsed_ns.load(Relaxed);
@@ -49,10 +53,13 @@ shared! {
 }
 
 impl Pace {
-    /// Learns that a step of so many bytes took so long. On a device that
-    /// is as fast as is assumed they take `assumed_ns`; where that is nothing beside the latency it is forgotten.
+    /// Learns that a step of so many bytes took so long. On a device that is as fast as is assumed they take `assumed_ns`, on one
+    /// that is believed to be slower more; where that is nothing beside the latency it is forgotten. What was believed
+    /// counts too since steps are the shorter the slower a device is believed to be, down to those that tell nothing of a
+    /// fast one: else a busy machine's steps would be believed for ever.
     pub fn learn(&self, bytes: u64, elapsed_ns: u64, assumed_ns: u64, latency_ns: u64) {
-        if assumed_ns < latency_ns / (T::RESOLUTION / 2) {
+        let believed_ns = self.price_ns(latency_ns).map_or(0, |price| scale(bytes, price, 1 << 20));
+        if assumed_ns.max(believed_ns) < latency_ns / (T::RESOLUTION / 2) {
             return;
         }
         let count = self.count.fetch_add(1, Relaxed) as usize;
@@ -60,6 +67,7 @@ impl Pace {
             step.bytes.store(bytes, Relaxed);
             step.elapsed_ns.store(elapsed_ns, Relaxed);
             step.assumed_ns.store(assumed_ns, Relaxed);
+            step.latency_ns.store(latency_ns, Relaxed);
         }
     }
 
@@ -101,6 +109,18 @@ mod tests {
         assert_eq!(pace.price_ns(MS), None);
         (0..8).for_each(|_| pace.learn(MIB / 8, MS + AT_1_GB / 2, AT_1_GB / 8, MS));
         assert!(pace.price_ns(MS).is_some_and(|price| price > 3 * AT_1_GB));
+    }
+
+    #[test]
+    fn what_a_busy_machine_told_is_unlearned_by_short_steps() {
+        let pace = Pace::new();
+        (0..16).for_each(|_| learn(&pace, MIB / 16, 2 * MS));
+        let slow_ns = pace.price_ns(MS).expect("steps told it");
+        assert!(slow_ns > 8 * AT_1_GB, "{slow_ns}");
+        // So that steps are short: on a fast device they are all latency.
+        (0..32).for_each(|_| pace.learn(MIB / 128, MS + AT_1_GB / 128, AT_1_GB / 128, MS));
+        let price_ns = pace.price_ns(MS).expect("it is still known");
+        assert!(price_ns <= AT_1_GB, "{price_ns}");
     }
 
     #[test]

@@ -92,14 +92,13 @@ impl FileState {
     }
 
     /// When the next step is due after one that was asked for at a time, ns: those that are asked for together arrive
-    /// together, and each read of the program that comes then waits for all of them, and for what streams have asked for.
+    /// together, and each read of the program that comes then waits for all of them.
     pub fn next_fetch_ns(&self, asked_ns: u64, device: &Device) -> u64 {
         let gap_ns = match self.rent.width() as u64 {
             0 | 1 => 0,
             width => device.latency_ns() * 3 / 4 / width,
         };
-        // Strays are whom the fetch is for.
-        asked_ns.saturating_add(gap_ns).max(device.free_ns(device.is_told_by_ours()))
+        asked_ns.saturating_add(gap_ns)
     }
 
     /// Tells of a step that is done. Stops when going on would not pay.
