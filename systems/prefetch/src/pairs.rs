@@ -54,13 +54,16 @@ impl Pairs {
     }
 
     /// Notes a full miss that began after we had asked for other bytes at a time, ns: what it took longer than such a miss
-    /// takes is what was left of these.
+    /// takes is what was left of these. What took a latency more made two trips instead (for a block of the file system's
+    /// index, then for its own): once believed, such a rate makes steps of fetching so short that nothing tells better.
     pub fn collide(&self, now_ns: u64, elapsed_ns: u64, len: u64, (asked_ns, bytes): (u64, u64)) {
         self.pass(now_ns);
         let idle_ns = self.idle_ns(len, elapsed_ns);
         let begin_ns = now_ns.saturating_sub(elapsed_ns);
         let queued = elapsed_ns > idle_ns.saturating_add(idle_ns / (T::RESOLUTION / 2));
-        if !self.paired.load(Relaxed) && queued && begin_ns < asked_ns.saturating_add(idle_ns) {
+        let twice = elapsed_ns >= idle_ns.saturating_mul(2) - idle_ns / 8;
+        let meets = queued && !twice && begin_ns < asked_ns.saturating_add(idle_ns);
+        if meets && !self.paired.load(Relaxed) {
             self.learn(bytes, (now_ns - idle_ns).saturating_sub(asked_ns));
         }
     }
@@ -122,6 +125,8 @@ mod tests {
         idle.collide(5 * MS, MS, 4096, (0, 64_000));
         idle.collide(11 * MS, MS, 4096, (10 * MS, 64_000));
         idle.collide(60 * MS, 2 * MS, 4096, (10 * MS, 64_000));
+        // Two trips.
+        idle.collide(11 * MS + MS, 2 * MS - 1_000, 4096, (10 * MS, 64_000));
         assert_eq!(idle.rate(), 0);
     }
 
