@@ -53,13 +53,14 @@ shared! {
 }
 
 impl Pace {
-    /// Learns that a step of so many bytes took so long. On a device that is as fast as is assumed they take `assumed_ns`, on one
-    /// that is believed to be slower more; where that is nothing beside the latency it is forgotten. What was believed
-    /// counts too since steps are the shorter the slower a device is believed to be, down to those that tell nothing of a
-    /// fast one: else a busy machine's steps would be believed for ever.
+    /// Learns that a step of so many bytes took so long, which on a device that is as fast as is assumed take `assumed_ns`. Where
+    /// that is nothing beside the latency it tells nothing of a fast device, and is forgotten unless the device is believed to
+    /// be somewhat slower: steps are the shorter for it, and what a busy machine told would be believed for ever. One that is
+    /// believed to be several times slower was seen to be, in longer steps.
     pub fn learn(&self, bytes: u64, elapsed_ns: u64, assumed_ns: u64, latency_ns: u64) {
         let believed_ns = self.price_ns(latency_ns).map_or(0, |price| scale(bytes, price, 1 << 20));
-        if assumed_ns.max(believed_ns) < latency_ns / (T::RESOLUTION / 2) {
+        let told_ns = if believed_ns / 4 <= assumed_ns { assumed_ns.max(believed_ns) } else { assumed_ns };
+        if told_ns < latency_ns / (T::RESOLUTION / 2) {
             return;
         }
         let count = self.count.fetch_add(1, Relaxed) as usize;
@@ -114,11 +115,11 @@ mod tests {
     #[test]
     fn what_a_busy_machine_told_is_unlearned_by_short_steps() {
         let pace = Pace::new();
-        (0..16).for_each(|_| learn(&pace, MIB / 16, 2 * MS));
+        (0..16).for_each(|_| learn(&pace, MIB / 16, MS + AT_1_GB / 4));
         let slow_ns = pace.price_ns(MS).expect("steps told it");
-        assert!(slow_ns > 8 * AT_1_GB, "{slow_ns}");
+        assert!((3 * AT_1_GB..4 * AT_1_GB).contains(&slow_ns), "{slow_ns}");
         // So that steps are short: on a fast device they are all latency.
-        (0..32).for_each(|_| pace.learn(MIB / 128, MS + AT_1_GB / 128, AT_1_GB / 128, MS));
+        (0..32).for_each(|_| pace.learn(MIB / 64, MS + AT_1_GB / 64, AT_1_GB / 64, MS));
         let price_ns = pace.price_ns(MS).expect("it is still known");
         assert!(price_ns <= AT_1_GB, "{price_ns}");
     }

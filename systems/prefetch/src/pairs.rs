@@ -61,7 +61,7 @@ impl Pairs {
         let idle_ns = self.idle_ns(len, elapsed_ns);
         let begin_ns = now_ns.saturating_sub(elapsed_ns);
         let queued = elapsed_ns > idle_ns.saturating_add(idle_ns / (T::RESOLUTION / 2));
-        let twice = elapsed_ns >= idle_ns.saturating_mul(2) - idle_ns / 8;
+        let twice = elapsed_ns.abs_diff(idle_ns.saturating_mul(2)) <= idle_ns / 8;
         let meets = queued && !twice && begin_ns < asked_ns.saturating_add(idle_ns);
         if meets && !self.paired.load(Relaxed) {
             self.learn(bytes, (now_ns - idle_ns).saturating_sub(asked_ns));
