@@ -64,9 +64,10 @@ if [ ${#kinds[@]} != 0 ]; then
 fi
 
 # Each program has the mounts that it makes to itself: whoever starts a container or enters a namespace while they are there
-# has a copy of them, which keeps the device under them in use after they were unmounted.
+# has a copy of them, which keeps the device under them in use after they were unmounted. (`slave`: what is unmounted outside
+# meanwhile is unmounted here, too, where the machine's mounts are shared.)
 apart=()
-if unshare --mount --propagation private true 2>/dev/null; then apart=(unshare --mount --propagation private); fi
+if unshare --mount --propagation slave true 2>/dev/null; then apart=(unshare --mount --propagation slave); fi
 
 # Runs one program; what it says is shown in one piece when it ends.
 one() {
