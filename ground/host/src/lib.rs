@@ -9,6 +9,7 @@
 //! | [`ublk`] | block devices that a process serves |
 //! | [`device`] | what lies on a device or in a file, who uses it, may it be overwritten: one door |
 //! | [`cgroup`] | memory control groups, v1 and v2 |
+//! | [`class`] | scheduling classes of threads |
 //! | [`process`], [`daemon`] | process identity; what a daemon behind a file system does with its own memory |
 //! | [`runner`] | programs: command lines, running them, a seam for tests |
 //! | [`place`] | paths followed by descriptor, so that no link leads astray |

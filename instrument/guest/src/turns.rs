@@ -28,9 +28,9 @@ const PROCESSOR: usize = 36;
 pub(crate) fn take(monitor: &mut Monitor<'_>) -> Result<(), GuestError> {
     let processors = monitor.command("query-cpus-fast", &json!({}))?;
     let processor = processors[0]["thread-id"].as_i64().and_then(|number| i32::try_from(number).ok());
-    let (Some(processor), main) = (processor, monitor.pid()) else {
-        return Err(GuestError::Damaged(format!("QEMU's processors: {processors}")));
-    };
+    let processor =
+        processor.ok_or_else(|| GuestError::Damaged(format!("QEMU's processors: {processors}")))?;
+    let main = monitor.pid();
     share_one_processor(main)?;
     class::set(main, Class::RealTimeAlone)
         .or_else(|_| class::set(processor, Class::Idle))

@@ -24,8 +24,6 @@ use crate::versions::CutReport;
 const START_PATIENCE: Duration = Duration::from_secs(60);
 /// How long it may take to answer, or to end.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How often a device that is in use is asked for again.
-const BUSY_TICK: Duration = Duration::from_millis(50);
 /// Saving an image takes as long as its file system.
 const SAVE_PATIENCE: Duration = Duration::from_secs(600);
 /// Reads that measure the transport: so many batches of so many.
@@ -135,13 +133,12 @@ impl Attached {
     /// # Errors
     /// As [`detach`].
     pub fn detach(&mut self) -> Result<(), SsdError> {
-        let begin = Instant::now();
-        loop {
-            match detach(&self.home, &self.state.name, false) {
-                Err(SsdError::Busy { .. }) if begin.elapsed() < PATIENCE => std::thread::sleep(BUSY_TICK),
-                result => break result?,
-            }
-        }
+        let mut result = Ok(());
+        host::wait::wait_until(PATIENCE, || {
+            result = detach(&self.home, &self.state.name, false);
+            !matches!(result, Err(SsdError::Busy { .. }))
+        });
+        result?;
         self.kept = true;
         self.reap();
         Ok(())

@@ -106,7 +106,7 @@ impl Device {
     }
 
     /// See [`Model::is_told_by_ours`].
-    pub fn is_told_by_ours(&self) -> bool {
+    fn is_told_by_ours(&self) -> bool {
         self.pairs.rate_behind_ours() > 0
     }
 
