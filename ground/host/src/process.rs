@@ -2,6 +2,7 @@
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +13,7 @@ use crate::Host;
 pub struct ProcessId {
     /// The process number.
     pub pid: u32,
-    /// Start time in clock ticks since boot: field 22 of /proc/PID/stat (proc(5)).
+    /// Start time in clock ticks since boot.
     pub start_ticks: u64,
 }
 
@@ -25,7 +26,8 @@ impl ProcessId {
     /// The living process of that number; a zombie counts as dead.
     pub fn read(host: &Host, pid: u32) -> Option<Self> {
         let stat = host.read(format!("/proc/{pid}/stat")).ok()?;
-        let (state, start_ticks) = parse_stat(&stat)?;
+        let stat = Stat::parse(&stat)?;
+        let (state, start_ticks) = (stat.field::<char>(3)?, stat.field(22)?);
         (!matches!(state, 'Z' | 'X')).then_some(Self { pid, start_ticks })
     }
 
@@ -51,13 +53,21 @@ pub fn end_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(arm) };
 }
 
-/// State and start time; the command's name may hold blanks and parentheses, so fields count from its end.
-fn parse_stat(stat: &str) -> Option<(char, u64)> {
-    let (_, rest) = stat.rsplit_once(')')?;
-    let mut fields = rest.split_whitespace();
-    let state = fields.next()?.chars().next()?;
-    let start_ticks = fields.nth(18)?.parse().ok()?;
-    Some((state, start_ticks))
+/// A line of /proc/PID/stat.
+#[derive(Debug, Clone)]
+pub struct Stat<'a>(Vec<&'a str>);
+
+impl<'a> Stat<'a> {
+    /// Takes it apart. The command's name may hold blanks and parentheses, so fields count from its end. `None` without one.
+    pub fn parse(line: &'a str) -> Option<Stat<'a>> {
+        let (_, rest) = line.rsplit_once(')')?;
+        Some(Stat(rest.split_whitespace().collect()))
+    }
+
+    /// A field by the number that proc_pid_stat(5) gives it, from 3 on. `None` where there is none, or something else.
+    pub fn field<T: FromStr>(&self, number: usize) -> Option<T> {
+        self.0.get(number.checked_sub(3)?)?.parse().ok()
+    }
 }
 
 #[cfg(test)]
@@ -68,8 +78,11 @@ mod tests {
     fn a_name_with_blanks_and_parentheses_does_not_shift_the_fields() {
         let numbers: Vec<String> = (4..=30).map(|n| n.to_string()).collect();
         let stat = format!("77 (a) b) S {}", numbers.join(" "));
-        assert_eq!(parse_stat(&stat), Some(('S', 22)));
-        assert_eq!(parse_stat("77 (a"), None);
+        let parsed = Stat::parse(&stat).unwrap();
+        assert_eq!((parsed.field(3), parsed.field(22)), (Some('S'), Some(22)));
+        let missing: [Option<u64>; 3] = [parsed.field(2), parsed.field(3), parsed.field(31)];
+        assert_eq!(missing, [None; 3]);
+        assert!(Stat::parse("77 (a").is_none());
     }
 
     #[test]

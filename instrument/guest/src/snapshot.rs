@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use camino::{Utf8Path, Utf8PathBuf};
 use journal::{Journal, PrivateTree};
-use serde_json::{Value, json};
+use serde_json::json;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::monitor::Monitor;
@@ -77,8 +77,7 @@ pub fn find(setup: &Setup, seed: u64, place: &mut Place<'_>) -> Result<Utf8PathB
 fn keep(machine: &mut Machine, stream: &Utf8Path, place: &Place<'_>) -> Result<bool, GuestError> {
     let begin = Instant::now();
     let mut monitor = Monitor::new(machine)?;
-    turns::take(&mut monitor)?;
-    monitor.command("cont", &json!({}))?;
+    turns::begin(&mut monitor)?;
     let mut given_up = || (place.stopped)() || begin.elapsed() > place.patience;
     if !monitor.event(READY, &mut given_up)? {
         drop(monitor);
@@ -115,8 +114,7 @@ pub fn go_on(machine: &mut Machine) -> Result<(), GuestError> {
     let mut monitor = Monitor::new(machine)?;
     // a wish to go on that comes while the state is read would be forgotten
     monitor.poll("query-status", |answer| Ok(answer["status"] != "inmigrate"))?;
-    turns::take(&mut monitor)?;
-    monitor.command("cont", &json!({})).map(|_: Value| ())
+    turns::begin(&mut monitor)
 }
 
 /// All that a boot depends on: QEMU, its arguments, the kernel's and the image's contents.

@@ -10,6 +10,7 @@
 //! executes its next instruction.
 
 use host::class::{self, Class};
+use host::process::Stat;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::json;
@@ -17,15 +18,15 @@ use serde_json::json;
 use crate::GuestError;
 use crate::monitor::Monitor;
 
-/// Field of /proc/PID/stat that tells on which processor a thread ran last, counted from the one after its name (proc(5)).
-const PROCESSOR: usize = 36;
+/// Field of /proc/PID/stat that tells on which processor a thread ran last (proc_pid_stat(5)).
+const PROCESSOR: usize = 39;
 
-/// Sets this up for the guest that the monitor is of, before it executes anything. Where a thread of QEMU may not go before
+/// Has the guest that the monitor is of, and that waits so far, go on in this order. Where a thread of QEMU may not go before
 /// the others, the guest's processor is put behind all of this machine: it is as exact, and slow beside other work.
 ///
 /// # Errors
-/// The kernel refuses both.
-pub(crate) fn take(monitor: &mut Monitor<'_>) -> Result<(), GuestError> {
+/// The kernel refuses both, or QEMU does not answer.
+pub(crate) fn begin(monitor: &mut Monitor<'_>) -> Result<(), GuestError> {
     let processors = monitor.command("query-cpus-fast", &json!({}))?;
     let processor = processors[0]["thread-id"].as_i64().and_then(|number| i32::try_from(number).ok());
     let processor =
@@ -34,7 +35,8 @@ pub(crate) fn take(monitor: &mut Monitor<'_>) -> Result<(), GuestError> {
     share_one_processor(main)?;
     class::set(main, Class::RealTimeAlone)
         .or_else(|_| class::set(processor, Class::Idle))
-        .map_err(GuestError::at("the order of QEMU's threads"))
+        .map_err(GuestError::at("the order of QEMU's threads"))?;
+    monitor.command("cont", &json!({})).map(drop)
 }
 
 /// Puts all threads of a process on the processor that its first one is on.
@@ -42,8 +44,7 @@ fn share_one_processor(process: i32) -> Result<(), GuestError> {
     let folder = format!("/proc/{process}/task");
     let stat = format!("/proc/{process}/stat");
     let text = std::fs::read_to_string(&stat).map_err(GuestError::at(stat.as_str()))?;
-    let field = text.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(PROCESSOR));
-    let number = field.and_then(|field| field.parse().ok());
+    let number = Stat::parse(&text).and_then(|stat| stat.field(PROCESSOR));
     let mut one = CpuSet::new();
     one.set(number.ok_or_else(|| GuestError::Damaged(format!("{stat}: {text}")))?);
     for entry in std::fs::read_dir(&folder).map_err(GuestError::at(folder.as_str()))?.flatten() {

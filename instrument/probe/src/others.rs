@@ -9,6 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use host::process::Stat;
+
 use crate::root::Root;
 
 /// Flag of a kernel thread (include/linux/sched.h, PF_KTHREAD).
@@ -83,14 +85,11 @@ pub fn cpu_seconds(root: &Root, own: &Own) -> Option<f64> {
 }
 
 fn parse(stat: &str) -> Option<Process> {
-    // the name stands in parentheses and may hold any character
-    let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
-    // counted from the state, which is the third field
-    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    let stat = Stat::parse(stat)?;
     Some(Process {
-        parent: u32::try_from(number(4)?).ok()?,
-        ticks: [14, 15, 16, 17].into_iter().filter_map(number).sum(),
-        in_kernel: number(9)? & KERNEL_THREAD != 0,
+        parent: stat.field(4)?,
+        ticks: (14..=17).filter_map(|field| stat.field::<u64>(field)).sum(),
+        in_kernel: stat.field::<u64>(9)? & KERNEL_THREAD != 0,
     })
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use camino::Utf8Path;
+use host::process::Stat;
 use host::{Host, ProcessId};
 use journal::{EntryId, Journal};
 use rustix::process::{Pid, Signal, kill_process};
@@ -197,25 +198,19 @@ impl Processes {
         std::iter::once(pid).chain(numbers).filter_map(|pid| ProcessId::read(&host, pid)).collect()
     }
 
-    /// Processor seconds of all of them, and of their children that have ended: fields 14 to 17 of /proc/PID/stat
-    /// (proc(5)).
+    /// Processor seconds of all of them, and of their children that have ended.
     pub fn cpu_seconds(&self) -> Option<f64> {
         let host = Host::system();
-        let ticks = |process: &ProcessId, fields: usize| -> Option<u64> {
-            let stat = host.read(format!("/proc/{}/stat", process.pid)).ok()?;
-            let (_, rest) = stat.rsplit_once(')')?;
-            Some(
-                rest.split_whitespace()
-                    .skip(11)
-                    .take(fields)
-                    .filter_map(|word| word.parse::<u64>().ok())
-                    .sum(),
-            )
+        // in user and kernel mode, and both again of the children it has waited for (proc_pid_stat(5))
+        let ticks = |process: &ProcessId, fields: std::ops::RangeInclusive<usize>| -> Option<u64> {
+            let line = host.read(format!("/proc/{}/stat", process.pid)).ok()?;
+            let stat = Stat::parse(&line)?;
+            Some(fields.filter_map(|field| stat.field::<u64>(field)).sum())
         };
         let all = self.all();
         // the first one has reaped children of its own
-        let first = ticks(all.first()?, 4)?;
-        let others: u64 = all.iter().skip(1).filter_map(|process| ticks(process, 2)).sum();
+        let first = ticks(all.first()?, 14..=17)?;
+        let others: u64 = all.iter().skip(1).filter_map(|process| ticks(process, 14..=15)).sum();
         Some((first + others) as f64 / rustix::param::clock_ticks_per_second() as f64)
     }
 

@@ -1,6 +1,8 @@
 //! Which process extends a run: boot, process number and start time, so that a number used again is not
 //! mistaken.
 
+use host::{Host, ProcessId};
+
 /// This process, as text for the store.
 pub fn this_process() -> String {
     let pid = std::process::id();
@@ -28,11 +30,8 @@ fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
 }
 
-/// Field 22 of /proc/PID/stat (proc_pid_stat(5)); the name in field 2 may hold blanks and parentheses.
 fn start_time(pid: u32) -> Option<String> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, after_name) = stat.rsplit_once(')')?;
-    after_name.split_whitespace().nth(19).map(str::to_string)
+    ProcessId::read(&Host::system(), pid).map(|process| process.start_ticks.to_string())
 }
 
 #[cfg(test)]
