@@ -92,7 +92,7 @@ impl Device {
         let begin_ns = now_ns.saturating_sub(elapsed_ns);
         match (full, self.queue.before(begin_ns)) {
             (true, _) if !self.is_prefetching() => self.pairs.note(now_ns, elapsed_ns, bytes),
-            (true, Some(before)) => self.pairs.collide(now_ns, elapsed_ns, bytes, before),
+            (true, Some(before)) => self.pairs.collide(now_ns, elapsed_ns, bytes, before, self.latency_ns()),
             _ => self.pairs.pass(now_ns),
         }
     }

@@ -53,12 +53,24 @@ impl Pairs {
         }
     }
 
-    /// Notes a full miss that began after we had asked for other bytes at a time, ns: what it took longer than such a miss
-    /// takes is what was left of these. What took a latency more made two trips instead (for a block of the file system's
-    /// index, then for its own): once believed, such a rate makes steps of fetching so short that nothing tells better.
-    pub fn collide(&self, now_ns: u64, elapsed_ns: u64, len: u64, (asked_ns, bytes): (u64, u64)) {
+    /// Notes a full miss, on a device of so much latency, that began after we had asked for other bytes at a time, ns: what
+    /// it took longer than such a miss takes is what was left of these. Hits, and rests of what was asked for, may pass for
+    /// misses: what takes less than the latency by over an eighth is none. What took a latency more made two trips instead
+    /// (for a block of the file system's index, then for its own). Once believed, a rate that is too low makes steps of
+    /// fetching so short that nothing tells better.
+    pub fn collide(
+        &self,
+        now_ns: u64,
+        elapsed_ns: u64,
+        len: u64,
+        (asked_ns, bytes): (u64, u64),
+        latency_ns: u64,
+    ) {
         self.pass(now_ns);
-        let idle_ns = self.idle_ns(len, elapsed_ns);
+        let idle_ns = match self.idle_ns(len, elapsed_ns) {
+            short if short < latency_ns - latency_ns / 8 => latency_ns,
+            idle => idle,
+        };
         let begin_ns = now_ns.saturating_sub(elapsed_ns);
         let queued = elapsed_ns > idle_ns.saturating_add(idle_ns / (T::RESOLUTION / 2));
         let twice = elapsed_ns.abs_diff(idle_ns.saturating_mul(2)) <= idle_ns / 8;
@@ -117,16 +129,20 @@ mod tests {
     fn a_miss_right_after_a_request_of_ours_tells_the_bandwidth() {
         let pairs = Pairs::new();
         // 64 kB asked for at 10 ms, at 100 MB/s, and 0.1 ms later a miss of 1 ms: it waits for what is left of 0.64 ms.
-        pairs.collide(5 * MS, MS, 4096, (u64::MAX, 64_000));
-        pairs.collide(11 * MS + 640_000, MS + 540_000, 4096, (10 * MS, 64_000));
+        pairs.collide(5 * MS, MS, 4096, (u64::MAX, 64_000), 0);
+        pairs.collide(11 * MS + 640_000, MS + 540_000, 4096, (10 * MS, 64_000), 0);
         assert_eq!(pairs.rate(), 100_000_000);
         // Nobody waited, or what was asked for is long there.
         let idle = Pairs::new();
-        idle.collide(5 * MS, MS, 4096, (0, 64_000));
-        idle.collide(11 * MS, MS, 4096, (10 * MS, 64_000));
-        idle.collide(60 * MS, 2 * MS, 4096, (10 * MS, 64_000));
+        idle.collide(5 * MS, MS, 4096, (0, 64_000), 0);
+        idle.collide(11 * MS, MS, 4096, (10 * MS, 64_000), 0);
+        idle.collide(60 * MS, 2 * MS, 4096, (10 * MS, 64_000), 0);
         // Two trips.
-        idle.collide(11 * MS + MS, 2 * MS - 1_000, 4096, (10 * MS, 64_000));
+        idle.collide(11 * MS + MS, 2 * MS - 1_000, 4096, (10 * MS, 64_000), 0);
+        assert_eq!(idle.rate(), 0);
+        // A hit passed for a miss.
+        idle.collide(80 * MS, 74_000, 4096, (79 * MS, 64_000), MS);
+        idle.collide(91 * MS + 6_000, MS, 4096, (90 * MS, 64_000), MS);
         assert_eq!(idle.rate(), 0);
     }
 
