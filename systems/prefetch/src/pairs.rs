@@ -55,9 +55,8 @@ impl Pairs {
 
     /// Notes a full miss, on a device of so much latency, that began after we had asked for other bytes at a time, ns: what
     /// it took longer than such a miss takes is what was left of these. Hits, and rests of what was asked for, may pass for
-    /// misses: what takes less than the latency by over an eighth is none. What took a latency more made two trips instead
-    /// (for a block of the file system's index, then for its own). Once believed, a rate that is too low makes steps of
-    /// fetching so short that nothing tells better.
+    /// misses: what takes less than the latency by over an eighth is none. Once believed, a rate that is too low makes steps
+    /// of fetching so short that nothing tells better.
     pub fn collide(
         &self,
         now_ns: u64,
@@ -73,8 +72,7 @@ impl Pairs {
         };
         let begin_ns = now_ns.saturating_sub(elapsed_ns);
         let queued = elapsed_ns > idle_ns.saturating_add(idle_ns / (T::RESOLUTION / 2));
-        let twice = elapsed_ns.abs_diff(idle_ns.saturating_mul(2)) <= idle_ns / 8;
-        let meets = queued && !twice && begin_ns < asked_ns.saturating_add(idle_ns);
+        let meets = queued && begin_ns < asked_ns.saturating_add(idle_ns);
         if meets && !self.paired.load(Relaxed) {
             self.learn(bytes, (now_ns - idle_ns).saturating_sub(asked_ns));
         }
@@ -137,9 +135,6 @@ mod tests {
         idle.collide(5 * MS, MS, 4096, (0, 64_000), 0);
         idle.collide(11 * MS, MS, 4096, (10 * MS, 64_000), 0);
         idle.collide(60 * MS, 2 * MS, 4096, (10 * MS, 64_000), 0);
-        // Two trips.
-        idle.collide(11 * MS + MS, 2 * MS - 1_000, 4096, (10 * MS, 64_000), 0);
-        assert_eq!(idle.rate(), 0);
         // A hit passed for a miss.
         idle.collide(80 * MS, 74_000, 4096, (79 * MS, 64_000), MS);
         idle.collide(91 * MS + 6_000, MS, 4096, (90 * MS, 64_000), MS);
