@@ -14,8 +14,8 @@ use crate::watch::{self, HINTS, STATE};
 use crate::{mappings, start, walker, worker};
 
 originals! {
-    READ = c"read", READ_CHK = c"__read_chk", READV = c"readv",
-    PREAD = c"pread64", PREAD_CHK = c"__pread64_chk", PREADV = c"preadv64", PREADV2 = c"preadv64v2",
+    READ = c"read" or instead::read, READ_CHK = c"__read_chk", READV = c"readv",
+    PREAD = c"pread64" or instead::pread, PREAD_CHK = c"__pread64_chk", PREADV = c"preadv64", PREADV2 = c"preadv64v2",
     LSEEK = c"lseek64", CLOSE = c"close", CLOSE_RANGE = c"close_range", CLOSEFROM = c"closefrom",
     DUP2 = c"dup2", DUP3 = c"dup3",
     FADVISE = c"posix_fadvise64", READAHEAD = c"readahead", MADVISE = c"madvise",
@@ -26,6 +26,24 @@ originals! {
     SETUID = c"setuid", SETGID = c"setgid", SETREUID = c"setreuid", SETREGID = c"setregid",
     SETRESUID = c"setresuid", SETRESGID = c"setresgid", SETGROUPS = c"setgroups", SETEUID = c"seteuid",
     SETEGID = c"setegid",
+}
+
+/// The system calls themselves.
+mod instead {
+    use super::*;
+
+    pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
+        bare(libc::SYS_read, &[fd as usize, buffer as usize, count])
+    }
+
+    pub unsafe extern "C-unwind" fn pread(
+        fd: c_int,
+        buffer: *mut c_void,
+        count: size_t,
+        offset: off_t,
+    ) -> ssize_t {
+        bare(libc::SYS_pread64, &[fd as usize, buffer as usize, count, offset as usize])
+    }
 }
 
 /// The parts of the hooks of read and pread that look at a read: apart, since they need registers and a stack.
@@ -97,7 +115,7 @@ hooks! {
     /// read(2).
     fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
         if passes(fd) {
-            jump!(READ as fn(c_int, *mut c_void, size_t) -> ssize_t, (fd, buffer, count));
+            jump_at_once!(READ as fn(c_int, *mut c_void, size_t) -> ssize_t, (fd, buffer, count));
         }
         // SAFETY: the same arguments.
         unsafe { passed::read(fd, buffer, count) }
@@ -133,7 +151,7 @@ hooks! {
     /// pread(2).
     fn pread64(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t) -> ssize_t {
         if passes(fd) {
-            jump!(PREAD as fn(c_int, *mut c_void, size_t, off_t) -> ssize_t, (fd, buffer, count, offset));
+            jump_at_once!(PREAD as fn(c_int, *mut c_void, size_t, off_t) -> ssize_t, (fd, buffer, count, offset));
         }
         // SAFETY: the same arguments.
         unsafe { passed::pread(fd, buffer, count, offset) }

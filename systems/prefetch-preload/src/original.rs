@@ -20,11 +20,18 @@ impl Original {
         Original { name, found: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
+    /// With a function of the same type that is called before it was looked up, and where there is none.
+    pub const fn or(self, instead: *const ()) -> Original {
+        Original { name: self.name, found: AtomicPtr::new(instead.cast_mut().cast()) }
+    }
+
     /// Looks it up behind this library.
     pub fn resolve(&self) {
         // SAFETY: the name is a C string.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
-        self.found.store(found, Relaxed);
+        if !found.is_null() {
+            self.found.store(found, Relaxed);
+        }
     }
 
     /// Looks up one that no system call can stand for, should another library's constructor come before ours.
@@ -35,7 +42,7 @@ impl Original {
         }
     }
 
-    /// The function; null before [`Original::resolve`] and when there is none.
+    /// The function; null before [`Original::resolve`] and when there is none, unless another one was given.
     #[inline]
     pub fn get(&self) -> *mut libc::c_void {
         self.found.load(Relaxed)
@@ -61,8 +68,8 @@ pub fn bare(number: c_long, arguments: &[usize]) -> isize {
 
 /// Declares the originals and the function that resolves them.
 macro_rules! originals {
-    ($($name:ident = $symbol:literal,)*) => {
-        $(static $name: Original = Original::new($symbol);)*
+    ($($name:ident = $symbol:literal $(or $instead:path)?,)*) => {
+        $(static $name: Original = Original::new($symbol)$(.or($instead as *const ()))?;)*
         /// Resolves all originals.
         pub fn resolve() {
             $($name.resolve();)*
@@ -99,6 +106,17 @@ macro_rules! jump {
             };
         }
     }};
+}
+
+/// Calls an original that has a function instead, with its own arguments and nothing after: a jump without a look.
+macro_rules! jump_at_once {
+    ($original:ident as fn($($type:ty),*) -> $answer:ty, ($($value:expr),*)) => {
+        // SAFETY: as in `through`; what stands for the function has its type, too, and so there is always one.
+        return unsafe {
+            let function: unsafe extern "C-unwind" fn($($type),*) -> $answer = core::mem::transmute($original.get());
+            function($($value),*)
+        }
+    };
 }
 
 /// Declares a hook: its body is safe to call only as the original is.

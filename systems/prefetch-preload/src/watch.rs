@@ -60,7 +60,7 @@ pub fn sleeps(fd: i32) -> bool {
     if state != ON {
         if state == RESTING {
             cost::while_resting();
-            pass::begin(fd);
+            pass::begin(fd, pass::ticks());
         }
         return true;
     }
@@ -68,7 +68,7 @@ pub fn sleeps(fd: i32) -> bool {
         Some(Meta::Tracked(at)) => table::slot(at).is_none_or(|slot| stays_asleep(slot, fd)),
         Some(Meta::Ignored(left)) if left > 0 => {
             table::set_meta(fd, Meta::Ignored(left.saturating_sub(PASS_MAX + 1)));
-            pass::begin(fd);
+            pass::begin(fd, pass::ticks());
             true
         }
         Some(_) => false,
@@ -83,7 +83,8 @@ fn stays_asleep(slot: &Slot, fd: i32) -> bool {
     if sleep == 0 {
         return false;
     }
-    if let Some(taken) = pass::taken(fd) {
+    let now = pass::ticks();
+    if let Some(taken) = pass::taken(fd, now) {
         let quickest = slot.quickest.load(Relaxed);
         let quick = pass::is_quick(taken, quickest);
         // A slow one is the measure until there is a quicker one: big reads that hit are slow too.
@@ -97,7 +98,7 @@ fn stays_asleep(slot: &Slot, fd: i32) -> bool {
         }
     }
     slot.sleep.store(sleep.saturating_sub(PASS_MAX + 1), Relaxed);
-    pass::begin(fd);
+    pass::begin(fd, now);
     true
 }
 
