@@ -28,7 +28,17 @@ originals! {
     SETEGID = c"setegid",
 }
 
-/// The system calls themselves.
+/// Calls read(2) behind this library; there always is one.
+macro_rules! original_read {
+    ($($value:expr),*) => { found!(READ.get(), fn(c_int, *mut c_void, size_t) -> ssize_t, ($($value),*)) };
+}
+
+/// Calls pread(2) behind this library; there always is one.
+macro_rules! original_pread {
+    ($($value:expr),*) => { found!(PREAD.get(), fn(c_int, *mut c_void, size_t, off_t) -> ssize_t, ($($value),*)) };
+}
+
+/// What stands for read and pread until they are looked up.
 mod instead {
     use super::*;
 
@@ -53,8 +63,7 @@ mod looked {
     #[inline(never)]
     pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
         let before = watch::before(fd);
-        let got =
-            through!(READ as fn(c_int, *mut c_void, size_t) -> ssize_t, (fd, buffer, count), libc::SYS_read);
+        let got = original_read!(fd, buffer, count);
         watch::after(before, fd, None, got);
         got
     }
@@ -67,11 +76,7 @@ mod looked {
         offset: off_t,
     ) -> ssize_t {
         let before = watch::before(fd);
-        let got = through!(
-            PREAD as fn(c_int, *mut c_void, size_t, off_t) -> ssize_t,
-            (fd, buffer, count, offset),
-            libc::SYS_pread64
-        );
+        let got = original_pread!(fd, buffer, count, offset);
         watch::after(before, fd, Some(offset), got);
         got
     }
@@ -84,7 +89,7 @@ mod passed {
     #[inline(never)]
     pub unsafe extern "C-unwind" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
         if watch::sleeps(fd) {
-            jump!(READ as fn(c_int, *mut c_void, size_t) -> ssize_t, (fd, buffer, count));
+            return original_read!(fd, buffer, count);
         }
         // SAFETY: the same arguments.
         unsafe { looked::read(fd, buffer, count) }
@@ -98,7 +103,7 @@ mod passed {
         offset: off_t,
     ) -> ssize_t {
         if watch::sleeps(fd) {
-            jump!(PREAD as fn(c_int, *mut c_void, size_t, off_t) -> ssize_t, (fd, buffer, count, offset));
+            return original_pread!(fd, buffer, count, offset);
         }
         // SAFETY: the same arguments.
         unsafe { looked::pread(fd, buffer, count, offset) }
@@ -115,7 +120,7 @@ hooks! {
     /// read(2).
     fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
         if passes(fd) {
-            jump_at_once!(READ as fn(c_int, *mut c_void, size_t) -> ssize_t, (fd, buffer, count));
+            return original_read!(fd, buffer, count);
         }
         // SAFETY: the same arguments.
         unsafe { passed::read(fd, buffer, count) }
@@ -151,7 +156,7 @@ hooks! {
     /// pread(2).
     fn pread64(fd: c_int, buffer: *mut c_void, count: size_t, offset: off_t) -> ssize_t {
         if passes(fd) {
-            jump_at_once!(PREAD as fn(c_int, *mut c_void, size_t, off_t) -> ssize_t, (fd, buffer, count, offset));
+            return original_pread!(fd, buffer, count, offset);
         }
         // SAFETY: the same arguments.
         unsafe { passed::pread(fd, buffer, count, offset) }

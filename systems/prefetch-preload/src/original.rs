@@ -77,6 +77,18 @@ macro_rules! originals {
     };
 }
 
+/// Calls a function that was found.
+macro_rules! found {
+    ($found:expr, fn($($type:ty),*) -> $answer:ty, ($($value:expr),*)) => {
+        // SAFETY: dlsym found the function of this name, which has this type, or one of ours with this type stands for it;
+        // the caller of the hook vouches for the arguments, as it would to the original.
+        unsafe {
+            let function: unsafe extern "C-unwind" fn($($type),*) -> $answer = core::mem::transmute($found);
+            function($($value),*)
+        }
+    };
+}
+
 /// Calls an original, or, without one, the system call, setting errno as libc does.
 macro_rules! through {
     ($original:ident as fn($($type:ty),*) -> $answer:ty, ($($value:expr),*), $number:expr) => {{
@@ -84,12 +96,7 @@ macro_rules! through {
         if found.is_null() {
             crate::original::bare($number, &[$($value as usize),*]) as $answer
         } else {
-            // SAFETY: dlsym found the function of this name, which has this type; the caller of the hook vouches
-            // for the arguments, as it would to the original.
-            unsafe {
-                let function: unsafe extern "C-unwind" fn($($type),*) -> $answer = core::mem::transmute(found);
-                function($($value),*)
-            }
+            found!(found, fn($($type),*) -> $answer, ($($value),*))
         }
     }};
 }
@@ -99,24 +106,9 @@ macro_rules! jump {
     ($original:ident as fn($($type:ty),*) -> $answer:ty, ($($value:expr),*)) => {{
         let found = $original.get();
         if !found.is_null() {
-            // SAFETY: as in `through`.
-            return unsafe {
-                let function: unsafe extern "C-unwind" fn($($type),*) -> $answer = core::mem::transmute(found);
-                function($($value),*)
-            };
+            return found!(found, fn($($type),*) -> $answer, ($($value),*));
         }
     }};
-}
-
-/// Calls an original that has a function instead, with its own arguments and nothing after: a jump without a look.
-macro_rules! jump_at_once {
-    ($original:ident as fn($($type:ty),*) -> $answer:ty, ($($value:expr),*)) => {
-        // SAFETY: as in `through`; what stands for the function has its type, too, and so there is always one.
-        return unsafe {
-            let function: unsafe extern "C-unwind" fn($($type),*) -> $answer = core::mem::transmute($original.get());
-            function($($value),*)
-        }
-    };
 }
 
 /// Declares a hook: its body is safe to call only as the original is.

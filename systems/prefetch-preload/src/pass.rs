@@ -51,7 +51,7 @@ pub fn is_quick(taken: u32, quickest: u32) -> bool {
     taken < quickest.saturating_mul(4).saturating_add(LATE_TICKS)
 }
 
-/// The processor's counter, never 0. One reading less a pass took a tenth off what the library takes of a loop of hits.
+/// The processor's counter, never 0. Where one pass ends and the next begins it is read once.
 #[cfg(target_arch = "x86_64")]
 pub fn ticks() -> u32 {
     // SAFETY: every x86-64 processor has it.
